@@ -38,15 +38,15 @@ class Backpressure(Producer):
             self.behind.wait_for_room(self)
 
     def supply(self) -> None:
-        """The node behind has room again: those who starve in front share it."""
+        """Share room that the node behind has again among the producers in front."""
         self._waits = False
         self.front.grant_room()
 
     def evict(self, error: Error) -> None:
-        """The node behind is going away; nobody in front has a link to it."""
+        """Do nothing: the node behind is going away, and no link in front is attached to it."""
 
     def withdraw(self) -> None:
-        """Nothing is published through it any more."""
+        """Stop waiting: nothing is published through it any more."""
         behind = self.behind
         if self._waits:
             behind.stop_waiting_for_room(self)
@@ -66,7 +66,8 @@ class BackpressureGroup:
         self._backpressures: dict[Node, Backpressure] = {}
 
     def room(self, nodes: list[Node]) -> i64:
-        """What the fullest of the nodes behind has left; `front.grant_room` is called for more."""
+        """Return what the fullest of the nodes behind has left; `front.grant_room` is called for
+        more."""
         least: i64 = BOUNDLESS
         before = self._backpressures
         backpressures: dict[Node, Backpressure] = {}
@@ -89,7 +90,8 @@ class BackpressureGroup:
         return least
 
     def spare_room(self, nodes: list[Node]) -> i64:
-        """As `room`, for somebody who does not wait for more: what is left beyond all promises."""
+        """Return the `room` that is left beyond all promises, for a publisher that does not wait
+        for more."""
         least: i64 = BOUNDLESS
         for node in nodes:
             room = node.room()
@@ -105,7 +107,7 @@ class BackpressureGroup:
             node.regain_room()
 
     def withdraw(self) -> None:
-        """There is nobody left to be told."""
+        """Stop waiting for room: no producer is left to be told."""
         for backpressure in self._backpressures.values():
             backpressure.withdraw()
         self._backpressures = {}

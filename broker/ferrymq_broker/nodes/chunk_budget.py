@@ -61,7 +61,7 @@ class ChunkBudget:
         self._sent: dict[ChunkMaker, None] = {}
 
     def is_full(self) -> bool:
-        """Whether chunks are to end as soon as they may."""
+        """Return whether chunks are to end as soon as they may."""
         if self.held < MOST:
             return False
         sent = self._sent
@@ -87,11 +87,11 @@ class ChunkBudget:
             del self._sent[maker]
 
     def is_spent(self) -> bool:
-        """Whether nothing more is gathered in this pass."""
+        """Return whether nothing more is gathered in this pass."""
         return self.taken >= SHARE
 
     def wait(self, maker: ChunkMaker, first: bool) -> None:
-        """Let the maker go on in another pass: as the `first` of those that wait, or the last."""
+        """Postpone the maker to another pass, as the `first` of those that wait, or the last."""
         if not maker.park():
             return
         if first:
@@ -100,7 +100,7 @@ class ChunkBudget:
             self.waiting.append(maker)
 
     def go_on(self) -> None:
-        """Let a few of the makers that wait go on."""
+        """Resume a few of the makers that wait."""
         waiting = self.waiting
         turns: i64 = _AT_ONCE
         while waiting and turns > 0:

@@ -32,7 +32,7 @@ class Consumer:
 
     `ready`, `tier` and `own` are the queue's: whether it may be offered messages, those it takes
     turns with, None while it stands by or if it is a browser, and the entries that wait for it or
-    a few of its kind, by rank. `next_ready` and `prev_ready` are its crew's.
+    a few of its kind, by rank. `next_ready` and `prev_ready` are its tier's.
     """
 
     __slots__ = (
@@ -74,7 +74,7 @@ class Consumer:
         return IDLE
 
     def deliver_headed(self, entry: Entry, head: bytes, start: i64) -> i64:
-        """As `deliver`, for a message of `head` and then its payload from `start` on."""
+        """Deliver a message that consists of `head` and then its payload from `start` on."""
         return IDLE
 
     def is_among(self, excluded: set[int]) -> bool:
@@ -82,25 +82,26 @@ class Consumer:
         return self.id in excluded or self.known_as in excluded
 
     def takes_more(self) -> bool:
-        """Whether a message would be sent at once. If not, the queue is woken when one may be."""
+        """Return whether a message would be sent at once. If not, the queue is woken when one may
+        be."""
         return True
 
     def is_behind(self) -> bool:
-        """Whether something it was sent has not gone out yet."""
+        """Return whether something it was sent has not gone out yet."""
         return False
 
     def nothing_left(self) -> bool:
-        """The queue has no more for this consumer, which asked to be told: answer a drain.
+        """Answer a drain: the queue has no more for this consumer, which asked to be told.
 
         False if it cannot be answered now; the queue then asks again after its next dispatch.
         """
         return True
 
     def evict(self, error: Error) -> None:
-        """The queue is going away: end the link with `error`."""
+        """End the link with `error`: the queue is going away."""
 
     def hold(self, entry: Entry) -> None:
-        """The entry was delivered and waits for its outcome."""
+        """Add an entry that was delivered and waits for its outcome."""
         last = self._held_last
         if last is None:
             self._held_first = entry
@@ -111,7 +112,7 @@ class Consumer:
         self.held += 1
 
     def unhold(self, entry: Entry) -> None:
-        """The outcome has come."""
+        """Take out an entry whose outcome has come."""
         before = entry.held_prev
         after = entry.held_next
         if before is None:
@@ -127,7 +128,7 @@ class Consumer:
         self.held -= 1
 
     def first_held(self) -> Entry | None:
-        """The entry that has been held longest."""
+        """Return the entry that has been held longest."""
         return self._held_first
 
 
@@ -161,7 +162,7 @@ class PriorityTier:
         self.taken: i64 = 0
 
     def admit(self, consumer: Consumer) -> None:
-        """Let a consumer that is ready take turns, as the last of a round."""
+        """Add a consumer that is ready, as the last of a round."""
         last = self.last
         if last is None:
             self.first = consumer
@@ -177,7 +178,7 @@ class PriorityTier:
             self.eager[consumer] = None
 
     def dismiss(self, consumer: Consumer) -> None:
-        """Let a consumer that has taken turns take none any more."""
+        """Remove a consumer that was ready."""
         before = consumer.prev_ready
         after = consumer.next_ready
         if before is None:
@@ -197,7 +198,7 @@ class PriorityTier:
             self.eager.pop(consumer, None)
 
     def ready(self) -> list[Consumer]:
-        """The consumers that are ready, in the order of their turns."""
+        """Return the consumers that are ready, in the order of their turns."""
         found: list[Consumer] = []
         consumer = self.first
         while consumer is not None:

@@ -28,7 +28,7 @@ class DeadLetterIndex:
         self._aligned = True
 
     def add(self, names: list[str]) -> None:
-        """A queue sends its letters there."""
+        """Count a queue that sends its dead letters to these addresses."""
         for name in names:
             count = self._named.get(name, 0)
             self._named[name] = count + 1
@@ -36,7 +36,7 @@ class DeadLetterIndex:
                 self._place(name)
 
     def drop(self, names: list[str]) -> None:
-        """A queue does so no longer."""
+        """Forget a queue that sends its dead letters to these addresses no longer."""
         for name in names:
             count = self._named.get(name, 0)
             if count > 1:
@@ -47,18 +47,19 @@ class DeadLetterIndex:
                     self._displace(self._node(name))
 
     def realign(self) -> None:
-        """An alias leads elsewhere."""
+        """Resolve the addresses again: an alias leads elsewhere."""
         self._aligned = False
 
     def names(self, name: str) -> bool:
-        """Whether letters go to what has this name, or to a part of that, or get where they go by
-        an alias of this name."""
+        """Return whether letters go to what has this name, or to a part of that, or get where they
+        go by an alias of this name."""
         return any(
             node_of(named) == name or self._space.passes(named, name) for named in self._named
         )
 
     def has(self, address: str) -> bool:
-        """Whether an address, of a node or of a part of one, with aliases followed, is one."""
+        """Return whether an address, of a node or of a part of one, with aliases followed, is
+        one."""
         if not self._named:
             return False
         if not self._aligned:
@@ -88,7 +89,8 @@ class DeadLetterIndex:
 
 
 def dead_letter_addresses_of(policy: NodePolicy) -> list[str]:
-    """Where the letters of a node with this policy go, or of the subscriptions of such a topic."""
+    """Return where the letters of a node with this policy go, or of the subscriptions of such a
+    topic."""
     if isinstance(policy, TopicPolicy):
         policy = policy.subscription
     if not isinstance(policy, QueuePolicy):

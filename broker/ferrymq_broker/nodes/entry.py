@@ -87,7 +87,7 @@ class Entry:
         return TOP_LEVEL - (self.rank >> LEVEL_SHIFT)
 
     def renumber(self, sequence: i64) -> None:
-        """It stands for another message of its level."""
+        """Make the entry stand for another message of its level."""
         self.rank = (self.rank & ~_SEQUENCE) | sequence
 
     def exclude(self, consumer_id: i64) -> None:
@@ -107,5 +107,5 @@ class Entry:
         return False
 
     def is_out(self) -> bool:
-        """Whether the message has been left on disk."""
+        """Return whether the message has been left on disk."""
         return len(self.message.payload) != i64(self.size)

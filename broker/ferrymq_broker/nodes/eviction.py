@@ -33,7 +33,7 @@ class LinkEnd:
             node.space.leaving[node] = self
 
     def on_over(self, node: Node) -> None:
-        """Let the node go: its links and messages are gone."""
+        """Release a node whose links and messages are gone."""
         del self.nodes[node]
         self.settle(node)
 

@@ -105,7 +105,8 @@ class BrokerMessage:
         return (self.format >> 8) != 0
 
     def header(self) -> Header:
-        """The header section, or one of defaults if the message has none (AMQP 1.0 §3.2.1)."""
+        """Return the header section, or one of defaults if the message has none (AMQP 1.0
+        §3.2.1)."""
         if self.header_end == 0 or self.opaque:
             return Header()
         reader = Reader(self.payload, 0, self.header_end)
@@ -113,7 +114,7 @@ class BrokerMessage:
         return decode_header(reader)
 
     def to(self) -> str | None:
-        """Where the sender wants the message to go: properties.to (AMQP 1.0 §3.2.4).
+        """Return where the sender wants the message to go: properties.to (AMQP 1.0 §3.2.4).
 
         Raises `DecodeError` if the sections up to the properties are malformed.
         """
@@ -132,7 +133,7 @@ class BrokerMessage:
         return decode_properties(reader).to
 
     def redelivery(self, failures: i64) -> bytes:
-        """The payload of a delivery that is not the first, after `failures` failed ones.
+        """Return the payload of a delivery that is not the first, after `failures` failed ones.
 
         The header says so: delivery-count is raised and first-acquirer is false
         (AMQP 1.0 §3.2.1).
@@ -141,7 +142,7 @@ class BrokerMessage:
         return replace_start(self.payload, self.header_end, head) if head else self.payload
 
     def redelivery_header(self, failures: i64) -> bytes:
-        """The encoded header of such a delivery; nothing if the payload stays as it is."""
+        """Return the encoded header of such a delivery; nothing if the payload stays as it is."""
         if self.opaque:
             return b""
         header = self.header()
@@ -155,7 +156,7 @@ class BrokerMessage:
         return w.getvalue()
 
     def annotated(self, annotations: dict[str, object]) -> BrokerMessage:
-        """This message with `annotations` put over its message-annotations (AMQP 1.0 §3.4.5).
+        """Return this message with `annotations` put over its own (AMQP 1.0 §3.4.5).
 
         Itself if it would have more than `MAX_ANNOTATIONS` bytes of them: a message must not grow
         with every delivery. Raises `DecodeError` if the annotations it has are malformed.
@@ -235,7 +236,7 @@ def admit(payload: bytes, format: i64, ordered: bool = True) -> BrokerMessage:
 
 
 def restore(payload: bytes, format: i64, special: bool, origin: i64) -> BrokerMessage:
-    """A message that was taken in before, as it was kept. Raises `DecodeError`."""
+    """Return a message that was taken in before, as it was kept. Raises `DecodeError`."""
     header_end: i64 = 0
     if (format >> 8) == 0 and section_at(payload, 0) == HEADER:
         header_end = section_end(payload, 0)
@@ -248,7 +249,7 @@ def restore(payload: bytes, format: i64, special: bool, origin: i64) -> BrokerMe
 
 
 def derive(message: BrokerMessage, payload: bytes, header_end: i64) -> BrokerMessage:
-    """Another form of the same message, with other bytes before the bare message."""
+    """Make another form of the same message, with other bytes before the bare message."""
     other = BrokerMessage(payload, message.format, header_end)
     other.durable = message.durable
     other.priority = message.priority
@@ -277,7 +278,7 @@ def _read_header(message: BrokerMessage) -> None:
 
 
 def _field_count(payload: bytes, pos: i64) -> i64:
-    """How many fields the properties at `pos` have; many if that takes a closer look."""
+    """Return how many fields the properties at `pos` have; many if that takes a closer look."""
     if pos + 5 < len(payload) and payload[pos + 1] == codes.SMALL_ULONG:
         code = payload[pos + 3]
         if code == codes.LIST8:

@@ -208,7 +208,7 @@ class MessageView:
             return _NO_PROPERTIES
 
     def _enter(self, pos: i64) -> Reader:
-        """A reader behind the descriptor of the section at `pos`."""
+        """Return a reader behind the descriptor of the section at `pos`."""
         reader = Reader(self.message.payload, pos, len(self.message.payload))
         reader.budget = SECTION_ELEMENTS
         reader.read_descriptor("message")
@@ -216,7 +216,7 @@ class MessageView:
 
 
 def view_of(message: BrokerMessage) -> MessageView:
-    """What is in the message; the same object while it is among those looked at last."""
+    """Return what is in the message; the same object while it is among those looked at last."""
     view = message.view
     if view is None:
         view = MessageView(message)
@@ -237,7 +237,7 @@ class _Memory:
         self._large: BrokerMessage | None = None
 
     def keep(self, message: BrokerMessage) -> None:
-        """The message has facts from now on; another one may lose them."""
+        """Keep the view of a message; another message may lose its own."""
         if len(message.payload) > _LARGE:
             gone = self._large
             self._large = message

@@ -17,9 +17,9 @@ from ferrymq_broker.slices import LINK, SlicedTask, Slices
 def narrow(node: Node) -> None:
     """Take back credit for a node, and for all that lead to it, that there is no room for."""
     producers: list[Producer] = []
-    for metrics_auth in _ways_to(node):
-        if metrics_auth.producers and not metrics_auth.deleted and metrics_auth.room() != BOUNDLESS:
-            producers.extend(metrics_auth.producers)
+    for way in _ways_to(node):
+        if way.producers and not way.deleted and way.room() != BOUNDLESS:
+            producers.extend(way.producers)
     if producers:
         node.agenda.slices.do(_Narrowing(producers))
 
@@ -29,10 +29,10 @@ def _ways_to(node: Node) -> list[Node]:
     found: dict[Node, None] = {node: None}
     waiting = [node]
     while waiting:
-        for metrics_auth in waiting.pop().ways_in():
-            if metrics_auth not in found:
-                found[metrics_auth] = None
-                waiting.append(metrics_auth)
+        for way in waiting.pop().ways_in():
+            if way not in found:
+                found[way] = None
+                waiting.append(way)
     return list(found)
 
 
@@ -49,7 +49,7 @@ class _Narrowing(SlicedTask):
         self._counted: list[Producer] = []
 
     def go_on(self, slices: Slices) -> bool:
-        """As many producers as the slice allows."""
+        """Go on with as many producers as the slice allows."""
         while self._uncounted:
             if slices.is_spent():
                 return False

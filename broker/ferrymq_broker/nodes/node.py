@@ -1,7 +1,7 @@
 """What every kind of node is to the rest of the broker, and how it gets its turn.
 
-One module because nodes, producers, spaces and the agenda refer to each other, and a compiled
-class needs the classes of its attributes.
+One module, though it is long: `Node`, the `Space` that it lives in, the `Agenda` that gives it its
+turn and the `Producer` that publishes to it are one contract and name each other in every line.
 """
 
 from __future__ import annotations
@@ -79,16 +79,18 @@ class Producer:
     __slots__ = ()
 
     def supply(self) -> None:
-        """There is room again: give the sender credit."""
+        """Give the sender credit: there is room again."""
 
     def meter(self) -> None:
-        """The node has a bound: count the credit that there is with what it has promised."""
+        """Count the credit that the sender has with what the node has promised: the node has a
+        bound."""
 
     def narrow(self) -> None:
-        """The node has promised more than it has room for: take back what is above a share."""
+        """Take back the credit above a fair share: the node has promised more than it has room
+        for."""
 
     def evict(self, error: Error) -> None:
-        """The node is going away: end the link with `error`."""
+        """End the link with `error`: the node is going away."""
 
 
 class Space:
@@ -139,35 +141,37 @@ class Space:
         self.alternates: dict[Node, str] = {}
 
     def party_gone(self, number: i64) -> None:
-        """The session or the connection of this number has ended, after all its links."""
+        """Tell the nodes that wait for it of the end of a session or connection, after all its
+        links."""
         nodes = self.awaiting.pop(number, None)
         if nodes is not None:
             for node in nodes:
                 node.party_gone(number)
 
     def find(self, address: str) -> Node | None:
-        """The node that an address names now, aliases followed; never makes one."""
+        """Return the node that an address names now, aliases followed; never makes one."""
         return None
 
     def canonical(self, address: str) -> str:
-        """What an address stands for, aliases followed."""
+        """Return what an address stands for, aliases followed."""
         return address
 
     def passes(self, address: str, name: str) -> bool:
-        """Whether the alias `name` is on the way from an address to what that stands for."""
+        """Return whether the alias `name` is on the way from an address to what that stands for."""
         return address == name
 
     def target(self, address: str, access: ConnectionAccess | None = None) -> Node:
-        """What takes messages sent to an address; `access` is asked whether it may be made.
+        """Return what takes messages sent to an address; `access` is asked whether it may be made.
         Raises `BrokerError` if nothing does."""
         raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
 
     def existing_target(self, address: str) -> Node | None:
-        """As `target`, of what is there: nothing is made for it. None if there is no such node."""
+        """Return the `target` if it is there; nothing is made for it. None if there is no such
+        node."""
         return None
 
     def remove(self, node: Node) -> None:
-        """The node has come to its end: forget it and end its links."""
+        """Forget a node that has come to its end, and end its links."""
 
 
 class Node(Stored):
@@ -240,24 +244,25 @@ class Node(Stored):
     # -- links ---------------------------------------------------------------------------
 
     def open_source(self, terms: SourceTerms) -> Node:
-        """The node a link with these terms is to consume from: itself, or a part of it.
+        """Return the node a link with these terms is to consume from: itself, or a part of it.
 
         Fills in what `terms` grants. Raises `BrokerError` for what it cannot do.
         """
         raise BrokerError("amqp:not-allowed", f"{self.address!r} cannot be consumed from")
 
     def close_source(self, terms: SourceTerms, closed: bool) -> None:
-        """A link that `open_source` let in is gone: `closed`, or only detached or lost.
+        """Act upon the end of a link that `open_source` let in: `closed`, or only detached or
+        lost.
 
         Called on the node that was asked, after `unsubscribe` on the one it answered with.
         """
 
     def open_target(self, terms: TargetTerms) -> Node:
-        """The node a link with these terms is to publish to. Raises `BrokerError`."""
+        """Return the node a link with these terms is to publish to. Raises `BrokerError`."""
         return self.target(terms.part)
 
     def target(self, part: str) -> Node:
-        """What takes messages sent to the part of this node, ``ADDRESS::PART``.
+        """Return what takes messages sent to the part of this node, ``ADDRESS::PART``.
 
         Raises `BrokerError` when there is no such part, or none that takes messages.
         """
@@ -272,11 +277,11 @@ class Node(Stored):
         return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
 
     def keeps(self, message: BrokerMessage) -> bool:
-        """Whether the message, once it is taken in, is there after a crash."""
+        """Return whether the message, once it is taken in, is there after a crash."""
         return self.store_id != 0 and message.durable
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Whether `publish` would take the message in, which is to come later; None if so.
+        """Ask whether `publish` would take in the message, which is to come later; None if so.
 
         Keeps room for it where room is counted: each node that does so is added to `holders` and
         is told with `unreserve` when the message comes, or does not.
@@ -284,14 +289,15 @@ class Node(Stored):
         return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
 
     def unreserve(self, message: BrokerMessage) -> None:
-        """The room that was kept for the message is not needed any longer."""
+        """Give up the room that was kept for the message."""
 
     def room(self) -> i64:
-        """How many more messages it could take in at this moment, whatever is `pledged`."""
+        """Return how many more messages it could take in at this moment, whatever is `pledged`."""
         return BOUNDLESS
 
     def pledged(self) -> i64:
-        """The credit that counts against its room: what it has promised, and its `fronts`."""
+        """Return the credit that counts against its room: what it has promised, and its
+        `fronts`."""
         total = self.promised
         fronts = self.fronts
         if fronts is not None:
@@ -300,7 +306,8 @@ class Node(Stored):
         return total
 
     def ways_in(self) -> list[Node]:
-        """The nodes that hand messages on to this one, whose producers have room as it has."""
+        """Return the nodes that hand messages on to this one, whose producers have room as it
+        has."""
         found = [] if self.watchers is None else list(self.watchers)
         space = self.space
         for exchange, address in space.alternates.items():
@@ -309,7 +316,7 @@ class Node(Stored):
         return found
 
     def grant_room(self) -> None:
-        """There is room again: producers that starve share it, those that have waited longest
+        """Share room that there is again among the producers that wait, the longest waiting
         first. A node with a bound calls it when messages have left."""
         waiting_for_room = self.waiting_for_room
         if waiting_for_room is None:
@@ -321,37 +328,38 @@ class Node(Stored):
             producer.supply()
 
     def wait_for_room(self, producer: Producer) -> None:
-        """The producer has not got all the credit it would have if there were room."""
+        """Note that the producer has less credit than it would have if there were room."""
         if self.waiting_for_room is None:
             self.waiting_for_room = OrderedDict()
         # Whoever waits already keeps its place.
         self.waiting_for_room[producer] = None
 
     def stop_waiting_for_room(self, producer: Producer) -> None:
-        """The producer does not wait for room any more."""
+        """Forget that the producer waits for room."""
         waiting_for_room = self.waiting_for_room
         if waiting_for_room is not None:
             waiting_for_room.pop(producer, None)
 
     def regain_room(self) -> None:
-        """Some of what was promised is no more, and perhaps took no room: those who starve share
-        it at the end of the pass. A node that has its room behind it tells the nodes there."""
+        """Share room that was promised, and perhaps not used, among the waiting producers at the
+        end of the pass. A node that has its room behind it tells the nodes there."""
         if self.waiting_for_room and not self.dirty:
             self.touch()
 
     # -- consumers -----------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer) -> None:
-        """Let the consumer have messages from now on, once it is awake."""
+        """Add a consumer, which gets messages once it is awake."""
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """The consumer is leaving; what it holds has been given back before."""
+        """Forget a consumer that is leaving; what it holds has been given back before."""
 
     def wake(self, consumer: Consumer) -> None:
-        """The consumer may be able to take messages again."""
+        """Offer the consumer messages: it may be able to take some again."""
 
     def count_available(self, consumer: Consumer) -> i64:
-        """How many messages wait for credit of the consumer: no fewer, and 0 if there are none.
+        """Return how many messages wait for credit of the consumer: no fewer, and 0 if there are
+        none.
 
         Nothing is looked at one by one.
         """
@@ -366,8 +374,8 @@ class Node(Stored):
             self.grant_room()
 
     def bookmark(self, consumer: Consumer) -> list[int] | None:
-        """Where a consumer that takes nothing out has got to, for `rewind`; None if that is not
-        known."""
+        """Return where a consumer that takes nothing out has got to, for `rewind`; None if that is
+        not known."""
         return None
 
     def rewind(self, consumer: Consumer, bookmark: list[int]) -> None:
@@ -376,26 +384,27 @@ class Node(Stored):
     # -- outcomes of what a consumer holds -------------------------------------------------
 
     def remove(self, consumer: Consumer, entry: Entry) -> None:
-        """The message is done with: accepted."""
+        """Take out a message that was accepted."""
 
     def reject(self, consumer: Consumer, entry: Entry, error: Error | None) -> None:
-        """The consumer found the message invalid (AMQP 1.0 §3.4.3)."""
+        """Take out a message that the consumer found invalid (AMQP 1.0 §3.4.3)."""
 
     def give_back(self, consumer: Consumer, entry: Entry, failed: bool, elsewhere: bool) -> None:
-        """The message returns to its place (AMQP 1.0 §3.4.4–5)."""
+        """Return the message to its place (AMQP 1.0 §3.4.4–5)."""
 
     def hand_over(self, entry: Entry, before: Consumer, after: Consumer) -> None:
-        """Let the message be held by another consumer: by one that stands in for a link that
-        leaves, or by a link that has come back."""
+        """Pass the message on to another consumer: one that stands in for a link that leaves, or
+        a link that has come back."""
         before.unhold(entry)
         after.hold(entry)
 
     def amend(self, entry: Entry, message: BrokerMessage) -> None:
-        """A consumer has added to the message it holds (AMQP 1.0 §3.4.5)."""
+        """Change a message to which the consumer that holds it has added (AMQP 1.0 §3.4.5)."""
         entry.message = message
 
     def message_of(self, entry: Entry) -> BrokerMessage | None:
-        """The message of an entry that a consumer holds; None if it cannot be read from disk."""
+        """Return the message of an entry that a consumer holds; None if it cannot be read from
+        disk."""
         return entry.message
 
     def pause_dispatch(self) -> None:
@@ -403,20 +412,20 @@ class Node(Stored):
         and newer ones must not overtake them. Calls are counted."""
 
     def resume_dispatch(self) -> None:
-        """What was to return has returned."""
+        """Hand out messages again: those that were to return have returned."""
 
     # -- what there is to know -------------------------------------------------------------
 
     def message_count(self) -> i64:
-        """Messages in it, held ones included."""
+        """Count the messages in it, held ones included."""
         return 0
 
     def describe(self) -> dict[str, object]:
-        """Its settings and figures by their public names, for management and metrics."""
+        """Return its settings and figures by their public names, for management and metrics."""
         return {"name": self.address, "type": self.kind}
 
     def figures(self) -> dict[str, int]:
-        """Of what it describes, what is counted: for metrics, which ask every node."""
+        """Return the numbers of what `describe` says, for metrics, which ask every node."""
         found: dict[str, int] = {}
         for name, value in self.describe().items():
             if isinstance(value, int) and not isinstance(value, bool):
@@ -442,7 +451,7 @@ class Node(Stored):
         self.agenda.slices.do(ending)
 
     def consumers_of(self) -> list[Consumer]:
-        """The links that consume from it, which end with it."""
+        """Return the links that consume from it, which end with it."""
         return []
 
     def parts(self) -> list[Node]:
@@ -450,22 +459,22 @@ class Node(Stored):
         return []
 
     def drop_rest(self, slices: Slices) -> bool:
-        """It is deleted, and its links and parts are gone: drop what it has as far as the slice
-        allows; whether that is all."""
+        """Drop what the deleted node has as far as the slice allows, after its links and parts;
+        return whether that is all."""
         return True
 
     def node_gone(self, node: Node) -> None:
-        """A node among whose `watchers` this one is has been deleted."""
+        """Act upon the deletion of a node that this one watches (`watchers`)."""
 
     def party_gone(self, number: i64) -> None:
-        """The session or connection this one has waited for in `Space.awaiting` has ended."""
+        """Act upon the end of a session or connection that this node awaits (`Space.awaiting`)."""
 
     def link_opened(self) -> None:
-        """A link has been attached to it."""
+        """Count a link that has been attached."""
         self.links += 1
 
     def link_closed(self) -> None:
-        """One of its links is gone; perhaps it was what the node lived for."""
+        """Count a link that is gone; end the node if it lived for that link."""
         self.links -= 1
         if self.lifetime != PERMANENT:
             self.reconsider_life()
@@ -599,7 +608,7 @@ class Agenda:
                 raise
 
     def put_off(self, node: Node) -> None:
-        """Let the node have its turn in another slice."""
+        """Postpone the turn of the node to another slice."""
         waiting = self._waiting
         if waiting is None:
             waiting = _Turns()
@@ -619,7 +628,7 @@ class _Turns(SlicedTask):
         self.nodes: deque[Node] = deque()
 
     def go_on(self, slices: Slices) -> bool:
-        """As many turns as the slice allows."""
+        """Give as many nodes their turns as the slice allows."""
         nodes = self.nodes
         while nodes:
             if slices.is_spent():

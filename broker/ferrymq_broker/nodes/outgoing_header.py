@@ -54,7 +54,7 @@ def outgoing_header(entry: Entry, left: i64) -> bytes:
 
 
 def delivered_before(message: BrokerMessage, failures: i64) -> BrokerMessage:
-    """The message as it goes on to another node after somebody here has had it.
+    """Return the message as it goes on to another node after somebody here has had it.
 
     Its header says so, and has `failures` more in its delivery-count (AMQP 1.0 §3.2.1).
     """
@@ -66,7 +66,8 @@ def delivered_before(message: BrokerMessage, failures: i64) -> BrokerMessage:
 
 
 def readdressed(message: BrokerMessage, annotations: dict[str | int, object]) -> BrokerMessage:
-    """The message as the broker itself sends it on: without ttl, with just these annotations.
+    """Return the message as the broker itself sends it on: without ttl, with just these
+    annotations.
 
     The message-annotations that it has are replaced. Its times no longer count: neither the
     absolute-expiry-time nor a schedule is looked at again (`special` is false).

@@ -87,7 +87,7 @@ class Response:
 
 
 def read_request(message: BrokerMessage, party: Party) -> Request:
-    """The sections of a request. Raises `DecodeError` if they are malformed."""
+    """Return the sections of a request. Raises `DecodeError` if they are malformed."""
     request = Request(party)
     if message.opaque:
         return request
@@ -112,7 +112,7 @@ def read_request(message: BrokerMessage, party: Party) -> Request:
 
 
 def encode_response(response: Response, to: str | None, asked: Properties) -> BrokerMessage:
-    """The response to what has been `asked`, as a message for `to`.
+    """Return the response to what has been `asked`, as a message for `to`.
 
     A correlation-id keeps the AMQP type of what it is taken from: the request's own, else its
     message-id.

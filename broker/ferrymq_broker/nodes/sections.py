@@ -80,7 +80,8 @@ _REJECTED: Final = "rejected"
 
 
 def section_at(payload: bytes, pos: i64) -> i64:
-    """The descriptor code of the section at `pos`; negative at the end or for an unknown one."""
+    """Return the descriptor code of the section at `pos`; negative at the end or for an unknown
+    one."""
     size: i64 = len(payload)
     if pos >= size:
         return _NOTHING
@@ -99,7 +100,7 @@ def section_at(payload: bytes, pos: i64) -> i64:
 
 
 def section_end(payload: bytes, pos: i64) -> i64:
-    """Where the section that begins at `pos` ends. Raises `DecodeError` if it is cut off."""
+    """Return where the section that begins at `pos` ends. Raises `DecodeError` if it is cut off."""
     size: i64 = len(payload)
     end: i64
     if pos + 5 <= size and payload[pos + 1] == codes.SMALL_ULONG:
@@ -219,9 +220,9 @@ def checked_annotations(payload: bytes, pos: i64) -> bytes | None:
 
 
 def _is_plain(payload: bytes, pos: i64) -> bool:
-    """Whether the map of the section at `pos` is surely one of annotations: few different symbols
-    as keys, and values that cannot be wrong. This is asked of every message with annotations, so
-    nothing is decoded; of others the decoder knows more."""
+    """Return whether the map of the section at `pos` is surely one of annotations: few different
+    symbols as keys, and values that cannot be wrong. This is asked of every message with
+    annotations, so nothing is decoded; of others the decoder knows more."""
     size: i64 = len(payload)
     if pos + 6 > size:
         return False
@@ -269,7 +270,8 @@ def _is_ascii(payload: bytes, start: i64, end: i64) -> bool:
 
 
 def _occurs(payload: bytes, first: i64, key: i64) -> bool:
-    """Whether the key at `key` is among those of the pairs from `first` on, which are plain."""
+    """Return whether the key at `key` is among those of the pairs from `first` on, which are
+    plain."""
     at = first
     length: i64 = payload[key + 1]
     code: i64

@@ -88,13 +88,13 @@ class ServiceTarget(Node):
         return _TRANSACTIONAL
 
     def link_opened(self) -> None:
-        """The requesting link is attached."""
+        """Count the requesting link."""
         super().link_opened()
         self.service.entrances[self] = None
         self.service.link_opened()
 
     def link_closed(self) -> None:
-        """The requesting link is gone."""
+        """Forget the requesting link, which is gone."""
         super().link_closed()
         self.service.entrances.pop(self, None)
         self.service.link_closed()
@@ -147,7 +147,7 @@ class ServiceNode(Node):
     # -- links ---------------------------------------------------------------------------
 
     def open_source(self, terms: SourceTerms) -> Node:
-        """A queue of its own for the responses to this link."""
+        """Return a queue of its own for the responses to this link."""
         if terms.part:
             raise BrokerError("amqp:not-found", f"{self.address!r} has no parts")
         if terms.distribution_mode == "copy":
@@ -184,7 +184,7 @@ class ServiceNode(Node):
         link.queue.deleted = True
 
     def open_target(self, terms: TargetTerms) -> Node:
-        """An entrance for this link."""
+        """Return an entrance for this link."""
         if terms.part:
             raise BrokerError("amqp:not-found", f"{self.address!r} has no parts")
         if terms.paired:
@@ -192,7 +192,7 @@ class ServiceNode(Node):
         return ServiceTarget(self, terms)
 
     def target(self, part: str) -> Node:
-        """Nobody sends requests in another's name: not a dead-letter queue, not a binding."""
+        """Refuse: requests come by links, not from a dead-letter queue or a binding."""
         raise BrokerError(
             "amqp:not-allowed", f"requests to {self.address!r} need a link to that address"
         )
@@ -370,7 +370,7 @@ class ServiceNode(Node):
         return count
 
     def describe(self) -> dict[str, object]:
-        """Its figures."""
+        """Return its figures."""
         return {
             "name": self.address,
             "type": self.kind,
@@ -385,7 +385,7 @@ class ServiceNode(Node):
         super().delete(error)
 
     def parts(self) -> list[Node]:
-        """What its links come in by, and the queues of their responses."""
+        """Return what its links come in by, and the queues of their responses."""
         parts: list[Node] = list(self.entrances)
         parts += [link.queue for link in self._response_links.values()]
         return parts
@@ -396,7 +396,7 @@ def _pair_key(party: Party, name: str) -> tuple[str | None, str, str]:
 
 
 def _only(links: list[ResponseLink], name: str) -> ResponseLink:
-    """The link, if there is one; of several the one of that name. Raises `BrokerError`."""
+    """Return the link, if there is one; of several the one of that name. Raises `BrokerError`."""
     if len(links) == 1:
         return links[0]
     for link in links:

@@ -22,7 +22,7 @@ from ferrymq_broker.store.errors import StoreDamaged
 
 
 def policy_fields(policy: NodePolicy) -> dict[str, object]:
-    """What `read_policy` makes the policy of again."""
+    """Return what `read_policy` makes the policy of again."""
     result: dict[str, object] = {}
     for setting in fields(policy):
         value = getattr(policy, setting.name)
@@ -31,7 +31,8 @@ def policy_fields(policy: NodePolicy) -> dict[str, object]:
 
 
 def read_policy(kind: str, record: object) -> NodePolicy:
-    """The policy of a node of this kind. Raises `StoreDamaged` for values that there cannot be."""
+    """Return the policy of a node of this kind. Raises `StoreDamaged` for values that there cannot
+    be."""
     if kind == "queue":
         return read_queue_policy(record)
     if kind == "topic":
@@ -49,7 +50,7 @@ def read_policy(kind: str, record: object) -> NodePolicy:
 
 
 def read_queue_policy(record: object) -> QueuePolicy:
-    """The policy of a queue. Raises `StoreDamaged`."""
+    """Return the policy of a queue. Raises `StoreDamaged`."""
     if isinstance(record, QueuePolicy):
         return record
     policy = QueuePolicy(**_known(QueuePolicy(), record))
@@ -59,7 +60,7 @@ def read_queue_policy(record: object) -> QueuePolicy:
 
 
 def _known(default: NodePolicy, record: object) -> dict[str, Any]:
-    """The settings of a policy, as recorded or by default."""
+    """Return the settings of a policy, as recorded or by default."""
     if not isinstance(record, dict):
         raise StoreDamaged(f"a policy is {type(record).__name__}, no map")
     known: dict[str, Any] = {}

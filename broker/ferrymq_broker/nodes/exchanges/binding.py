@@ -59,7 +59,7 @@ class Binding:
 
 
 def identity_of(destination: str, key: str, arguments: dict[str, object]) -> str:
-    """What tells bindings of one exchange apart."""
+    """Return what tells bindings of one exchange apart."""
     if not arguments:
         return repr((destination, key))
     return repr((destination, key, sorted(arguments.items(), key=_name)))

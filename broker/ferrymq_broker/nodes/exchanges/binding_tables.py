@@ -31,10 +31,10 @@ class BindingTable:
         """Raise `BrokerError` if a binding like this makes no sense."""
 
     def add(self, binding: Binding) -> None:
-        """There is another binding."""
+        """Add a binding."""
 
     def remove(self, binding: Binding) -> None:
-        """The binding is no more."""
+        """Remove a binding."""
 
     def match(
         self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
@@ -56,7 +56,7 @@ class DirectTable(BindingTable):
         self._by_key: dict[str, list[Destination]] = {}
 
     def add(self, binding: Binding) -> None:
-        """There is another binding."""
+        """Add a binding."""
         known = self._by_key.get(binding.key)
         if known is None:
             self._by_key[binding.key] = [binding.target]
@@ -64,7 +64,7 @@ class DirectTable(BindingTable):
             known.append(binding.target)
 
     def remove(self, binding: Binding) -> None:
-        """The binding is no more."""
+        """Remove a binding."""
         known = self._by_key[binding.key]
         known.remove(binding.target)
         if not known:
@@ -73,7 +73,7 @@ class DirectTable(BindingTable):
     def match(
         self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
     ) -> None:
-        """One look."""
+        """Find the destinations of a key with one look-up."""
         known = self._by_key.get(key)
         if known is not None:
             for target in known:
@@ -94,11 +94,11 @@ class FanoutTable(BindingTable):
         self._targets: dict[Destination, int] = {}
 
     def add(self, binding: Binding) -> None:
-        """There is another binding."""
+        """Add a binding."""
         self._targets[binding.target] = self._targets.get(binding.target, 0) + 1
 
     def remove(self, binding: Binding) -> None:
-        """The binding is no more."""
+        """Remove a binding."""
         left = self._targets[binding.target] - 1
         if left:
             self._targets[binding.target] = left
@@ -125,11 +125,11 @@ class TopicTable(BindingTable):
         self._trie = Trie()
 
     def add(self, binding: Binding) -> None:
-        """There is another binding."""
+        """Add a binding."""
         self._trie.add(binding.key, binding.target)
 
     def remove(self, binding: Binding) -> None:
-        """The binding is no more."""
+        """Remove a binding."""
         self._trie.remove(binding.key, binding.target)
 
     def match(
@@ -154,17 +154,17 @@ class HeadersTable(BindingTable):
         HeadersMatch(arguments)
 
     def add(self, binding: Binding) -> None:
-        """There is another binding."""
+        """Add a binding."""
         self._bindings[binding] = HeadersMatch(binding.arguments)
 
     def remove(self, binding: Binding) -> None:
-        """The binding is no more."""
+        """Remove a binding."""
         del self._bindings[binding]
 
     def match(
         self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
     ) -> None:
-        """One binding after the other."""
+        """Compare the message with one binding after the other."""
         view = None if message is None else view_of(message)
         for binding, wanted in self._bindings.items():
             target = binding.target
@@ -174,7 +174,7 @@ class HeadersTable(BindingTable):
 
 
 def make_table(type: str) -> BindingTable:
-    """The table of an exchange of this type, one of `policy.EXCHANGE_TYPES`."""
+    """Return the table of an exchange of this type, one of `policy.EXCHANGE_TYPES`."""
     if type == "fanout":
         return FanoutTable()
     if type == "topic":

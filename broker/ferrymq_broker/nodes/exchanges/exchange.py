@@ -45,7 +45,7 @@ class _Idle(Timer):
         self.exchange = exchange
 
     def on_time(self, now: i64) -> None:
-        """It has not been used since."""
+        """Delete the exchange, which has not been used since."""
         self.exchange.end_unused()
 
 
@@ -159,8 +159,8 @@ class Exchange(Node):
     def restore_binding(
         self, number: i64, node: Node, key: str, arguments: dict[str, object]
     ) -> None:
-        """A binding that was stored with this number, after all those of lower ones. Raises
-        `BrokerError` if it makes no sense."""
+        """Restore a binding that was stored with this number, after those of lower numbers.
+        Raises `BrokerError` if it makes no sense."""
         self._table.check(key, arguments)
         self._order = number
         self._connect(node, key, arguments, number).stored = True
@@ -210,11 +210,11 @@ class Exchange(Node):
         return True
 
     def bindings(self) -> list[Binding]:
-        """All there are, the oldest first."""
+        """Return all bindings, the oldest first."""
         return list(self._bindings.values())
 
     def node_gone(self, node: Node) -> None:
-        """A destination has been deleted, and its bindings with it."""
+        """Remove the bindings of a destination that has been deleted."""
         target = self._targets.get(node)
         if target is None:
             return
@@ -242,7 +242,8 @@ class Exchange(Node):
     # -- messages in -----------------------------------------------------------------------
 
     def target(self, part: str) -> Node:
-        """The exchange, or an entrance with the part as the routing key. Raises `BrokerError`."""
+        """Return the exchange, or an entrance with the part as the routing key. Raises
+        `BrokerError`."""
         if not part:
             return self
         if len(part) > MAX_KEY:
@@ -291,8 +292,8 @@ class Exchange(Node):
         return self.keeps_with(message, key_of(message))
 
     def keeps_with(self, message: BrokerMessage, key: str) -> bool:
-        """Whether one of those keeps the message through a crash that it is handed to. If it came
-        again for the sake of the others, that one would have it twice."""
+        """Return whether one of those keeps the message through a crash that it is handed to. If it
+        came again for the sake of the others, that one would have it twice."""
         found: list[Destination] = []
         self._number += 1
         self._table.match(key, message, self._number, found)
@@ -334,7 +335,8 @@ class Exchange(Node):
     def _follow(
         self, message: BrokerMessage, key: str, found: list[Destination], counts: i64
     ) -> list[Node]:
-        """Where the message goes that has `found` these destinations here, `counts` times."""
+        """Return where the message goes that has `found` these destinations here, `counts`
+        times."""
         nodes: dict[Node, None] = {}
         visited: dict[Exchange, None] = {self: None}
         waiting: list[Exchange] = []
@@ -399,11 +401,11 @@ class Exchange(Node):
     # -- room --------------------------------------------------------------------------------
 
     def room(self) -> i64:
-        """What the fullest node has left that a message could go to, whatever its key."""
+        """Return what the fullest node has left that a message could go to, whatever its key."""
         return self._backpressures.room(self.reachable(None))
 
     def reachable(self, key: str | None) -> list[Node]:
-        """The nodes that messages with this key, or any, may go to; no exchanges."""
+        """Return the nodes that messages with this key, or any, may go to; no exchanges."""
         nodes: dict[Node, None] = {}
         visited: dict[Exchange, None] = {self: None}
         waiting: list[Exchange] = [self]
@@ -428,8 +430,8 @@ class Exchange(Node):
         return list(nodes)
 
     def _possible_alternate(self, key: str | None, bound: bool) -> Node | None:
-        """The alternate, if a message with this key, or any, may go there; `bound` is whether there
-        are bindings that it could match."""
+        """Return the alternate, if a message with this key, or any, may go there; `bound` is
+        whether there are bindings that it could match."""
         alternate = self.policy.alternate
         if not alternate:
             return None
@@ -443,23 +445,23 @@ class Exchange(Node):
         return self.space.find(alternate)
 
     def ways_in(self) -> list[Node]:
-        """Those of any node, and the entrances, which have their room here."""
+        """Return those of any node, and the entrances, which have their room here."""
         return [*self.entrances, *super().ways_in()]
 
     def regain_room(self) -> None:
-        """Those who send to the nodes behind by other ways starve there."""
+        """Tell the nodes behind: producers that send to them by other ways may wait there."""
         super().regain_room()
         self._backpressures.regain_room()
 
     def grant_room(self) -> None:
-        """A node behind has room again: those who starve here or at an entrance share it."""
+        """Share room that a node behind has again among the producers here and at the entrances."""
         super().grant_room()
         for entrance in list(self.entrances):
             entrance.grant_room()
 
     def _relieve_all(self) -> None:
-        """Nobody waits for a node any more that was bound here: nor those in front of exchanges
-        that this one is bound to."""
+        """Wake producers that wait for a node that was bound here, and those in front of
+        exchanges that this one is bound to."""
         visited: dict[Exchange, None] = {self: None}
         waiting: list[Exchange] = [self]
         while waiting:
@@ -473,7 +475,7 @@ class Exchange(Node):
     # -- the exchange's own life -------------------------------------------------------------
 
     def change_policy(self, policy: ExchangePolicy) -> None:
-        """It behaves like this from now on. The type stays: bindings are arranged by it."""
+        """Follow another policy from now on. The type stays: bindings are arranged by it."""
         before = self.policy
         self.policy = policy
         self.space.timers.cancel(self._idle)
@@ -487,12 +489,12 @@ class Exchange(Node):
             self._relieve_all()
 
     def link_opened(self) -> None:
-        """It is in use."""
+        """Count a link: the exchange is in use."""
         super().link_opened()
         self.space.timers.cancel(self._idle)
 
     def link_closed(self) -> None:
-        """Perhaps it is not in use any more."""
+        """Count a link that is gone: perhaps the exchange is not in use any more."""
         super().link_closed()
         self._consider_idle()
 
@@ -520,11 +522,11 @@ class Exchange(Node):
         super().delete(error)
 
     def parts(self) -> list[Node]:
-        """What is there for those who name a key in the address."""
+        """Return what is there for those who name a key in the address."""
         return list(self.entrances)
 
     def describe(self) -> dict[str, object]:
-        """Its settings and figures."""
+        """Return its settings and figures."""
         policy = self.policy
         return {
             "name": self.address,

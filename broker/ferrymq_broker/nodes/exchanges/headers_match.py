@@ -40,7 +40,7 @@ class HeadersMatch:
                 self._wanted.append((name, value))
 
     def matches(self, view: MessageView) -> bool:
-        """Whether the message has them: of none at all, it has all and not any."""
+        """Return whether the message has them: of none at all, it has all and not any."""
         found = False
         properties = view.application_properties
         for name, value in self._wanted:
@@ -59,7 +59,7 @@ class HeadersMatch:
 
 
 def _equal(wanted: object, given: object) -> bool:
-    """Whether two values are the same; a boolean is no number, and NaN not even itself."""
+    """Return whether two values are the same; a boolean is no number, and NaN not even itself."""
     for value in (wanted, given):
         if isinstance(value, Decimal) and value.is_nan():
             # Comparing a signaling one raises.

@@ -15,7 +15,7 @@ MAX_KEY: Final = 2048
 
 
 def key_of(message: BrokerMessage) -> str:
-    """The routing key that a message brings itself."""
+    """Return the routing key that a message brings itself."""
     view = view_of(message)
     subject = view.subject
     if subject is not None:

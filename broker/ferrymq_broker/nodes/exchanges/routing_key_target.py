@@ -44,7 +44,7 @@ class RoutingKeyTarget(Node):
         return self.exchange.reserve_for(message, self.key, holders)
 
     def room(self) -> i64:
-        """What the fullest node has left that a message could go to."""
+        """Return what the fullest node has left that a message could go to."""
         nodes = self.exchange.reachable(self.key)
         # One without a link was made for a single message, and nobody would take its gates away.
         return (
@@ -54,18 +54,18 @@ class RoutingKeyTarget(Node):
         )
 
     def regain_room(self) -> None:
-        """Those who send to the nodes behind by other ways starve there."""
+        """Tell the nodes behind: producers that send to them by other ways may wait there."""
         super().regain_room()
         self._backpressures.regain_room()
 
     def link_opened(self) -> None:
-        """A link of the exchange, too."""
+        """Count a link, for the exchange too."""
         super().link_opened()
         self.exchange.entrances[self] = None
         self.exchange.link_opened()
 
     def link_closed(self) -> None:
-        """A link of the exchange, too."""
+        """Count a link that is gone, for the exchange too."""
         super().link_closed()
         if self.links == 0:
             self.exchange.entrances.pop(self, None)

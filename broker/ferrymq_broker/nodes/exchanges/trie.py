@@ -127,7 +127,8 @@ class Trie:
 
 
 def _enter(place: _Place, mark: i64, places: list[_Place]) -> None:
-    """The words so far lead here, and behind a ``#`` that follows, which may stand for none."""
+    """Add the state that the words so far lead to, and that behind a ``#``, which may stand for
+    none."""
     if place.mark == mark:
         return
     place.mark = mark

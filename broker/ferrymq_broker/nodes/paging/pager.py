@@ -138,24 +138,23 @@ class Pager(MessagePager):
     # -- out ---------------------------------------------------------------------------------
 
     def paging_of(self, entries: QueueEntries) -> PagingState:
-        """What the pager knows of a queue, from now on."""
+        """Return what the pager knows of a queue, from now on."""
         paging = entries.paging
         if paging is None:
             self._last_id += 1
             paging = PagingState(entries, self._last_id, self.least)
-            entries.paging = paging
-            entries.reconsider()
+            entries.use_paging(paging)
         return paging
 
     def is_recorded(self, paging: PagingState, entry: Entry) -> bool:
-        """Whether the message is in a record that can be read now."""
+        """Return whether the message is in a record that can be read now."""
         if not entry.stored or entry.sequence > paging.safe:
             return False
         return not paging.amended or int(entry.sequence) not in paging.amended
 
     def can_leave(self, paging: PagingState, entry: Entry) -> bool:
-        """Whether the message may leave memory now. One that will have a record soon waits for that
-        while there is time."""
+        """Return whether the message may leave memory now. One that will have a record soon waits
+        for that while there is time."""
         if self.is_recorded(paging, entry):
             return True
         if self.full:
@@ -163,8 +162,8 @@ class Pager(MessagePager):
         return not entry.stored or self.agenda.held - self.pending > self.high + self.high // 2
 
     def put_out(self, paging: PagingState, entry: Entry) -> None:
-        """Let the message of an entry, which `can_leave`, leave memory; `flush` may have to come
-        before it does."""
+        """Take the message of an entry, which `can_leave`, out of memory; `flush` may have to
+        come before it leaves."""
         message = entry.message
         alone = message.holders == 1
         recorded = self.is_recorded(paging, entry)
@@ -225,7 +224,7 @@ class Pager(MessagePager):
         there is enough in memory."""
         if self.agenda.held > self.low:
             paging = self.paging_of(entries)
-            paging.safe = paging.restored = entry.sequence
+            paging.note_restored(entry.sequence)
             message = entry.message
             if entry.is_out() or entry.size == 0:
                 return
@@ -236,15 +235,15 @@ class Pager(MessagePager):
                 paging.fold_restored()
 
     def blank_of(self, origin: i64) -> BrokerMessage:
-        """What stands for messages of an origin that are records."""
+        """Return what stands for messages of an origin that are records."""
         return _blank(self._recorded, origin, _RECORDED)
 
     def leave_unread(self, entries: QueueEntries, entry: Entry) -> None:
-        """Let the message of an entry, which has come out of the store in order, and for which a
-        blank stands, be out."""
+        """Count the message of a restored entry, for which a blank stands, among those that are
+        out; entries come in order."""
         size = i64(entry.size)
         paging = self.paging_of(entries)
-        paging.safe = paging.restored = entry.sequence
+        paging.note_restored(entry.sequence)
         paging.count += 1
         paging.bytes += size
         entry.message.holders += 1
@@ -254,7 +253,7 @@ class Pager(MessagePager):
         paging.fold_restored()
 
     def leave_run(self, entries: QueueEntries, priority_level: PriorityLevel, run: DiskRun) -> None:
-        """Let the messages of a run be out, which stands behind all others of the lane."""
+        """Append a run, behind all others of the level, whose messages are out."""
         paging = self.paging_of(entries)
         run.weigh()
         paging.runs_of(priority_level).append(run)
@@ -267,7 +266,7 @@ class Pager(MessagePager):
     def _blank_out(
         self, paging: PagingState, entry: Entry, blanks: dict[int, BrokerMessage], mark: i64
     ) -> None:
-        """The entry alone is left."""
+        """Leave nothing but the entry: a blank replaces its message."""
         message = entry.message
         size = i64(entry.size)
         blank = _blank(blanks, message.origin, mark)
@@ -279,7 +278,7 @@ class Pager(MessagePager):
         self._left(size)
 
     def _empty(self, message: BrokerMessage, entry: Entry) -> None:
-        """The message is left without its payload."""
+        """Take the payload away from the message."""
         message.payload = b""
         message.view = None
         self.agenda.emptied += 1
@@ -294,7 +293,8 @@ class Pager(MessagePager):
     # -- back --------------------------------------------------------------------------------
 
     def load(self, entries: QueueEntries, entry: Entry) -> bool:
-        """The message of the entry, which is out, is needed, and those behind it are likely to be.
+        """Read the message of the entry, which is out, and those behind it, which are likely to
+        be needed.
 
         False if it cannot be read: then the entry is set aside, unless a consumer holds it.
         """
@@ -325,7 +325,7 @@ class Pager(MessagePager):
         return not entry.is_out()
 
     def peek(self, entries: QueueEntries, entry: Entry) -> BrokerMessage | None:
-        """The message of the entry, which is out and stays so; None if it cannot be read."""
+        """Return the message of the entry, which is out and stays so; None if it cannot be read."""
         page: bytes | None = None
         if self._has_page(entry):
             try:
@@ -345,7 +345,7 @@ class Pager(MessagePager):
                 self.unmap()
 
     def _take(self, entries: QueueEntries, wanted: list[Entry]) -> dict[Entry, bytes]:
-        """The pages of those entries that have some; they are not there any more."""
+        """Return the pages of those entries that have some; they are not there any more."""
         paged: list[Entry] = []
         keys: list[bytes] = []
         for entry in wanted:
@@ -365,7 +365,7 @@ class Pager(MessagePager):
         return found
 
     def _has_page(self, entry: Entry) -> bool:
-        """Whether the message of the entry, which is out, is nowhere else."""
+        """Return whether the message of the entry, which is out, is nowhere else."""
         message = entry.message
         if message.header_end < 0:
             return message.header_end == _PAGED
@@ -381,7 +381,7 @@ class Pager(MessagePager):
     def _read(
         self, entries: QueueEntries, entry: Entry, page: bytes | None
     ) -> BrokerMessage | None:
-        """The message of the entry, of its page or of its record."""
+        """Return the message of the entry, of its page or of its record."""
         message = entry.message
         try:
             if self._has_page(entry):
@@ -408,7 +408,7 @@ class Pager(MessagePager):
             return None
 
     def _come_back(self, entries: QueueEntries, entry: Entry, message: BrokerMessage) -> None:
-        """The message is in memory again."""
+        """Put the message that was read into memory again."""
         size = i64(entry.size)
         before = entry.message
         paging = entries.paging
@@ -432,7 +432,7 @@ class Pager(MessagePager):
         self.paged_in += 1
 
     def load_message(self, entries: QueueEntries, message: BrokerMessage, size: i64) -> bool:
-        """As `load`, of a message that several have, for one that is no entry."""
+        """Read a message, which several queues have, for a place that is no entry; see `load`."""
         stand_in = Entry(message, 0)
         stand_in.size = i32(size)
         return self.load(entries, stand_in)
@@ -440,7 +440,7 @@ class Pager(MessagePager):
     # -- gone --------------------------------------------------------------------------------
 
     def forget(self, entries: QueueEntries, entry: Entry) -> None:
-        """The entry, whose message is out, holds it no more."""
+        """Forget that the entry holds its message, which is out."""
         message = entry.message
         size = i64(entry.size)
         if message.header_end >= 0:
@@ -453,7 +453,7 @@ class Pager(MessagePager):
     def forget_out(
         self, entries: QueueEntries, blank: BrokerMessage, sequence: i64, size: i64
     ) -> None:
-        """A message leaves the queue that is out, and that a blank stands for."""
+        """Forget a message that is out, and that a blank stands for: it leaves the queue."""
         paging = entries.paging
         if paging is not None:
             if blank.header_end == _PAGED:
@@ -465,7 +465,7 @@ class Pager(MessagePager):
         self.bytes -= size
 
     def forget_message(self, message: BrokerMessage, size: i64) -> None:
-        """Nobody has the message any more, of which several did and which is out."""
+        """Forget a message that is out, that several entries had and nobody has any more."""
         key = self._together.pop(message, None)
         if key is not None:
             self._drop_page(key)
@@ -496,7 +496,7 @@ class Pager(MessagePager):
         self._pages.tidy()
 
     def close(self) -> None:
-        """The end: nothing can be read any more."""
+        """Close the pages: nothing can be read any more."""
         self._pages.close()
 
     # -- what cannot be read -------------------------------------------------------------------
@@ -517,7 +517,7 @@ class Pager(MessagePager):
 
 
 def _blank(blanks: dict[int, BrokerMessage], origin: i64, mark: i64) -> BrokerMessage:
-    """What stands for messages of an origin."""
+    """Return what stands for messages of an origin."""
     blank = blanks.get(int(origin))
     if blank is None:
         blank = BrokerMessage(b"", 0, mark)
@@ -540,7 +540,8 @@ def forget_message(agenda: Agenda, message: BrokerMessage, size: i64) -> None:
 
 
 def _key(id: i64, number: i64) -> bytes:
-    """The key of a page: of an entry in the queue `id`, or of a message that several have (0)."""
+    """Return the key of a page: of an entry in the queue `id`, or of a message that several have
+    (0)."""
     w = BytesWriter()
     write_i64_be(w, id)
     write_i64_be(w, number)

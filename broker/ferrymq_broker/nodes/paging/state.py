@@ -74,7 +74,8 @@ class PagingState:
         return self.entries.bytes - self.bytes
 
     def note(self, number: i64, applied: i64) -> None:
-        """The batch `number` is being filled, those up to `applied` have been applied."""
+        """Note that the batch `number` is being filled and those up to `applied` have been
+        applied."""
         marks = self.marks
         if not marks or marks[-1][0] + _APART <= number:
             marks.append((number, self.entries.published))
@@ -86,7 +87,7 @@ class PagingState:
             }
 
     def cursor(self, priority_level: PriorityLevel) -> LevelCursor:
-        """How far the pager has come in a lane of the queue."""
+        """Return how far the pager has come in a level of the queue."""
         cursor = priority_level.out
         if cursor is None:
             cursor = LevelCursor(priority_level)
@@ -95,11 +96,12 @@ class PagingState:
         return cursor
 
     def fold(self, priority_level: PriorityLevel, begin: Entry, end: Entry | None) -> None:
-        """Let entries of a lane, from `begin` to before `end`, be rows of runs where they can."""
+        """Make rows of runs of the entries of a level, from `begin` to before `end`, where that
+        is possible."""
         self.runs_of(priority_level).fold(begin, end, self.restored)
 
     def runs_of(self, priority_level: PriorityLevel) -> DiskRuns:
-        """The runs of a lane of the queue, from now on."""
+        """Return the runs of a level of the queue, from now on."""
         runs = priority_level.runs
         if runs is None:
             runs = DiskRuns(self.entries, priority_level, self.least)
@@ -107,7 +109,7 @@ class PagingState:
         return runs
 
     def fold_restored(self) -> None:
-        """One more entry was restored, and its message left on disk."""
+        """Count an entry that was restored and whose message was left on disk."""
         self._blanks += 1
         if self._blanks < _TOGETHER:
             return
@@ -120,14 +122,18 @@ class PagingState:
             if begin is not None:
                 self.fold(priority_level, begin, None)
 
+    def note_restored(self, sequence: i64) -> None:
+        """Note that entries up to this sequence are restored, and have records that can be read."""
+        self.safe = self.restored = sequence
+
     def begin_again(self) -> None:
-        """Let the pager go through the queue from its beginning."""
+        """Start the pager at the beginning of the queue again."""
         self.loaded = 0
         for priority_level in self.entries.priority_levels:
             self.cursor(priority_level).next = priority_level.first
 
     def close(self) -> None:
-        """The queue has nothing to do with the pager any more."""
+        """Drop the cursors: the queue has nothing to do with the pager any more."""
         for priority_level in self.entries.priority_levels:
             cursor = priority_level.out
             if cursor is not None:

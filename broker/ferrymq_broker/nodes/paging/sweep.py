@@ -1,7 +1,7 @@
 """Which messages leave memory, and when.
 
 While there are more bytes of messages in memory than `Pager.high`, until there are no more than
-`Pager.low`, the queues that have most are gone through, each lane from its beginning to its end:
+`Pager.low`, the queues that have most are gone through, each level from its beginning to its end:
 what consumers hold goes, what they are to get next stays, what lies behind it goes. Where the pager
 has come to a cursor remembers, so that a queue that grows is looked at once and not over and over.
 A message that is not yet where it could be read again stops it there for the time being.
@@ -75,7 +75,8 @@ class Sweep:
         self._stuck_at: i64 = -1
 
     def turn(self) -> bool:
-        """There is too much in memory: do something about it. True if there is more to do now."""
+        """Take messages out of memory, of which there are too many. True if there is more to do
+        now."""
         agenda = self._agenda
         pager = self.pager
         low = pager.low
@@ -112,13 +113,12 @@ class Sweep:
                 continue
             if paging.count == 0 and entries.bytes <= self._kept:
                 paging.close()
-                entries.paging = None
-                entries.reconsider()
+                entries.use_paging(None)
         self._look_at = 0
         self.pager.tidy()
 
     def queues(self) -> list[Queue]:
-        """All queues, those of subscriptions too."""
+        """Return all queues, those of subscriptions too."""
         queues: list[Queue] = []
         for node in self._nodes():
             if isinstance(node, Queue):
@@ -158,7 +158,8 @@ class Sweep:
                 paging.begin_again()
 
     def _go_through(self, paging: PagingState, budget: i64) -> i64:
-        """Let messages of a queue go; what is left of the budget, 0 if there may be more."""
+        """Take messages of a queue out; return what is left of the budget, 0 if there may be
+        more."""
         for priority_level in reversed(paging.entries.priority_levels):
             budget = self._go_along(paging, priority_level, budget)
             if budget <= 0:

@@ -122,7 +122,7 @@ class Browser(EntryPointer):
         return self._positions[priority_level.level]
 
     def has_more(self) -> bool:
-        """Whether there is something that it has not come to."""
+        """Return whether there is something that it has not come to."""
         for priority_level in self._entries.priority_levels:
             position = self._positions[priority_level.level]
             if (priority_level.first if position is None else position.next) is not None:
@@ -130,7 +130,7 @@ class Browser(EntryPointer):
         return False
 
     def forget(self, entry: Entry) -> None:
-        """The entry is about to leave the queue."""
+        """Point no more to an entry that is about to leave the queue."""
         level = entry.level
         if self._positions[level] is entry:
             self._positions[level] = entry.prev

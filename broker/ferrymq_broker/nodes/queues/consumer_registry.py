@@ -174,7 +174,7 @@ class ConsumerRegistry:
         return None
 
     def _stand_by(self, consumer: Consumer) -> None:
-        """Let the consumer wait until it is the one that is served."""
+        """Queue the consumer until it is the one that is served."""
         heappush(self.standby, (int(-consumer.priority), int(consumer.id), consumer))
         if len(self.standby) > 2 * self.takers + _SLACK:
             self.standby = [one for one in self.standby if one[2] in self.consumers]
@@ -241,8 +241,8 @@ class ConsumerRegistry:
         self.sole = self.tiers[0] if len(self.tiers) == 1 else None
 
     def _let_groups_go(self, consumer: Consumer) -> None:
-        """Let other consumers have the groups of this one, as soon as the messages that it still
-        holds are decided on."""
+        """Release the groups of this consumer; other consumers get them as soon as the messages
+        that it still holds are decided on."""
         groups = self.entries.groups
         if groups is None:
             return
@@ -286,7 +286,7 @@ class ConsumerRegistry:
         self._node.touch()
 
     def settle_group(self, entry: Entry) -> None:
-        """Let the group of a message go on if it has waited for this one."""
+        """Continue with the group of a message if it has waited for this one."""
         group = entry.group
         if group is not None and group.settle(entry):
             self.offer_waiting(group)
@@ -318,8 +318,8 @@ class ConsumerRegistry:
 
 
 def _place_of(tiers: list[ViewTier], tier: ViewTier) -> int:
-    """The index that the crew has, or is to have, among crews in the order of their turns: those of
-    higher priority first, of equal ones the one that was made first."""
+    """Return the index that the tier has, or is to have, among tiers in the order of their turns:
+    those of higher priority first, of equal ones the one that was made first."""
     low = 0
     high = len(tiers)
     while low < high:
@@ -335,7 +335,7 @@ def _place_of(tiers: list[ViewTier], tier: ViewTier) -> int:
 
 
 def _tier_of(view: FilterView, priority: i64) -> ViewTier | None:
-    """The crew of a priority in a view, which has one of each at most."""
+    """Return the tier of a priority in a view, which has one of each at most."""
     low = 0
     high = len(view.tiers)
     while low < high:

@@ -1,8 +1,8 @@
-"""Runs: what a lane keeps of messages that are on disk, in place of an entry for each.
+"""Runs: what a level keeps of messages that are on disk, in place of an entry for each.
 
 Entries of messages that are out differ in few numbers: the sequence, the size, the deadline. A run
-keeps these for up to `MOST` messages, as rows of bytes, and has one *place* in the lane: an entry
-in the state `RUN`, with the sequence of the first message. Whoever walks a lane meets places among
+keeps these for up to `MOST` messages, as rows of bytes, and has one *place* in the level: an entry
+in the state `RUN`, with the sequence of the first message. Whoever walks a level meets places among
 entries. Rows become entries again when somebody needs one: `take` (those at the front), `cut` (one
 in the middle), `release_due` (those that expire). `stand_in` makes an entry to look at only.
 
@@ -53,14 +53,14 @@ class RowWatcher:
         return False
 
     def watch_expiry(self, entry: Entry) -> None:
-        """Let the entry, which was a row, expire when it has to."""
+        """Watch the expiry of an entry that was a row."""
 
     def forget_expiry(self, entry: Entry) -> None:
         """Forget when the entry expires: it is a row from now on."""
 
     def watch_run(self, place: Entry, moment: i64, date: i64) -> None:
-        """Let messages of a run expire, the first of them at a moment by `Agenda.now`, or on a
-        date; 0 is never."""
+        """Watch the expiry of a run: the first message expires at a moment by `Agenda.now`, or
+        on a date; 0 is never."""
 
     def forget_run(self, place: Entry) -> None:
         """Forget a run that is no more."""
@@ -97,32 +97,32 @@ class DiskRun:
         self.kinds: list[Kind] = []
 
     def count(self) -> i64:
-        """How many messages there are."""
+        """Return how many messages there are."""
         return self.end - self.begin
 
     def sequence(self, index: i64) -> i64:
-        """The sequence of a row."""
+        """Return the sequence of a row."""
         return self.base + i64(read_i32_be(self.rows, ROW * index))
 
     def size(self, index: i64) -> i64:
-        """The size of the payload of a row."""
+        """Return the size of the payload of a row."""
         return i64(read_i32_be(self.rows, ROW * index + 4))
 
     def kind(self, index: i64) -> Kind:
-        """The kind of a row."""
+        """Return the kind of a row."""
         return self.kinds[i64(read_i32_be(self.rows, ROW * index + 8))]
 
     def deadline(self, index: i64) -> i64:
-        """The deadline of a row that comes first, 0 for never."""
+        """Return the deadline of a row that comes first, 0 for never."""
         return read_i64_be(self.deadlines, _DEADLINE * index) if self.deadlines else 0
 
     def deadline_too(self, index: i64) -> i64:
-        """The other deadline of a row, by the other clock, 0 if it has none."""
+        """Return the other deadline of a row, by the other clock, 0 if it has none."""
         return read_i64_be(self.others, _DEADLINE * index) if self.others else 0
 
     def earliest(self, dates: bool) -> i64:
-        """When the first of the messages expires by one of the clocks, 0 if none does: the first
-        date, or the first moment."""
+        """Return when the first of the messages expires by one of the clocks, 0 if none does: the
+        first date, or the first moment."""
         earliest: i64 = 0
         for deadlines in (self.deadlines, self.others):
             if not deadlines:
@@ -138,7 +138,7 @@ class DiskRun:
         return earliest
 
     def kind_of(self, message: BrokerMessage, stored: bool, attempts: i64) -> i64:
-        """The index of a kind, -1 if there is no room for one more."""
+        """Return the index of a kind, -1 if there is no room for one more."""
         index: i64 = 0
         for kind in self.kinds:
             if kind.message is message and kind.stored == stored and kind.attempts == attempts:
@@ -199,7 +199,7 @@ class DiskRun:
             index += 1
 
     def part(self, first: i64, end: i64) -> DiskRun:
-        """A run of the rows from `first` to before `end`."""
+        """Return a run of the rows from `first` to before `end`."""
         other = DiskRun(self.base)
         other.end = end - first
         other.rows = self.rows[ROW * first : ROW * end]
@@ -228,11 +228,11 @@ class DiskRuns:
         self._runs: dict[Entry, DiskRun] = {}
 
     def of(self, place: Entry) -> DiskRun:
-        """The run that has this place."""
+        """Return the run that has this place."""
         return self._runs[place]
 
     def has_any(self, place: Entry, sequences: set[int]) -> bool:
-        """Whether the run has a message of these sequences."""
+        """Return whether the run has a message of these sequences."""
         run = self._runs[place]
         index = run.begin
         while index < run.end:
@@ -242,13 +242,13 @@ class DiskRuns:
         return False
 
     def append(self, run: DiskRun) -> None:
-        """Put a run behind all that is in the lane."""
+        """Put a run behind all that is in the level."""
         self.priority_level.append(self._add(run))
 
     # -- entries out of rows -------------------------------------------------------------------
 
     def stand_in(self, run: DiskRun, index: i64) -> Entry:
-        """An entry like that of a row, which is in no list."""
+        """Return an entry like that of a row, which is in no list."""
         kind = run.kind(index)
         entry = Entry(kind.message, run.sequence(index), self.priority_level.level)
         entry.size = i32(run.size(index))
@@ -259,7 +259,7 @@ class DiskRuns:
         return entry
 
     def all(self, place: Entry) -> list[Entry]:
-        """Stand-ins of all rows."""
+        """Return stand-ins of all rows."""
         run = self._runs[place]
         entries: list[Entry] = []
         index = run.begin
@@ -292,8 +292,8 @@ class DiskRuns:
         return self.take(place, 1)
 
     def divide(self, place: Entry, index: i64) -> None:
-        """Let the rows before `index` be entries, or have a place of their own, before the place.
-        What has passed none of the messages points there."""
+        """Split off the rows before `index`: they become entries, or get a place of their own,
+        before the place. What has passed none of the messages points there."""
         run = self._runs[place]
         if index <= run.begin:
             return
@@ -342,7 +342,8 @@ class DiskRuns:
             self._watch(place)
 
     def _enter(self, place: Entry, run: DiskRun, index: i64) -> Entry:
-        """Let the row be an entry before the place; it is still to be taken out of the run."""
+        """Make an entry of the row, before the place; the row is still to be taken out of the
+        run."""
         entry = self.stand_in(run, index)
         run.bytes -= i64(entry.size)
         self.priority_level.insert(entry, place)
@@ -360,8 +361,8 @@ class DiskRuns:
     # -- rows out of entries -------------------------------------------------------------------
 
     def fold(self, begin: Entry, end: Entry | None, restored: i64) -> None:
-        """Let entries from `begin` to before `end` be rows where they can. Nobody has had those up
-        to the sequence `restored` since they were restored."""
+        """Make rows of the entries from `begin` to before `end` where that is possible. Nobody
+        has had those up to the sequence `restored` since they were restored."""
         held = self.entries.pointed(self.priority_level)
         place: Entry | None = None
         before = begin.prev
@@ -392,7 +393,7 @@ class DiskRuns:
         self._fold(batch, place)
 
     def _fits(self, entry: Entry, restored: i64) -> bool:
-        """Whether the entry can be a row."""
+        """Return whether the entry can be a row."""
         attempts = i64(entry.attempts)
         return (
             entry.state == AVAILABLE
@@ -405,8 +406,8 @@ class DiskRuns:
         )
 
     def _fold(self, entries: list[Entry], place: Entry | None) -> Entry | None:
-        """Let these, which follow each other, be rows of the run just before them, or of others;
-        the place that is last then, None if entries are."""
+        """Make rows of these entries, which follow each other, in the run just before them, or
+        in others; return the place that is last then, None if an entry is."""
         index: i64 = 0
         while index < len(entries):
             begin = index
@@ -434,7 +435,8 @@ class DiskRuns:
             self.entries.row_watcher.forget_expiry(entry)
 
     def _merge(self, place: Entry, other: Entry) -> bool:
-        """Let the run behind a place have it together with its own, if there is room."""
+        """Merge the run of the other place into that of `place`, if there is room; return
+        whether it is."""
         run = self._runs[place]
         more = self._runs[other]
         if run.count() + more.count() > MOST or len(run.kinds) + len(more.kinds) > _KINDS:
@@ -447,14 +449,14 @@ class DiskRuns:
         return True
 
     def _add(self, run: DiskRun) -> Entry:
-        """A place for a run; it is still to be put into the lane."""
+        """Return a place for a run; it is still to be put into the level."""
         place = Entry(_NOTHING, run.sequence(0) if run.end else run.base, self.priority_level.level)
         place.state = RUN
         self._runs[place] = run
         return place
 
     def _watch(self, place: Entry) -> None:
-        """Let messages of the run expire when they have to."""
+        """Watch the expiry of the messages of the run."""
         run = self._runs[place]
         moment = run.earliest(False)
         date = run.earliest(True)

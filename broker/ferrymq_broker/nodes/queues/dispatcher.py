@@ -128,7 +128,7 @@ class Dispatcher:
         return True
 
     def _acquire(self, consumer: Consumer, entry: Entry) -> None:
-        """Let the consumer, which has been sent the message, hold the entry until its outcome."""
+        """Record that the consumer, which has been sent the message, holds the entry."""
         self.delivered += 1
         self._entries.acquire(entry)
         consumer.hold(entry)
@@ -231,7 +231,7 @@ class Dispatcher:
                 tiers = [tier for tier in tiers if tier is not best]
 
     def _serve(self, tier: ViewTier, turns: i64) -> bool:
-        """Let the tier have up to so many messages; return whether it took any."""
+        """Offer the tier up to so many messages; return whether it took any."""
         view = tier.view
         served = False
         while turns > 0 and tier.count > 0:
@@ -367,7 +367,7 @@ class Dispatcher:
         return None
 
     def _give_own(self, consumer: Consumer, entry: Entry) -> None:
-        """Let the entry wait for this consumer."""
+        """Keep the entry for this consumer."""
         own = consumer.own
         if own is None:
             own = []
@@ -419,7 +419,7 @@ class Dispatcher:
         return True
 
     def _disown(self, group: Group) -> None:
-        """Let another consumer have the group: its own cannot take the next message."""
+        """Release the group: its consumer cannot take the next message."""
         if self._entries.groups is not None:
             self._entries.groups.release(group)
         self._registry.offer_waiting(group)

@@ -135,8 +135,13 @@ class QueueEntries:
             or self.purges > 0
         )
 
+    def use_paging(self, paging: PagingState | None) -> None:
+        """Set what the pager does with the queue, None if that is nothing any more."""
+        self.paging = paging
+        self.reconsider()
+
     def add_pointer(self, pointer: EntryPointer) -> None:
-        """Let the pointer learn of levels that are made, and of entries that leave."""
+        """Register a pointer, which is told of levels that are made and of entries that leave."""
         self._pointers[pointer] = None
         self.reconsider()
 
@@ -351,7 +356,7 @@ class QueueEntries:
         self.release_message(entry)
 
     def detach(self, entry: Entry) -> None:
-        """Let nothing point to the entry."""
+        """Make cursors and pointers point past the entry."""
         self.level_of(entry.level).forget(entry)
         for pointer in self._pointers:
             pointer.forget(entry)
@@ -364,7 +369,8 @@ class QueueEntries:
         return pager is not None and pager.load(self, entry)
 
     def page_in_scheduled(self, message: BrokerMessage, size: i64) -> bool:
-        """As `page_in`, for a message that is scheduled in the queue and an entry elsewhere."""
+        """Read a message, which is scheduled here and an entry elsewhere, into memory; see
+        `page_in`."""
         pager = pager_of(self.agenda)
         return pager is not None and pager.load_message(self, message, size)
 
@@ -383,7 +389,7 @@ class QueueEntries:
         return message is not None and filter.matches(message)
 
     def release_message(self, entry: Entry) -> None:
-        """Let go of the message of an entry."""
+        """Release the message of an entry."""
         message = entry.message
         size = i64(entry.size)
         if len(message.payload) != size:
@@ -400,7 +406,7 @@ class QueueEntries:
                 drop_body(agenda, message)
 
     def release_out(self, blank: BrokerMessage, sequence: i64, size: i64) -> None:
-        """Let go of a message that is out, and that a blank stands for."""
+        """Release a message that is out, and that a blank stands for."""
         pager = pager_of(self.agenda)
         if pager is not None:
             pager.forget_out(self, blank, sequence, size)

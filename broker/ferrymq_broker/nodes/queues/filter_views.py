@@ -1,11 +1,11 @@
-"""Who takes messages out of a queue: views, and crews of consumers.
+"""Who takes messages out of a queue: views, and tiers of consumers.
 
-A *view* is what consumers with the same filter see of a queue. It has a cursor in every lane and a
-heap of what came back behind the cursors. It looks at an entry once; who else would look at it
-again for the sake of the same filter is in the same view.
+A *view* is what consumers with the same filter see of a queue. It has a cursor in every level of
+priority and a heap of what came back behind the cursors. A view looks at an entry once; consumers
+that would look at the entry again for the sake of the same filter are in the same view.
 
-A *crew* is the consumers of one view that have the same priority. They take turns, message by
-message. Crews of the same priority take turns in proportion to how many they are.
+A *tier* is the consumers of one view that have the same priority. They take turns, message by
+message. Tiers of the same priority take turns in proportion to how many consumers they have.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def push(heap: list[tuple[int, Entry]], entry: Entry, available: i64) -> None:
 
 @final
 class FilterView(EntryPointer):
-    """Of those with the same `filter`; None lets everything pass.
+    """The view of consumers with the same `filter`; None lets everything pass.
 
-    `cursors` are in the order of the lanes. `returned` is a heap of entries the cursors have passed
-    and that are to be offered now, `aside` one of entries that none of the consumers it has may
-    get, or none that is ready: for those who are to come. `evaluations` counts what the filter was
-    asked about, `patience` how much more it may be asked in this turn.
+    `cursors` are in the order of the levels. `returned` is a heap of entries that the cursors have
+    passed and that are to be offered now. `aside` is a heap of entries that no consumer of the view
+    may get, or none that is ready: they are for consumers to come. `evaluations` counts what the
+    filter was asked about, `patience` how much more it may be asked in this turn.
     """
 
     __slots__ = (
@@ -116,7 +116,7 @@ class FilterView(EntryPointer):
         self.aside = []
 
     def front(self, stable: i64) -> Entry | None:
-        """The first available entry that the filter lets pass and nobody was offered since.
+        """Return the first available entry that the filter lets pass and nobody was offered since.
 
         Entries with sequences above `stable` are not there yet.
         """
@@ -177,8 +177,8 @@ class FilterView(EntryPointer):
         return entry
 
     def _enter(self, cursor: LevelCursor, place: Entry, stable: i64) -> Entry | None:
-        """The first message of a run that passes, made an entry. If none does, the cursor is at the
-        place of those nobody was asked about yet, or behind it."""
+        """Return the first message of a run that passes, made an entry. If none does, the cursor is
+        at the place of those nobody was asked about yet, or behind it."""
         if self.filter is None:
             return cursor.priority_level.enter(place, AHEAD)
         runs = cursor.priority_level.runs
@@ -205,7 +205,7 @@ class FilterView(EntryPointer):
         return match if match is not None and match.level == priority_level.level else None
 
     def passes(self, entry: Entry) -> bool:
-        """Whether the filter lets the message pass."""
+        """Return whether the filter lets the message pass."""
         filter = self.filter
         if filter is None or self._match is entry:
             return True
@@ -231,14 +231,14 @@ class FilterView(EntryPointer):
             heappop(self.returned)
 
     def has_more(self) -> bool:
-        """Whether there is something that may still be offered."""
+        """Return whether there is something that may still be offered."""
         for cursor in self.cursors:
             if cursor.next is not None:
                 return True
         return bool(self.returned)
 
     def offer_again(self, entry: Entry) -> None:
-        """An entry is available again; it has to be offered if the cursor will not come to it."""
+        """Offer an entry that is available again, if the cursor will not come to it."""
         level = entry.level
         for cursor in self.cursors:
             if cursor.priority_level.level == level:
@@ -247,12 +247,12 @@ class FilterView(EntryPointer):
                 return
 
     def forget(self, entry: Entry) -> None:
-        """The entry is about to leave the queue."""
+        """Point no more to an entry that is about to leave the queue."""
         if self._match is entry:
             self._match = None
 
     def find(self, excluded: set[int]) -> Consumer | None:
-        """A consumer that is ready and not among the excluded."""
+        """Return a consumer that is ready and not among the excluded."""
         for tier in self.tiers:
             consumer = tier.first
             while consumer is not None:

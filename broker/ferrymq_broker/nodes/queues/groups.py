@@ -48,7 +48,7 @@ class Group:
         self.left: set[Entry] | None = None
 
     def blocks(self, entry: Entry) -> bool:
-        """Whether an older message of the group has to be taken before, or decided on."""
+        """Return whether an older message of the group has to be taken before, or decided on."""
         if self.left is not None:
             return True
         blockers = self.blockers
@@ -57,11 +57,11 @@ class Group:
         return bool(blockers) and blockers[0][1].rank < entry.rank
 
     def block(self, entry: Entry) -> None:
-        """Nobody could take this message."""
+        """Block the group behind this message, which nobody could take."""
         heappush(self.blockers, (entry.rank, entry))
 
     def leave_behind(self, entry: Entry) -> None:
-        """The consumer of the group leaves, and the message is held all the same."""
+        """Note a message that is still held though the consumer of the group leaves."""
         left = self.left
         if left is None:
             self.left = {entry}
@@ -69,7 +69,7 @@ class Group:
             left.add(entry)
 
     def settle(self, entry: Entry) -> bool:
-        """The message is held for a consumer that has left no longer; whether it was the last."""
+        """Note that a message left behind is decided on; return whether it was the last."""
         left = self.left
         if left is None or entry not in left:
             return False
@@ -80,14 +80,14 @@ class Group:
         return True
 
     def wait(self, entry: Entry) -> None:
-        """The message has been passed over."""
+        """Note a message that has been passed over."""
         waiting = self.waiting
         waiting.append(entry)
         if len(waiting) > _SLACK and len(waiting) > 2 * self.count:
             self.waiting = list(dict.fromkeys(self.take_waiting()))
 
     def take_waiting(self) -> list[Entry]:
-        """Those that were passed over and are still there; they are to be offered again."""
+        """Return those that were passed over and are still there; they are to be offered again."""
         waiting = self.waiting
         self.waiting = []
         return [entry for entry in waiting if entry.state == AVAILABLE]
@@ -107,7 +107,7 @@ class Groups:
         return len(self._groups)
 
     def join(self, entry: Entry) -> None:
-        """A message has come into the queue."""
+        """Add a message, which has come into the queue, to its group."""
         id = view_of(entry.message).group_id
         if id is None:
             return
@@ -119,14 +119,14 @@ class Groups:
         entry.group = group
 
     def leave(self, group: Group) -> None:
-        """A message of the group is gone."""
+        """Count a message of the group that is gone."""
         group.count -= 1
         if group.count == 0:
             self.release(group)
             del self._groups[group.id]
 
     def give(self, group: Group, consumer: Consumer) -> None:
-        """The group belongs to the consumer from now on."""
+        """Give the group to the consumer."""
         group.consumer = consumer
         owned = self._owned.get(consumer.id)
         if owned is None:
@@ -135,7 +135,7 @@ class Groups:
         owned[group.id] = group
 
     def release(self, group: Group) -> None:
-        """The group belongs to nobody."""
+        """Take the group from its consumer."""
         consumer = group.consumer
         if consumer is not None:
             group.consumer = None
@@ -146,6 +146,6 @@ class Groups:
                     del self._owned[consumer.id]
 
     def owned_by(self, consumer: Consumer) -> list[Group]:
-        """The groups that belong to the consumer."""
+        """Return the groups that belong to the consumer."""
         owned = self._owned.get(consumer.id)
         return [] if owned is None else list(owned.values())

@@ -71,8 +71,8 @@ def move(
 
 
 def _with_time_left(entry: Entry, agenda: Agenda) -> BrokerMessage:
-    """The message of the entry as another queue gets it: its ttl and its deliveries count on, no
-    delay begins."""
+    """Return the message of the entry as another queue gets it: its ttl and its deliveries count
+    on, no delay begins."""
     message = entry.message
     if entry.attempts > 0:
         message = delivered_before(message, i64(entry.failures))

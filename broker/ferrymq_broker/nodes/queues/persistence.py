@@ -100,7 +100,7 @@ class QueueRecords:
         self._sealed = published
 
     def stabilise(self, number: i64) -> None:
-        """Let consumers have the entries of the batch `number`, which is on disk."""
+        """Release the entries of the batch `number`, which is on disk, to consumers."""
         self.stable = BOUNDLESS if self.unstable == number else self._sealed
 
     # -- entries -----------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def take_state(entry: Entry, value: bytes) -> None:
 
 
 def read_identity(value: bytes) -> tuple[int, object]:
-    """When it came, and what it was known by. Raises `StoreDamaged`."""
+    """Return when it came, and what it was known by. Raises `StoreDamaged`."""
     try:
         reader = Reader(value, 8, len(value))
         identity = read_value(reader, "identity")
@@ -232,14 +232,14 @@ def read_identity(value: bytes) -> tuple[int, object]:
 
 
 def drop_body(agenda: Agenda, message: BrokerMessage) -> None:
-    """No entry has the message any more, which was stored apart from them."""
+    """Drop the record of a body that no entry has any more."""
     id = agenda.bodies.pop(message, 0)
     if id != 0:
         agenda.changes.drop(BODY, id, 0)
 
 
 def _body(agenda: Agenda, message: BrokerMessage) -> bytes:
-    """The id of the body of a message, stored if it has not been before."""
+    """Return the id of the body of a message, stored if it has not been before."""
     id: i64 = agenda.bodies.get(message, 0)
     if id == 0:
         id = agenda.changes.new_id()
@@ -251,7 +251,7 @@ def _body(agenda: Agenda, message: BrokerMessage) -> bytes:
 
 
 def encode_head(time: i64, level: i64, message: BrokerMessage, flags: int) -> bytes:
-    """The head of an entry; `flags` may be `EXPIRES`."""
+    """Return the head of an entry; `flags` may be `EXPIRES`."""
     w = BytesWriter()
     write_i64_be(w, time)
     format = message.format
@@ -268,7 +268,7 @@ def encode_head(time: i64, level: i64, message: BrokerMessage, flags: int) -> by
 
 
 def read_head(value: bytes) -> EntryHead:
-    """The head of the value of an `ENTRY` or `SCHEDULED`. Raises `StoreDamaged`."""
+    """Return the head of the value of an `ENTRY` or `SCHEDULED`. Raises `StoreDamaged`."""
     if len(value) < HEAD:
         raise StoreDamaged("an entry is shorter than its head")
     format: int = read_i32_be(value, 8)
@@ -285,13 +285,13 @@ def read_head(value: bytes) -> EntryHead:
 
 
 def is_plain_head(head: bytes) -> bool:
-    """Whether the head says of a message all that a plain queue has to know: it is neither shared
-    nor special, and does not say when it expires."""
+    """Return whether the head says of a message all that a plain queue has to know: it is neither
+    shared nor special, and does not say when it expires."""
     return i64(head[13]) & (SHARED | SPECIAL | EXPIRES) == 0
 
 
 def body_id(value: bytes) -> int:
-    """The id of the body that the value of an entry with `EntryHead.shared` names."""
+    """Return the id of the body that the value of an entry with `EntryHead.shared` names."""
     if len(value) != HEAD + 8:
         raise StoreDamaged("an entry does not name its body")
     return int(read_i64_be(value, HEAD))

@@ -1,4 +1,4 @@
-"""The order of a queue: one lane for each level of priority, each in order of publication."""
+"""The order of a queue: its levels of priority, each in order of publication."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EntryPointer:
 
 @final
 class LevelCursor:
-    """How far a view has come in a lane: `next` is what it looks at next, None at the end."""
+    """How far a view has come in a level: `next` is what it looks at next, None at the end."""
 
     __slots__ = ("priority_level", "next")
 
@@ -48,7 +48,7 @@ class LevelCursor:
         self.next: Entry | None = priority_level.first
 
     def has_passed(self, entry: Entry) -> bool:
-        """Whether it will not come to the entry any more."""
+        """Return whether it will not come to the entry any more."""
         next = self.next
         return next is None or next.sequence > entry.sequence
 
@@ -82,7 +82,7 @@ class PriorityLevel:
             self.others[cursor] = None
 
     def drop_cursor(self, cursor: LevelCursor) -> None:
-        """Nobody needs the cursor any more."""
+        """Forget a cursor that nobody needs any more."""
         others = self.others
         if others is not None:
             others.pop(cursor, None)
@@ -119,7 +119,7 @@ class PriorityLevel:
             before.next = entry
 
     def redirect(self, entry: Entry, other: Entry) -> None:
-        """Let the cursors that point to the entry point to the other one."""
+        """Move the cursors that point to the entry to the other one."""
         if self.oldest is entry:
             self.oldest = other
         if self.plain.next is entry:
@@ -137,13 +137,13 @@ class PriorityLevel:
         return runs.take(place, count)
 
     def bytes_of(self, entry: Entry) -> i64:
-        """How large the message of an entry is, or those of the run that has this place."""
+        """Return how large the message of an entry is, or those of the run that has this place."""
         if entry.state == RUN and self.runs is not None:
             return self.runs.of(entry).bytes
         return i64(entry.size)
 
     def all(self) -> list[Entry]:
-        """All entries, and stand-ins of what is in runs, to be looked at."""
+        """Return all entries, and stand-ins of what is in runs, to be looked at."""
         found: list[Entry] = []
         entry = self.first
         while entry is not None:
@@ -183,13 +183,13 @@ class PriorityLevel:
                     cursor.next = entry.next
 
     def is_back(self, entry: Entry) -> None:
-        """An entry is available again."""
+        """Note an entry that is available again."""
         oldest = self.oldest
         if oldest is not None and entry.sequence < oldest.sequence:
             self.oldest = entry
 
     def first_available(self) -> Entry | None:
-        """The oldest entry that nobody holds."""
+        """Return the oldest entry that nobody holds."""
         entry = self.oldest
         if entry is None:
             entry = self.first

@@ -43,7 +43,7 @@ class Purge(SlicedTask):
         self._last: i64 = BOUNDLESS if whole else entries.published
         self._cursors: list[LevelCursor] = []
         for priority_level in entries.priority_levels:
-            # The lane moves it on when the entry that it points to leaves.
+            # The level moves it on when the entry that it points to leaves.
             cursor = LevelCursor(priority_level)
             priority_level.add_cursor(cursor)
             self._cursors.append(cursor)

@@ -137,7 +137,7 @@ class Queue(Node):
         self.touch()
 
     def open_source(self, terms: SourceTerms) -> Node:
-        """Let consumers and browsers in. Raises `BrokerError` if there may be no further
+        """Accept a consumer or a browser. Raises `BrokerError` if there may be no further
         consumer."""
         self.target(terms.part)
         self.registry.grant(terms)
@@ -169,7 +169,7 @@ class Queue(Node):
         self.entries.records.seal(self.entries.published)
 
     def stabilise(self, number: i64) -> None:
-        """Let consumers have the entries of a batch that is on disk."""
+        """Release the entries of a batch that is on disk to consumers."""
         self.entries.records.stabilise(number)
         self.touch()
 

@@ -139,7 +139,7 @@ class QueueRestore:
         paging = entries.paging
         if paging is not None:
             # Levels have come side by side.
-            paging.safe = paging.restored = entries.recovered
+            paging.note_restored(entries.recovered)
         self._lifecycle.drop_replaced()
         entries.node.touch()
 

@@ -100,19 +100,19 @@ class ChunkStreamReader(StreamReader):
         self._built: BrokerMessage | None = None
         self._covered: i64 = start
         # Bytes of payloads that were gathered and not sent, which are in `Agenda.held`; and of the
-        # chunk sent last, while nobody knows that it is gone. Both are in `Gathering.held`.
+        # chunk sent last, while nobody knows that it is gone. Both are in `ChunkBudget.held`.
         self._held: i64 = 0
         self._sent: i64 = 0
         self._maker = _Maker(self)
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """The link is gone."""
+        """Forget the link, which is gone."""
         self._begin_at(0)
         self.count_sent(0)
         super().unsubscribe(consumer)
 
     def bookmark(self, consumer: Consumer) -> list[int] | None:
-        """What the next chunk begins with."""
+        """Return what the next chunk begins with."""
         return [int(self.next)]
 
     def rewind(self, consumer: Consumer, bookmark: list[int]) -> None:
@@ -133,7 +133,7 @@ class ChunkStreamReader(StreamReader):
         self._held = 0
 
     def count_sent(self, size: i64) -> None:
-        """There are so many bytes on their way to the client."""
+        """Note how many bytes are on their way to the client."""
         before = self._sent
         self._sent = size
         if before != size:
@@ -192,7 +192,8 @@ class ChunkStreamReader(StreamReader):
         return False
 
     def _has_news(self, consumer: Consumer, cursor: PartitionCursor) -> bool:
-        """Whether the client is to learn how far the reader has got, at the end of what there is.
+        """Return whether the client is to learn how far the reader has got, at the end of what
+        there is.
 
         Without a filter it knows already, unless all up to where it wanted to read is gone.
         """

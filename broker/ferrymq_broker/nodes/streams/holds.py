@@ -69,11 +69,11 @@ class RetentionHolds:
         return len(self._holds)
 
     def find(self, holder: str) -> RetentionHold | None:
-        """The hold of that name."""
+        """Return the hold of that name."""
         return self._holds.get(holder)
 
     def keeper(self, partition: i64) -> str:
-        """Who holds the lowest offset of a partition; empty if nobody holds any."""
+        """Return who holds the lowest offset of a partition; empty if nobody holds any."""
         lowest: i64 = ENDLESS
         name = ""
         for hold in self._holds.values():
@@ -108,7 +108,7 @@ class RetentionHolds:
             self._place(hold, number, offset, False)
 
     def release(self, holder: str) -> bool:
-        """There is no such hold any more; False if there was none."""
+        """Drop a hold; return false if there was none."""
         hold = self._holds.pop(holder, None)
         if hold is None:
             return False
@@ -138,7 +138,7 @@ class RetentionHolds:
         return hold
 
     def _place(self, hold: RetentionHold, number: i64, offset: i64, begins: bool) -> None:
-        """The hold has this offset in a partition, and `begins` there anew."""
+        """Set the offset of the hold in a partition; with `begins` it begins there anew."""
         before: i64 = hold.offsets.get(number, -1)
         if before == offset:
             return
@@ -155,7 +155,7 @@ class RetentionHolds:
             self._tell(number)
 
     def _tell(self, number: i64) -> None:
-        """Let a partition know the lowest offset, of those there are."""
+        """Tell a partition the lowest offset that is held."""
         partition = self.stream.partitions[number]
         lowest: i64 = ENDLESS
         for hold in self._holds.values():
@@ -168,20 +168,20 @@ class RetentionHolds:
     # -- what becomes of the stream --------------------------------------------------------
 
     def cover(self, number: i64) -> None:
-        """The stream has this partition now, which is new."""
+        """Extend holds of the whole stream to a new partition."""
         for hold in self._holds.values():
             if hold.whole:
                 self._place(hold, number, 0, True)
 
     def pass_(self, number: i64, end: i64) -> None:
-        """All records of the partition before this offset are dropped."""
+        """Move holds up to this offset: all records of the partition before it are dropped."""
         for hold in self._holds.values():
             offset: i64 = hold.offsets.get(number, ENDLESS)
             if offset < end:
                 self._place(hold, number, end, True)
 
     def clear(self) -> None:
-        """The stream is no more."""
+        """Drop all holds: the stream is deleted."""
         for hold in self._holds.values():
             self._drop(hold)
         self._holds.clear()
@@ -208,13 +208,13 @@ class RetentionHolds:
             changes.drop_range(HELD, hold.id, 0, LAST)
 
     def restore(self, hold: RetentionHold) -> None:
-        """One that was stored; its offsets follow. Raises `StoreDamaged`."""
+        """Restore a hold that was stored; its offsets follow. Raises `StoreDamaged`."""
         if not hold.holder or hold.holder in self._holds:
             raise StoreDamaged(f"hold {hold.id} of {self.stream.address!r} has no name of its own")
         self._holds[hold.holder] = hold
 
     def restore_offset(self, hold: RetentionHold, number: i64, offset: i64, begun: i64) -> None:
-        """A hold that was stored has these offsets in a partition. Raises `StoreDamaged`."""
+        """Restore the offsets of a stored hold in a partition. Raises `StoreDamaged`."""
         partitions = self.stream.partitions
         if number < 0 or number >= len(partitions) or offset < 0:
             raise StoreDamaged(

@@ -45,7 +45,8 @@ class PageCache:
         self._spoken_of: set[int] = set()
 
     def find(self, extent: Extent, offset: i64) -> LogSegment:
-        """The page with a record of the extent. Raises `StoreDamaged` if that cannot be read."""
+        """Return the page with a record of the extent. Raises `StoreDamaged` if that cannot be
+        read."""
         pages = self._pages
         slot = offset - (offset - extent.first) % PAGE
         page = pages.pop(slot, None)
@@ -92,7 +93,7 @@ class PageCache:
         return page
 
     def value_of(self, offset: i64) -> bytes | None:
-        """The value of a record; None if it cannot be read, which is told once."""
+        """Return the value of a record; None if it cannot be read, which is told once."""
         reason = "it is missing"
         partition = self._partition
         store = partition.agenda.store
@@ -117,8 +118,8 @@ class PageCache:
         return None
 
     def search(self, extent: Extent, time: i64) -> i64:
-        """The offset of the first record of the extent appended at `time` or later; the one behind
-        it if there is none. Looks at a few records."""
+        """Return the offset of the first record of the extent appended at `time` or later; the one
+        behind it if there is none. Looks at a few records."""
         low = extent.first
         high = low + extent.count
         while low < high:

@@ -143,17 +143,17 @@ class StreamPartition(Node):
         return "partition"
 
     def link_opened(self) -> None:
-        """Its links are the stream's too."""
+        """Count a link, for the stream too."""
         super().link_opened()
         self.stream.link_opened()
 
     def link_closed(self) -> None:
-        """One of its links is gone."""
+        """Count a link that is gone, for the stream too."""
         super().link_closed()
         self.stream.link_closed()
 
     def message_count(self) -> i64:
-        """How many records there are."""
+        """Return how many records there are."""
         return self.log.next - self.log.first
 
     # -- messages in -----------------------------------------------------------------------
@@ -173,17 +173,17 @@ class StreamPartition(Node):
         return None
 
     def keeps(self, message: BrokerMessage) -> bool:
-        """Whether records are stored: all are, whatever they say themselves."""
+        """Return whether records are stored: all are, whatever they say themselves."""
         return self.store_id != 0
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """It will be appended."""
+        """Promise to append the message."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         return None
 
     def rouse(self) -> None:
-        """There is something to read for those who have waited."""
+        """Wake the readers that have waited: there is something to read."""
         waiting = self.waiting
         self.waiting = []
         for waiter in waiting:
@@ -193,7 +193,7 @@ class StreamPartition(Node):
     # -- the store -------------------------------------------------------------------------
 
     def keep_stored(self, id: i64) -> None:
-        """The partition, which has no records so far, is stored from now on, with this id."""
+        """Store the partition, which has no records so far, from now on, with this id."""
         self._store_as(id).write()
 
     def _store_as(self, id: i64) -> StoredLog:
@@ -204,31 +204,31 @@ class StreamPartition(Node):
         return log
 
     def restore(self, id: i64, fields: PartitionFields) -> None:
-        """It was stored with this id; its records follow in `restore_record`."""
+        """Restore the partition with this id; its records follow in `restore_record`."""
         self.agenda.changes.has_id(id)
         self._store_as(id).restore(fields)
 
     def restore_record(self, offset: i64, value: bytes) -> None:
-        """It has a record with this value, empty if that cannot be read. In order."""
+        """Restore a record with this value, empty if that cannot be read. In order."""
         log = self.log
         if isinstance(log, StoredLog):
             log.restore_record(offset, value)
 
     def restored(self) -> None:
-        """These were all: let go what is not to be kept."""
+        """Drop what is not to be kept: all records are restored."""
         log = self.log
         if isinstance(log, StoredLog):
             log.restored()
         self.keep(self.stream.policy)
 
     def seal(self) -> None:
-        """What has come until now is in the batch that is written next."""
+        """Note that the records until now are in the batch that is written next."""
         log = self.log
         if isinstance(log, StoredLog):
             log.seal()
 
     def stabilise(self, number: i64) -> None:
-        """That batch is on disk: its records are there for readers, and count."""
+        """Show readers the records of that batch, which is on disk, and count them."""
         log = self.log
         if self.deleted or not isinstance(log, StoredLog):
             return
@@ -318,7 +318,8 @@ class StreamPartition(Node):
     # -- holds -----------------------------------------------------------------------------
 
     def held_at(self, offset: i64) -> i64:
-        """The offset that a hold gets which asks for this one: it is behind what is being dropped.
+        """Return the offset that a hold gets which asks for this one: it is behind what is being
+        dropped.
 
         Raises `BrokerError` if there is no record of this offset, and none comes next.
         """
@@ -361,7 +362,7 @@ class StreamPartition(Node):
         return self.log.overdue(offset, self._max_bytes, self._max_records, before)
 
     def _is_too_much(self, oldest: Extent, now: i64) -> bool:
-        """Whether there is more than twice of what limits say."""
+        """Return whether there is more than twice of what limits say."""
         log = self.log
         return (
             log.bytes // 2 > self._max_bytes
@@ -370,7 +371,7 @@ class StreamPartition(Node):
         )
 
     def _hold_back(self, oldest: Extent, now: i64) -> None:
-        """These records would go if nobody held them."""
+        """Report records that would go if nobody held them."""
         if self._warned or not self._is_too_much(oldest, now):
             return
         self._warned = True
@@ -430,7 +431,7 @@ class StreamPartition(Node):
     # -- messages out ----------------------------------------------------------------------
 
     def count_readers(self, change: i64) -> None:
-        """There are so many readers more, or less."""
+        """Count so many readers more, or less."""
         self.readers += change
         shared = self.readers > 1
         if shared != self.shared:
@@ -446,7 +447,8 @@ class StreamPartition(Node):
         self._encoded_offsets = vec[i64]([-1] * SLICE)
 
     def message_at(self, segment: LogSegment, index: i64) -> BrokerMessage:
-        """The message that a delivery of a record consists of, its place in the annotations."""
+        """Return the message that a delivery of a record consists of, its place in the
+        annotations."""
         if not self.shared:
             return self.encode(segment, index, 0)
         offset = segment.first + index
@@ -462,14 +464,14 @@ class StreamPartition(Node):
         return message
 
     def raw(self, segment: LogSegment, index: i64) -> BrokerMessage:
-        """A record as it was published, for a delivery that begins with its `stamp`."""
+        """Return a record as it was published, for a delivery that begins with its `stamp`."""
         formats = segment.formats
         format: i64 = 0 if formats is None else formats.get(index, 0)
         return BrokerMessage(segment.payloads[index], format, 0)
 
     def stamp(self, segment: LogSegment, index: i64, skipped: i64) -> tuple[bytes, int]:
-        """As `encode`, without a copy of the record: the sections that a delivery begins with, and
-        where in the record the rest of it begins."""
+        """Return what `encode` does without a copy of the record: the sections that a delivery
+        begins with, and where in the record the rest of it begins."""
         formats = segment.formats
         if formats is not None and (formats.get(index, 0) >> 8) != 0:
             return b"", 0
@@ -482,7 +484,7 @@ class StreamPartition(Node):
         )
 
     def encode(self, segment: LogSegment, index: i64, skipped: i64) -> BrokerMessage:
-        """As `message_at`, for a reader that has lost the `skipped` records before this one."""
+        """Return `message_at` for a reader that has lost the `skipped` records before this one."""
         payload = segment.payloads[index]
         format: i64 = 0
         formats = segment.formats
@@ -499,7 +501,7 @@ class StreamPartition(Node):
         return message
 
     def find(self, offset: i64) -> LogSegment:
-        """Where a record that may be seen is in memory. Raises `BrokerError` if it cannot be
+        """Return where a record that may be seen is in memory. Raises `BrokerError` if it cannot be
         read."""
         try:
             return self.log.find(offset)
@@ -513,12 +515,12 @@ class StreamPartition(Node):
     # -- what there is to know -------------------------------------------------------------
 
     def offset_at(self, time: i64) -> i64:
-        """The offset of the first record appended at `time` (milliseconds since the epoch) or
-        later; the next to come if there is none."""
+        """Return the offset of the first record appended at `time` (milliseconds since the epoch)
+        or later; the next to come if there is none."""
         return self.log.offset_at(time)
 
     def describe(self) -> dict[str, object]:
-        """Where it begins and ends, in offsets and in time, and what is in between."""
+        """Return where it begins and ends, in offsets and in time, and what is in between."""
         log = self.log
         figures: dict[str, object] = {
             "partition": int(self.number),
@@ -536,7 +538,7 @@ class StreamPartition(Node):
 
 
 def _part_of(limit: i64) -> i64:
-    """How much of what is kept one segment may have."""
+    """Return how much of what is kept one segment may have."""
     if limit == 0:
         return ENDLESS
     part = limit // _DIVISIONS

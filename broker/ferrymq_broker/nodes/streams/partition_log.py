@@ -46,7 +46,8 @@ class PartitionLog:
         """
 
     def find(self, offset: i64) -> LogSegment:
-        """The segment with the record at an offset between `first` and `next`, both included.
+        """Return the segment with the record at an offset between `first` and `next`, both
+        included.
 
         That of `next` is the one it will be in, or the one that ends there. Raises `StoreDamaged`
         if the record is kept elsewhere and cannot be read.
@@ -54,27 +55,28 @@ class PartitionLog:
         return LogSegment(offset)
 
     def offset_at(self, time: i64) -> i64:
-        """The offset of the first record appended at `time` or later; `next` if there is none."""
+        """Return the offset of the first record appended at `time` or later; `next` if there is
+        none."""
         return self.next
 
     def reach(self, offset: i64, size: i64) -> i64:
-        """The offset up to which records from `offset` on have `size` bytes and no more: one record
-        at least, and `next` at most. `offset` is between `first` and `next`, both included.
+        """Return the offset up to which records from `offset` on have `size` bytes and no more: one
+        record at least, and `next` at most. `offset` is between `first` and `next`, both included.
 
         Records that are not in memory count by what their extent has on the average.
         """
         return offset
 
     def began(self) -> i64:
-        """When the first record was appended; there has to be one."""
+        """Return when the first record was appended; there has to be one."""
         return 0
 
     def ended(self) -> i64:
-        """When the last record was appended; there has to be one."""
+        """Return when the last record was appended; there has to be one."""
         return 0
 
     def oldest(self) -> Extent | None:
-        """The records that would go next, together; None if there are none."""
+        """Return the records that would go next, together; None if there are none."""
         return None
 
     def overdue(self, offset: i64, max_bytes: i64, max_records: i64, before: i64) -> i64:
@@ -86,10 +88,10 @@ class PartitionLog:
         return 0
 
     def trimmed(self) -> None:
-        """That was all for now that is dropped."""
+        """Write down what was dropped: that was all for now."""
 
     def doom(self) -> i64:
-        """All records there are will be dropped, by `trim`; how many."""
+        """Mark all records for `trim` to drop; return how many there are."""
         return self.next - self.first
 
 
@@ -137,16 +139,16 @@ class MemoryLog(PartitionLog):
         self.next += 1
 
     def find(self, offset: i64) -> LogSegment:
-        """The segment with the record at an offset: the last that begins there or before."""
+        """Return the segment with the record at an offset: the last that begins there or before."""
         return self._row.find(offset)
 
     def offset_at(self, time: i64) -> i64:
-        """The offset of the first record appended at `time` or later."""
+        """Return the offset of the first record appended at `time` or later."""
         segment = self._row.find_time(time)
         return self.next if segment is None else segment.first + segment.index_at(time)
 
     def reach(self, offset: i64, size: i64) -> i64:
-        """Where so many bytes from an offset on end, to the record."""
+        """Return where so many bytes from an offset on end, to the record."""
         segments = self._row.extents
         i = self._row.index_of(offset)
         measure = SizeEstimate(offset, size)
@@ -155,15 +157,15 @@ class MemoryLog(PartitionLog):
         return measure.between(offset, self.next)
 
     def began(self) -> i64:
-        """When the first record was appended."""
+        """Return when the first record was appended."""
         return self._row.front().began
 
     def ended(self) -> i64:
-        """When the last record was appended."""
+        """Return when the last record was appended."""
         return self._time
 
     def oldest(self) -> Extent | None:
-        """The segment at the front."""
+        """Return the segment at the front."""
         segment = self._row.front()
         return None if segment.count == 0 else segment
 

@@ -25,12 +25,12 @@ _DIGITS: Final = 9
 
 
 def partition_of_key(key: bytes, partitions: i64) -> i64:
-    """The CRC-32 (that of zlib and gzip) of the key, modulo the number of partitions."""
+    """Return the CRC-32 (that of zlib and gzip) of the key, modulo the number of partitions."""
     return i64(crc32(key)) % partitions
 
 
 def place(message: BrokerMessage, partitions: i64) -> i64:
-    """The partition that the message itself decides on, −1 if it does not.
+    """Return the partition that the message itself decides on, −1 if it does not.
 
     Raises `BrokerError` if it names one that is not there, or a key of a type that is none.
     """
@@ -71,7 +71,8 @@ def _chosen(value: object, partitions: int) -> i64:
 
 
 def read_part(part: str) -> i64:
-    """The number of a partition in an address, −1 if it is none. There is one way to write it."""
+    """Return the number of a partition in an address, −1 if it is none. There is one way to write
+    it."""
     if not (part.isascii() and part.isdigit()) or len(part) > _DIGITS:
         return -1
     return -1 if part[0] == "0" and len(part) > 1 else int(part)

@@ -59,7 +59,7 @@ class PartitionCursor(RecordWaiter):
         self.reader.touch()
 
     def at(self) -> i64:
-        """The offset of the record to be read next."""
+        """Return the offset of the record to be read next."""
         return self.segment.first + self.index
 
     def place(self, offset: i64) -> None:
@@ -75,7 +75,7 @@ class PartitionCursor(RecordWaiter):
 
 
 def _somewhere(offset: i64) -> LogSegment:
-    """A segment that is to be looked for when the record is wanted."""
+    """Return a segment that is to be looked for when the record is wanted."""
     segment = LogSegment(offset)
     segment.dropped = True
     return segment
@@ -125,14 +125,14 @@ class StreamReader(Node):
     # -- the consumer ----------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer) -> None:
-        """The link is there."""
+        """Begin to read for a link."""
         self.consumer = consumer
         self.stream.readers.append(self)
         for cursor in self.cursors:
             cursor.partition.count_readers(1)
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """The link is gone."""
+        """Forget the link, which is gone."""
         if self.consumer is None:
             return
         self.consumer = None
@@ -147,7 +147,7 @@ class StreamReader(Node):
         self._entry = None
 
     def wake(self, consumer: Consumer) -> None:
-        """The link has credit, or its connection takes bytes again."""
+        """Read on: the link has credit, or its connection takes bytes again."""
         consumer.ready = True
         self.touch()
 
@@ -161,18 +161,18 @@ class StreamReader(Node):
         return found
 
     def want_drained(self, consumer: Consumer) -> None:
-        """The client asked for what there is and no more (AMQP 1.0 §2.6.7)."""
+        """Tell the client when there is no more, as it asked for (AMQP 1.0 §2.6.7)."""
         self._draining = True
         self.touch()
 
     def read_too(self, partition: StreamPartition) -> None:
-        """The stream has another partition: read it from its beginning."""
+        """Read a new partition of the stream from its beginning."""
         self.cursors.append(PartitionCursor(self, partition, 0))
         partition.count_readers(1)
         self.touch()
 
     def bookmark(self, consumer: Consumer) -> list[int] | None:
-        """The offset to be read next, of each partition."""
+        """Return the offset to be read next, of each partition."""
         return [int(cursor.at()) for cursor in self.cursors]
 
     def rewind(self, consumer: Consumer, bookmark: list[int]) -> None:
@@ -223,7 +223,7 @@ class StreamReader(Node):
     def show_stamped(
         self, consumer: Consumer, message: BrokerMessage, offset: i64, head: bytes, start: i64
     ) -> i64:
-        """As `show`, a message of `head` and of the payload from `start` on."""
+        """Show a message that consists of `head` and of the payload from `start` on; see `show`."""
         return consumer.deliver_headed(self._entry_of(message, offset), head, start)
 
     def _entry_of(self, message: BrokerMessage, offset: i64) -> Entry:
@@ -237,7 +237,7 @@ class StreamReader(Node):
         return entry
 
     def go_on(self) -> None:
-        """The slice is eaten and there is more."""
+        """Ask for another turn: there is more than a slice."""
         if self.scanned >= SCAN:
             self.scanned = 0
             self.parked = True
@@ -291,7 +291,8 @@ class StreamReader(Node):
     # -- the end ---------------------------------------------------------------------------
 
     def give_up(self, consumer: Consumer, cursor: PartitionCursor, offset: i64, size: i64) -> None:
-        """The record is larger than the client takes; leaving it out would hide it."""
+        """End the link: a record is larger than the client takes, and leaving it out would hide
+        it."""
         self.stop(
             consumer,
             Error(
@@ -307,7 +308,7 @@ class StreamReader(Node):
         )
 
     def stop(self, consumer: Consumer, error: Error) -> None:
-        """The link cannot go on."""
+        """End the link, which cannot go on."""
         consumer.evict(error)
         # Whatever it does about its link, it reads no further.
         self.unsubscribe(consumer)

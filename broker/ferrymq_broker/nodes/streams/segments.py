@@ -60,7 +60,7 @@ class LogSegment(Extent):
         self.dropped = False
 
     def add(self, index: i64, payload: bytes, time: i64, origin: i64, format: i64) -> None:
-        """The record behind the others, which has this index."""
+        """Add a record behind the others, which gets this index."""
         self.payloads.append(payload)
         self.times = append(self.times, time)
         self.origins = append(self.origins, origin)
@@ -73,7 +73,8 @@ class LogSegment(Extent):
             formats[index] = format
 
     def index_at(self, time: i64) -> i64:
-        """The index of the first record appended at `time` or later; `count` if there is none."""
+        """Return the index of the first record appended at `time` or later; `count` if there is
+        none."""
         low: i64 = 0
         high = self.count
         while low < high:
@@ -85,7 +86,7 @@ class LogSegment(Extent):
         return low
 
     def drop(self) -> list[bytes]:
-        """Let the records go. Their payloads are returned: to free many of them takes its time."""
+        """Drop the records. Their payloads are returned: to free many of them takes its time."""
         payloads = self.payloads
         self.dropped = True
         self.payloads = []
@@ -116,13 +117,13 @@ class Division:
         self.span = span
 
     def is_full(self, extent: Extent, size: i64, now: i64) -> bool:
-        """Whether a record of this size is to begin another extent."""
+        """Return whether a record of this size is to begin another extent."""
         return (
             extent.bytes + size > self.bytes or extent.count >= self.records or now >= self._until
         )
 
     def begin(self, extent: Extent, time: i64, now: i64) -> None:
-        """The extent gets its first record, whose time is `time`."""
+        """Begin the extent with its first record, whose time is `time`."""
         extent.began = time
         span = self.span
         self._until = ENDLESS if span == ENDLESS else now + span
@@ -143,16 +144,16 @@ class RecordRow(Generic[ExtentType]):
         self.head: i64 = 0
 
     def restart(self, only: ExtentType) -> None:
-        """This one is all there is."""
+        """Keep nothing but this one."""
         self.extents = [only]
         self.head = 0
 
     def front(self) -> ExtentType:
-        """The first one."""
+        """Return the first extent."""
         return self.extents[self.head]
 
     def drop_front(self) -> None:
-        """The first one is gone, and not the only one."""
+        """Drop the first one, which is not the only one."""
         self.head += 1
         if self.head >= SLACK and self.head * 2 >= len(self.extents):
             del self.extents[: self.head]
@@ -172,7 +173,7 @@ class RecordRow(Generic[ExtentType]):
         return low
 
     def find(self, offset: i64) -> ExtentType:
-        """The extent with the record at an offset: the last that begins there or before."""
+        """Return the extent with the record at an offset: the last that begins there or before."""
         return self.extents[self.index_of(offset)]
 
     def overdue(
@@ -201,7 +202,7 @@ class RecordRow(Generic[ExtentType]):
         return found
 
     def find_time(self, time: i64) -> ExtentType | None:
-        """The first extent that does not end before `time`; None if all do."""
+        """Return the first extent that does not end before `time`; None if all do."""
         extents = self.extents
         low = self.head
         high: i64 = len(extents)

@@ -26,8 +26,8 @@ class SizeEstimate:
         self.left: i64 = left
 
     def go_through(self, extent: Extent, segment: LogSegment | None) -> bool:
-        """Whether bytes are left behind the extent, which `segment` has in memory, if there is
-        one."""
+        """Return whether bytes are left behind the extent, which `segment` has in memory, if there
+        is one."""
         index = self.offset - extent.first
         if index == 0 and extent.bytes <= self.left:
             self.left -= extent.bytes
@@ -36,7 +36,7 @@ class SizeEstimate:
         return self._estimate(extent, index) if segment is None else self._count(segment, index)
 
     def between(self, start: i64, next: i64) -> i64:
-        """The offset that was found: behind the record at `start`, and `next` at most."""
+        """Return the offset that was found: behind the record at `start`, and `next` at most."""
         offset = self.offset
         if offset <= start:
             offset = start + 1

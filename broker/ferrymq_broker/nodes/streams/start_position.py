@@ -23,7 +23,7 @@ ON_TRIM: Final = "ferrymq:on-trim"
 
 
 def start_of(position: StreamPosition | None, partition: StreamPartition) -> i64:
-    """The offset of the first record to read; without a word on it, the next to come.
+    """Return the offset of the first record to read; without a word on it, the next to come.
 
     An offset before the first there is means that one. Raises `BrokerError` for one behind the next
     to come: it belongs to another stream, or to this one before it was made anew.
@@ -62,7 +62,7 @@ def start_of(position: StreamPosition | None, partition: StreamPartition) -> i64
 
 
 def goes_on(properties: dict[str, object]) -> bool:
-    """What the reader wants when records are gone that it has not read: to go on, or be detached.
+    """Return whether the reader wants to go on, not be detached, when unread records are gone.
 
     Raises `BrokerError` if the property has no meaning.
     """
@@ -77,7 +77,8 @@ def goes_on(properties: dict[str, object]) -> bool:
 
 
 def end_of(properties: dict[str, object]) -> i64:
-    """The offset before which reading ends, `ENDLESS` if it goes on. Raises `BrokerError`."""
+    """Return the offset before which reading ends, `ENDLESS` if it goes on. Raises
+    `BrokerError`."""
     wanted = properties.get(UNTIL)
     if wanted is None:
         return ENDLESS
@@ -90,9 +91,9 @@ def end_of(properties: dict[str, object]) -> i64:
 
 
 def chunk_of(properties: dict[str, object], max_message_size: i64) -> tuple[int, int] | None:
-    """How many bytes and records a chunk may have for a link that takes messages of this size (0:
-    any); None if no chunks are wanted. Raises `BrokerError` if the property has no meaning.
-    """
+    """Return how many bytes and records a chunk may have for a link that takes messages of this
+    size (0: any); None if no chunks are wanted. Raises `BrokerError` if the property has no
+    meaning."""
     wanted = properties.get(CHUNKS)
     if wanted is None:
         return None
@@ -109,7 +110,7 @@ def chunk_of(properties: dict[str, object], max_message_size: i64) -> tuple[int,
 
 
 def _limit(wanted: dict[object, object], key: str, most: int) -> int:
-    """What is granted of one of the two; all there is if nothing is said of it."""
+    """Return what is granted of one of the two; all there is if nothing is said of it."""
     value = wanted.get(key)
     if value is None:
         return most

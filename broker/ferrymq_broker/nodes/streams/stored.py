@@ -61,12 +61,12 @@ class PartitionFields(NamedTuple):
 
 
 def encode_partition(fields: PartitionFields) -> bytes:
-    """The value of a `PARTITION`."""
+    """Return the value of a `PARTITION`."""
     return encode_map(fields._asdict())
 
 
 def decode_partition(value: bytes) -> PartitionFields:
-    """What a `PARTITION` says. Raises `StoreDamaged`."""
+    """Return what a `PARTITION` says. Raises `StoreDamaged`."""
     fields = decode_map(value)
     numbers: list[int] = []
     for name in PartitionFields._fields:
@@ -78,7 +78,7 @@ def decode_partition(value: bytes) -> PartitionFields:
 
 
 def encode_head(time: i64, origin: i64, format: i64) -> bytes:
-    """The head of a record."""
+    """Return the head of a record."""
     w = BytesWriter()
     write_i64_be(w, time)
     write_i64_be(w, origin)
@@ -88,16 +88,16 @@ def encode_head(time: i64, origin: i64, format: i64) -> bytes:
 
 
 def time_of(value: bytes) -> i64:
-    """When the record of this value was appended."""
+    """Return when the record of this value was appended."""
     return read_i64_be(value, 0)
 
 
 def origin_of(value: bytes) -> i64:
-    """The number of the connection that brought the record."""
+    """Return the number of the connection that brought the record."""
     return read_i64_be(value, 8)
 
 
 def format_of(value: bytes) -> i64:
-    """The message-format of the record."""
+    """Return the message-format of the record."""
     format = i64(read_i32_be(value, 16))
     return format if format >= 0 else format + _FORMATS

@@ -211,7 +211,7 @@ class StoredLog(PartitionLog):
             tail.batch = number
 
     def _new_tail(self) -> Stretch:
-        """The stretch for what comes next, which is not in the row yet."""
+        """Return the stretch for what comes next, which is not in the row yet."""
         tail = Stretch(self.end)
         segment = LogSegment(self.end)
         tail.segment = segment
@@ -220,21 +220,21 @@ class StoredLog(PartitionLog):
         return tail
 
     def _close_tail(self) -> Stretch:
-        """The stretch for what comes next, behind the others."""
+        """Return the stretch for what comes next, behind the others."""
         tail = self._new_tail()
         self._row.extents.append(tail)
         self.trim_memory()
         return tail
 
     def seal(self) -> None:
-        """The batch is taken: what has come until now is in it."""
+        """Note that the batch, which is taken, has what has come until now."""
         self._sealed = self.end
         self._sealed_time = self._time
         self._sealing += self._added
         self._added = 0
 
     def settle(self) -> None:
-        """The batch is on disk: its records may be seen."""
+        """Show the records of a batch that is on disk."""
         end = self._sealed
         self.bytes += self._sealing
         self._sealing = 0
@@ -255,13 +255,13 @@ class StoredLog(PartitionLog):
     # -- finding ---------------------------------------------------------------------------
 
     def find(self, offset: i64) -> LogSegment:
-        """The segment or the page with the record at an offset. Raises `StoreDamaged`."""
+        """Return the segment or the page with the record at an offset. Raises `StoreDamaged`."""
         stretch = self._row.find(offset)
         segment = stretch.segment
         return self.pages.find(stretch, offset) if segment is None else segment
 
     def offset_at(self, time: i64) -> i64:
-        """The offset of the first record appended at `time` or later that may be seen."""
+        """Return the offset of the first record appended at `time` or later that may be seen."""
         stretch = self._row.find_time(time)
         if stretch is None:
             return self.next
@@ -272,8 +272,8 @@ class StoredLog(PartitionLog):
         return self.pages.search(stretch, time)
 
     def reach(self, offset: i64, size: i64) -> i64:
-        """Where so many bytes from an offset on end: to the record in memory, by the average of a
-        stretch that has left it."""
+        """Return where so many bytes from an offset on end: to the record in memory, by the average
+        of a stretch that has left it."""
         stretches = self._row.extents
         i = self._row.index_of(offset)
         measure = SizeEstimate(offset, size)
@@ -282,17 +282,17 @@ class StoredLog(PartitionLog):
         return measure.between(offset, self.next)
 
     def began(self) -> i64:
-        """When the first record was appended."""
+        """Return when the first record was appended."""
         return self._row.front().began
 
     def ended(self) -> i64:
-        """When the last record that may be seen was appended."""
+        """Return when the last record that may be seen was appended."""
         return self._stable_time
 
     # -- memory ----------------------------------------------------------------------------
 
     def trim_memory(self) -> None:
-        """Let the oldest segments leave memory, while there are more than there are to be."""
+        """Take the oldest segments out of memory while there are more than there should be."""
         store = self.agenda.store
         if store is None:
             return
@@ -321,7 +321,7 @@ class StoredLog(PartitionLog):
     # -- retention -------------------------------------------------------------------------
 
     def oldest(self) -> Extent | None:
-        """The stretch at the front; None if there is any of it that nobody may see yet."""
+        """Return the stretch at the front; None if there is any of it that nobody may see yet."""
         stretch = self._row.front()
         count = stretch.count
         return None if count == 0 or stretch.first + count > self.next else stretch
@@ -350,14 +350,14 @@ class StoredLog(PartitionLog):
         return freed
 
     def trimmed(self) -> None:
-        """Let the records before `first` be gone in the store too."""
+        """Drop the records before `first` in the store too."""
         first = self.first if self.first > self.doomed else self.doomed
         if self.id != 0 and first > 0:
             self.agenda.changes.drop_range(RECORD, self.id, 0, first - 1)
         self.write()
 
     def doom(self) -> i64:
-        """All records go: in the store at once, here when they may be seen."""
+        """Drop all records: in the store at once, here when they may be seen; return how many."""
         if self._tail.count > 0:
             # What comes next is not among them.
             self._close_tail()
@@ -380,7 +380,7 @@ class StoredLog(PartitionLog):
         self._written = changes.enabled
 
     def close(self) -> i64:
-        """The partition is no more; how many bytes of memory that frees."""
+        """Drop the records of a partition that is no more; return how many bytes that frees."""
         self.id = 0
         freed = self.memory
         for stretch in self._row.extents:
@@ -399,7 +399,7 @@ class StoredLog(PartitionLog):
     # -- recovery --------------------------------------------------------------------------
 
     def restore(self, fields: PartitionFields) -> None:
-        """The partition was stored so; its records follow."""
+        """Restore the log of a stored partition; its records follow."""
         self._written = True
         self.first = fields.first
         self.end = fields.first
@@ -409,7 +409,7 @@ class StoredLog(PartitionLog):
         self._row.restart(self._tail)
 
     def restore_record(self, offset: i64, value: bytes) -> None:
-        """There is a record of this value, behind those before; an empty one cannot be read."""
+        """Restore a record of this value, behind those before; an empty one cannot be read."""
         size: i64 = len(value) - HEAD
         if offset < self.end:
             return
@@ -436,7 +436,7 @@ class StoredLog(PartitionLog):
         self.bytes += size
 
     def restored(self) -> None:
-        """These were all records."""
+        """End the restore: these were all records."""
         if self._time < self._sealed_time:
             self._time = self._sealed_time
         tail = self._tail

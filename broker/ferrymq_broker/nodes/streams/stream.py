@@ -55,7 +55,7 @@ class _Turns(Timer):
         self.stream = stream
 
     def on_time(self, now: i64) -> None:
-        """It is the turn of a few of them."""
+        """Give a few of the readers their turn."""
         self.stream.unpark()
 
 
@@ -105,7 +105,7 @@ class Stream(PartitionOwner):
     # -- links -----------------------------------------------------------------------------
 
     def open_source(self, terms: SourceTerms) -> Node:
-        """A reader for this link, of one partition or of all."""
+        """Return a reader for this link, of one partition or of all."""
         if terms.distribution_mode not in (None, "copy"):
             raise BrokerError(
                 "amqp:not-implemented",
@@ -173,11 +173,12 @@ class Stream(PartitionOwner):
         return reader
 
     def target(self, part: str) -> Node:
-        """What takes messages sent to ``STREAM::N``: the partition."""
+        """Return what takes messages sent to ``STREAM::N``: the partition."""
         return self.partition(part) if part else self
 
     def partition(self, part: str) -> StreamPartition:
-        """The partition that the part of an address names. Raises `BrokerError` without one."""
+        """Return the partition that the part of an address names. Raises `BrokerError` without
+        one."""
         number = read_part(part)
         if number < 0 or number >= len(self.partitions):
             raise BrokerError(
@@ -205,11 +206,11 @@ class Stream(PartitionOwner):
         return partitions[number].publish(message)
 
     def keeps(self, message: BrokerMessage) -> bool:
-        """Whether records are stored: all are, whatever they say themselves."""
+        """Return whether records are stored: all are, whatever they say themselves."""
         return self.store_id != 0
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """It will be appended, unless it names a partition that there is not."""
+        """Promise to append the message, unless it names a partition that there is not."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         if message.special:
@@ -222,13 +223,13 @@ class Stream(PartitionOwner):
     # -- readers that look for something ------------------------------------------------------
 
     def park(self, reader: StreamReader) -> None:
-        """The reader has passed over so much that it is the turn of others."""
+        """Postpone a reader that has passed over so many records that it is the turn of others."""
         self._parked.append(reader)
         if self._turns.due == 0:
             self.space.timers.set(self._turns, self.agenda.now)
 
     def unpark(self) -> None:
-        """Let a few go on."""
+        """Resume a few of the readers that wait."""
         parked = self._parked
         turns: i64 = _AT_ONCE
         while parked and turns > 0:
@@ -300,23 +301,24 @@ class Stream(PartitionOwner):
         self.holds.move(holder, {int(partition): int(offset)})
 
     def release(self, holder: str) -> bool:
-        """The holder needs nothing any more; False if it held nothing. To be called in a pass."""
+        """Drop the holds of a holder; return false if it held nothing. To be called in a pass."""
         return self.holds.release(holder)
 
     # -- the store -------------------------------------------------------------------------
 
     def keep_stored(self, id: i64) -> None:
-        """The stream, which is new, is stored from now on, with the id of its `NODE`."""
+        """Store the stream, which is new, from now on, with the id of its `NODE`."""
         self.store_id = id
         for partition in self.partitions:
             partition.keep_stored(self.agenda.changes.new_id())
 
     def describe_stored(self) -> dict[str, object]:
-        """What its `NODE` says beside what that of every node does: for `restore`."""
+        """Return what its `NODE` says beside what that of every node does: for `restore`."""
         return {"incarnation": self.incarnation, "created": int(self.created)}
 
     def restore(self, id: i64, fields: dict[str, object]) -> None:
-        """It was stored with this id, and `describe_stored`; its partitions follow.
+        """Restore the stream that was stored with this id and `describe_stored`; its partitions
+        follow.
 
         Raises `StoreDamaged`.
         """
@@ -332,7 +334,7 @@ class Stream(PartitionOwner):
         self.created = created
 
     def restore_partition(self, id: i64, fields: PartitionFields) -> StreamPartition:
-        """One of its partitions was stored with this id; its records follow. Raises
+        """Restore a partition that was stored with this id; its records follow. Raises
         `StoreDamaged`."""
         number = fields.number
         if number < 0 or number >= MAX_PARTITIONS:
@@ -346,7 +348,7 @@ class Stream(PartitionOwner):
         return partition
 
     def restored(self) -> None:
-        """All records are there: drop what has become too old or too much meanwhile."""
+        """Drop what has become too old or too much meanwhile: all records are restored."""
         for partition in self.partitions:
             if partition.store_id == 0:
                 partition.keep_stored(self.agenda.changes.new_id())
@@ -364,17 +366,17 @@ class Stream(PartitionOwner):
         return count
 
     def range(self, partition: i64) -> tuple[int, int]:
-        """The offset of a partition's first record and that of the next to come."""
+        """Return the offset of a partition's first record and that of the next to come."""
         log = self.partitions[partition].log
         return int(log.first), int(log.next)
 
     def offset_at(self, partition: i64, time: i64) -> i64:
-        """The offset of the partition's first record appended at `time` (milliseconds since the
-        epoch) or later; the next to come if there is none."""
+        """Return the offset of the partition's first record appended at `time` (milliseconds since
+        the epoch) or later; the next to come if there is none."""
         return self.partitions[partition].offset_at(time)
 
     def figures(self) -> dict[str, int]:
-        """What it counts, over all partitions."""
+        """Return what it counts, over all partitions."""
         size: i64 = 0
         published: i64 = 0
         beyond: i64 = 0
@@ -430,15 +432,15 @@ class Stream(PartitionOwner):
         super().delete(error)
 
     def consumers_of(self) -> list[Consumer]:
-        """The links of its readers."""
+        """Return the links of its readers."""
         return [reader.consumer for reader in self.readers if reader.consumer is not None]
 
     def parts(self) -> list[Node]:
-        """Its partitions."""
+        """Return its partitions."""
         return list(self.partitions)
 
     def drop_rest(self, slices: Slices) -> bool:
-        """No reader has a turn any more."""
+        """Cancel the turns of all readers."""
         self._parked.clear()
         self.space.timers.cancel(self._turns)
         return True

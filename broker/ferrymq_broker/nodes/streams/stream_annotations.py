@@ -54,7 +54,7 @@ _NAMESPACE: Final = b"x-opt-"
 
 
 def partition_entry(number: i64) -> bytes:
-    """The last of the four annotations, the same for all messages of a partition."""
+    """Return the last of the four annotations, the same for all messages of a partition."""
     w = BytesWriter()
     w.write(_PARTITION_KEY)
     write_i32_be(w, i32(number))
@@ -62,7 +62,7 @@ def partition_entry(number: i64) -> bytes:
 
 
 def stamped(payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64) -> bytes:
-    """The payload of a delivery of a message in AMQP's own format.
+    """Return the payload of a delivery of a message in AMQP's own format.
 
     `time` is in milliseconds since the epoch, `partition` comes from `partition_entry`. `skipped`
     is how many records were lost to the reader before this one; it is told if there are any. A
@@ -75,8 +75,8 @@ def stamped(payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i
 def stamp(
     payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64
 ) -> tuple[bytes, int]:
-    """What stands in such a payload for the first sections of the message, and where the rest of
-    the message begins, which goes out as it is."""
+    """Return what stands in such a payload for the first sections of the message, and where the
+    rest of the message begins, which goes out as it is."""
     w = BytesWriter()
     start: i64 = 0
     try:

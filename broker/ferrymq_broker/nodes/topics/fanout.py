@@ -52,12 +52,12 @@ class Fanout:
         self._count: i64 = 0
 
     def filters(self) -> i64:
-        """How many filters are asked for each message: equal ones count as one."""
+        """Return how many filters are asked for each message: equal ones count as one."""
         count: i64 = len(self._by_key)
         return count - 1 if _ALL in self._by_key else count
 
     def add(self, subscription: Subscription) -> None:
-        """Let the subscription have messages from now on."""
+        """Add a subscription, which gets messages from now on."""
         filter = subscription.filter
         key = _ALL if filter is None else filter.key
         group = self._by_key.get(key)
@@ -71,7 +71,7 @@ class Fanout:
         self.several = self._count > 1
 
     def remove(self, subscription: Subscription) -> None:
-        """The subscription has no more messages."""
+        """Give the subscription no more messages."""
         filter = subscription.filter
         key = _ALL if filter is None else filter.key
         group = self._by_key[key]

@@ -15,7 +15,8 @@ from ferrymq_types.messaging import Source, TerminusDurability, TerminusExpiryPo
 def find_durable_source(
     space: Space, user: str | None, container: str, link_name: str
 ) -> Source | None:
-    """The source of the durable subscription that this link, or one numbered like it, has had."""
+    """Return the source of the durable subscription that this link, or one numbered like it, has
+    had."""
     name, bar, _ = link_name.partition("|")
     keys = [own_key(user, container, link_name), own_key(user, container, name)]
     if bar:

@@ -98,7 +98,7 @@ class Subscription:
         return self.kept or self.shared
 
     def agrees(self, filters: FilterSet) -> bool:
-        """Whether a link with these filters wants the same messages.
+        """Return whether a link with these filters wants the same messages.
 
         Filters that are meant relative to their connection differ for each; for a subscription
         that is one client's own they are the same if they were asked for in the same words.
@@ -110,7 +110,7 @@ class Subscription:
         return mine.key == theirs.key or (not self.shared and self.filters == filters.granted)
 
     def describe(self) -> dict[str, object]:
-        """Its settings and figures, with those of its queue."""
+        """Return its settings and figures, with those of its queue."""
         answer = dict(self.queue.describe())
         filter = self.filter
         answer.update(

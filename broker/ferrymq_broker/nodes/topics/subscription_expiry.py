@@ -48,7 +48,7 @@ class SubscriptionExpiry:
         self._awaiting: dict[int, dict[Subscription, None]] = {}
 
     def detached(self, subscription: Subscription, terms: SourceTerms) -> None:
-        """Let the time run, now or later: the last link, with these terms, is detached or lost."""
+        """Start the time, now or later: the last link, with these terms, is detached or lost."""
         policy = subscription.expiry_policy
         if policy == "link-detach":
             self._run(subscription)
@@ -58,7 +58,7 @@ class SubscriptionExpiry:
             self._await(subscription, terms.party.connection)
 
     def attached(self, subscription: Subscription) -> None:
-        """Let no time run: a link has come back, or the subscription is gone."""
+        """Stop the time: a link has come back, or the subscription is gone."""
         deadline = self._deadlines.pop(subscription, None)
         if deadline is not None:
             self.topic.space.timers.cancel(deadline)
@@ -73,7 +73,7 @@ class SubscriptionExpiry:
                 self._forget(number)
 
     def restore(self, subscription: Subscription) -> None:
-        """Let the time run that a stored subscription has left, or let it begin.
+        """Continue the time that a stored subscription has left, or start it.
 
         The link that was attached to it is gone with its session and its connection.
         """
@@ -86,7 +86,7 @@ class SubscriptionExpiry:
         self._set(subscription)
 
     def party_gone(self, number: int) -> None:
-        """Let the time run that waits for the end of the session or connection of this number."""
+        """Start the time of subscriptions that wait for the end of this session or connection."""
         for subscription in self._awaiting.pop(number, {}):
             subscription.awaits = 0
             self._run(subscription)

@@ -76,17 +76,17 @@ class SubscriptionIdentity:
 
 
 def global_key(name: str) -> str:
-    """What identifies a subscription that is everybody's."""
+    """Return what identifies a subscription that is everybody's."""
     return f"global\0{name}"
 
 
 def public_name(name: str) -> str:
-    """What a subscription that is everybody's is called."""
+    """Return what a subscription that is everybody's is called."""
     return _colons(escape(name))
 
 
 def is_open_to(name: str, user: str | None) -> bool:
-    """Whether a subscription of this name would be everybody's, or this user's."""
+    """Return whether a subscription of this name would be everybody's, or this user's."""
     label = name.removeprefix("~")
     owner, slash, _ = label.partition("/")
     if not slash:
@@ -99,12 +99,12 @@ def is_open_to(name: str, user: str | None) -> bool:
 
 
 def escape(text: str) -> str:
-    """The text without what separates the parts of a name."""
+    """Return the text without what separates the parts of a name."""
     return text.replace("%", "%25").replace("/", "%2F").replace("@", "%40").replace("~", "%7E")
 
 
 def own_key(user: str | None, container: str, name: str) -> str:
-    """What identifies a subscription that is one container's."""
+    """Return what identifies a subscription that is one container's."""
     # NUL is in no user name; a container-id with one comes out different in length.
     who = "" if user is None else f"={user}"
     return f"own\0{who}\0{len(container)}\0{container}\0{name}"

@@ -46,7 +46,7 @@ class _Idle(Timer):
         self.topic = topic
 
     def on_time(self, now: i64) -> None:
-        """It has not been used since."""
+        """Delete the topic, which has not been used since."""
         self.topic.end_unused()
 
 
@@ -105,26 +105,27 @@ class Topic(SubscriptionOwner):
         return None
 
     def keeps(self, message: BrokerMessage) -> bool:
-        """Whether subscriptions that are stored keep it."""
+        """Return whether subscriptions that are stored keep it."""
         return self.store_id != 0 and (message.durable or self.policy.subscription.persist)
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """It will be taken in, for nothing is ever refused."""
+        """Promise to take the message in: nothing is ever refused."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         return None
 
     def room(self) -> i64:
-        """What the fullest of the subscriptions has left that make senders wait."""
+        """Return what the fullest of the subscriptions has left that make senders wait."""
         return self._registry.room()
 
     def regain_room(self) -> None:
-        """Those who send to the subscriptions by other ways starve there."""
+        """Tell the subscriptions: producers that send to them by other ways may wait there."""
         super().regain_room()
         self._registry.regain_room()
 
     def target(self, part: str) -> Node:
-        """The topic itself. Raises `BrokerError` for a subscription, which takes nothing else."""
+        """Return the topic itself. Raises `BrokerError` for a subscription, which takes nothing
+        else."""
         if part:
             raise BrokerError(
                 "amqp:not-allowed",
@@ -135,7 +136,7 @@ class Topic(SubscriptionOwner):
     # -- links that receive ----------------------------------------------------------------
 
     def open_source(self, terms: SourceTerms) -> Node:
-        """The queue of the subscription that the terms are for, which is made if need be.
+        """Return the queue of the subscription that the terms are for, which is made if need be.
 
         Raises `BrokerError`: `amqp:not-implemented` for distribution-mode move, for a topic gives a
         message to all; `amqp:precondition-failed` if others share the subscription and want other
@@ -185,7 +186,8 @@ class Topic(SubscriptionOwner):
         return queue
 
     def close_source(self, terms: SourceTerms, closed: bool) -> None:
-        """A subscriber's link is gone: with the last one the subscription, unless it is kept.
+        """Act upon the end of a subscriber's link: the last one ends the subscription, unless it
+        is kept.
 
         A kept one goes if that link was closed; detached or lost, its expiry policy decides.
         """
@@ -207,7 +209,7 @@ class Topic(SubscriptionOwner):
             self._expiry.detached(subscription, terms)
 
     def _find(self, identity: SubscriptionIdentity, terms: SourceTerms) -> Subscription | None:
-        """The subscription that is meant, if it exists and can be used as it is."""
+        """Return the subscription that is meant, if it exists and can be used as it is."""
         kept = identity.kept
         if not kept and not identity.shared:
             return None
@@ -243,7 +245,7 @@ class Topic(SubscriptionOwner):
         return subscription
 
     def give_way(self, key: str) -> None:
-        """Its owner wants the durable subscription to be one to another topic.
+        """End a durable subscription that its owner wants to be one to another topic.
 
         Raises `BrokerError` if others still share it.
         """
@@ -278,7 +280,7 @@ class Topic(SubscriptionOwner):
         return subscription
 
     def _attach(self, subscription: Subscription, terms: SourceTerms) -> Node:
-        """Let the queue of the subscription have its say about the link, which is no browser."""
+        """Ask the queue of the subscription about the link, which is no browser."""
         mode = terms.distribution_mode
         part = terms.part
         terms.distribution_mode = None
@@ -321,7 +323,7 @@ class Topic(SubscriptionOwner):
     # -- subscriptions -----------------------------------------------------------------------
 
     def subscriptions(self) -> list[Subscription]:
-        """All there are, in the order they were made."""
+        """Return all there are in the order in which they were made."""
         return self._registry.all()
 
     def ended(self, named: bool) -> EndedSubscriptions | None:
@@ -329,7 +331,7 @@ class Topic(SubscriptionOwner):
         return self._registry.ended.get(named)
 
     def subscription(self, name: str) -> Subscription:
-        """The one of that name. Raises `BrokerError` if there is none."""
+        """Return the one of that name. Raises `BrokerError` if there is none."""
         subscription = self._registry.get(name)
         if subscription is None:
             raise BrokerError(
@@ -338,7 +340,7 @@ class Topic(SubscriptionOwner):
         return subscription
 
     def durable(self, key: str) -> Subscription | None:
-        """The one that is kept and has this identity."""
+        """Return the one that is kept and has this identity."""
         return self._registry.find(key, True)
 
     def declare_subscription(
@@ -348,7 +350,7 @@ class Topic(SubscriptionOwner):
         policy: QueuePolicy | None = None,
         filters: dict[str, object] | None = None,
     ) -> Subscription:
-        """A subscription that stays until it is deleted, and belongs to nobody.
+        """Return a subscription that stays until it is deleted, and belongs to nobody.
 
         `filters` are what a link would ask for to have the `filter`: what is stored of it.
 
@@ -379,19 +381,19 @@ class Topic(SubscriptionOwner):
         policy: QueuePolicy,
         fields: dict[str, object],
     ) -> Subscription:
-        """A subscription that was stored; `id` is that of its queue. The caller fills in what else
-        is known of it, and calls `restored`."""
+        """Return a subscription that was stored; `id` is that of its queue. The caller fills in
+        what else is known of it, and calls `restored`."""
         subscription = self._registry.insert(name, key, True, filter, policy)
         subscription.queue.restore(id, fields)
         subscription.store_id = id
         return subscription
 
     def restored(self, subscription: Subscription) -> None:
-        """It is as it was."""
+        """End the restore of a subscription."""
         self._expiry.restore(subscription)
 
     def change_subscription(self, subscription: Subscription, policy: QueuePolicy) -> None:
-        """Its queue behaves so from now on."""
+        """Change the policy of the queue of a subscription."""
         subscription.queue.change_policy(policy)
         self._registry.records.put(subscription)
 
@@ -406,40 +408,41 @@ class Topic(SubscriptionOwner):
     # -- the topic's own life ----------------------------------------------------------------
 
     def node_gone(self, node: Node) -> None:
-        """The queue of a subscription has come to its end by itself."""
+        """Drop a subscription whose queue has come to its end by itself."""
         prefix = len(self.address) + 2
         subscription = self._registry.get(node.address[prefix:])
         if subscription is not None and subscription.queue is node:
             self._registry.drop(subscription, "it was not used")
 
     def party_gone(self, number: i64) -> None:
-        """A session or connection has ended that subscriptions waited for."""
+        """Start the time of subscriptions that waited for the end of this session or connection."""
         self._expiry.party_gone(number)
 
     def change_policy(self, policy: TopicPolicy) -> None:
-        """It behaves like this from now on; subscriptions that are there stay as they are."""
+        """Follow another policy from now on; subscriptions that are there stay as they are."""
         self.policy = policy
         self.space.timers.cancel(self._idle)
         if policy.auto_delete > 0:
             self._consider_idle()
 
     def link_opened(self) -> None:
-        """It is in use."""
+        """Count a link: the topic is in use."""
         super().link_opened()
         self._fresh = None
         self.space.timers.cancel(self._idle)
 
     def link_closed(self) -> None:
-        """Perhaps it is not in use any more."""
+        """Count a link that is gone: perhaps the topic is not in use any more."""
         super().link_closed()
         self._consider_idle()
 
     def subscription_added(self) -> None:
-        """It is in use."""
+        """Note that the topic is in use."""
         self.space.timers.cancel(self._idle)
 
     def subscription_dropped(self) -> None:
-        """Perhaps it is not in use any more, or was there for the messages that went with it."""
+        """Find out whether the topic goes: it may be unused, or was there for the messages that
+        have gone."""
         self._consider_idle()
         if self.lifetime != PERMANENT:
             self.touch()
@@ -466,18 +469,18 @@ class Topic(SubscriptionOwner):
         super().delete(error)
 
     def parts(self) -> list[Node]:
-        """The queues of its subscriptions."""
+        """Return the queues of its subscriptions."""
         return [subscription.queue for subscription in self._registry.all()]
 
     def message_count(self) -> i64:
-        """Of all its subscriptions together; a message counts in each that has it."""
+        """Count the messages of all subscriptions; a message counts in each that has it."""
         count: i64 = 0
         for subscription in self._registry.all():
             count += subscription.queue.message_count()
         return count
 
     def figures(self) -> dict[str, int]:
-        """What it counts; its messages are counted by its subscriptions."""
+        """Return what it counts; its messages are counted by its subscriptions."""
         return {
             "subscriptions": len(self._registry),
             "producers": len(self.producers),
@@ -486,7 +489,7 @@ class Topic(SubscriptionOwner):
         }
 
     def describe(self) -> dict[str, object]:
-        """Its figures. Those of a subscription are its own."""
+        """Return its figures. Those of a subscription are its own."""
         policy = self.policy
         return {
             "name": self.address,

@@ -33,12 +33,12 @@ class AutoDelete(Timer):
             self.reconsider()
 
     def used(self, now: i64) -> None:
-        """A link has gone, or a message come."""
+        """Note a use: a link has gone, or a message come."""
         self._used = now
         self.reconsider()
 
     def reconsider(self) -> None:
-        """Something has changed: perhaps the queue goes, or goes later."""
+        """Set the timer: perhaps the queue goes, or goes later."""
         node = self._node
         if node.links > 0 or node.deleted:
             return
@@ -64,5 +64,5 @@ class AutoDelete(Timer):
             node.end_unused()
 
     def close(self) -> None:
-        """The queue is gone already."""
+        """Cancel the timer: the queue is gone already."""
         self._node.space.timers.cancel(self)

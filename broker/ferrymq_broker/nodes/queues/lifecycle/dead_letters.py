@@ -86,7 +86,7 @@ class Chain:
         self.cause = cause
 
     def contains(self, node: Node) -> bool:
-        """Whether a message has left this queue in the chain."""
+        """Return whether a message has left this queue in the chain."""
         link: Chain | None = self
         while link is not None:
             if link.node is node:
@@ -362,7 +362,7 @@ class DeadLetters(Node):
             )
 
     def forgive(self) -> None:
-        """The policy is another: say again what goes wrong."""
+        """Report failures again: the policy is another one."""
         self._complained = False
 
 
@@ -387,7 +387,7 @@ def _message_of(entry: Entry, message: BrokerMessage) -> BrokerMessage:
 
 
 def _is_by_client(reason: str) -> bool:
-    """Whether the outcome of a consumer is the reason."""
+    """Return whether the outcome of a consumer is the reason."""
     return reason in (REJECTED, DELIVERY_LIMIT)
 
 

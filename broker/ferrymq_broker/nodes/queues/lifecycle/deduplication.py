@@ -24,7 +24,7 @@ _LONG: Final = 64
 
 
 def identity_of(message: BrokerMessage) -> object:
-    """What tells the message apart from all others; None if it has no message-id."""
+    """Return what tells the message apart from all others; None if it has no message-id."""
     value = view_of(message).message_id
     if isinstance(value, str):
         if len(value) > _LONG:
@@ -56,12 +56,12 @@ class DuplicateDetection:
         return len(self._order)
 
     def knows(self, identity: object, now: i64) -> bool:
-        """Whether a message of this identity came within the window."""
+        """Return whether a message of this identity came within the window."""
         self._forget(now, self.limit)
         return identity in self._seen
 
     def remember(self, identity: object, agenda: Agenda, stored: bool) -> None:
-        """A message of this identity, which was not known, has been taken in."""
+        """Remember the identity, which was not known, of a message that has been taken in."""
         if self.limit <= 0:
             return
         now = agenda.now
@@ -75,13 +75,13 @@ class DuplicateDetection:
         self._order.append((now, identity, number))
 
     def restore(self, number: i64, time: i64, identity: object) -> None:
-        """An identity that was recovered, of the moment `time`; the oldest comes first."""
+        """Restore an identity of the moment `time`; the oldest comes first."""
         self._last = number
         self._seen.add(identity)
         self._order.append((time, identity, number))
 
     def close(self) -> None:
-        """Nobody cares any more."""
+        """Forget all identities."""
         self._forget(0, 0)
 
     def _forget(self, now: i64, limit: i64) -> None:

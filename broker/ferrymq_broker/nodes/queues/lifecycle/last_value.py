@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def value_of(message: BrokerMessage, key: str) -> object:
-    """What the message has for the key, in a form that can be looked up; None without one."""
+    """Return what the message has for the key, in a form that can be looked up; None without
+    one."""
     view = view_of(message)
     value: object
     if key.startswith("x-"):
@@ -53,12 +54,12 @@ class LastValues:
         self._values: dict[int, object] = {}
 
     def waiting(self, message: BrokerMessage) -> Entry | None:
-        """The entry that this message would replace."""
+        """Return the entry that this message would replace."""
         entry = self._newest.get(value_of(message, self.key))
         return entry if entry is not None and entry.state == AVAILABLE else None
 
     def add(self, entry: Entry) -> Entry | None:
-        """The entry is in the queue; the answer is the one it replaces, which has to go."""
+        """Add an entry of the queue; return the one that it replaces, which has to go."""
         value = value_of(entry.message, self.key)
         if value is None:
             return None
@@ -68,7 +69,7 @@ class LastValues:
         return before if before is not None and before.state == AVAILABLE else None
 
     def is_back(self, entry: Entry) -> Entry | None:
-        """An entry comes back from a consumer; the answer is the one that has to go, if any.
+        """Take an entry back that a consumer held; return the one that has to go, if any.
 
         That may be itself, if there is a newer one by now, or an older one that waits.
         """
@@ -85,11 +86,11 @@ class LastValues:
         return newest if newest is not None and newest.state == AVAILABLE else None
 
     def has(self, entry: Entry) -> bool:
-        """Whether the entry is known by a value."""
+        """Return whether the entry is known by a value."""
         return int(entry.sequence) in self._values
 
     def forget(self, entry: Entry) -> None:
-        """The entry has left the queue."""
+        """Forget an entry that has left the queue."""
         sequence: i64 = entry.sequence
         value = self._values.pop(sequence, None)
         if value is not None and self._newest.get(value) is entry:

@@ -62,7 +62,7 @@ class LengthLimit:
         self._overflow: i64 = _OVERFLOWS[policy.overflow]
 
     def room(self) -> i64:
-        """How many more messages get in, for `Node.room`.
+        """Return how many more messages get in, for `Node.room`.
 
         Only a queue that blocks runs out of room. How many messages `max_bytes` have room for is
         estimated by those there are.
@@ -131,7 +131,7 @@ class LengthLimit:
         return self._exceeded(1 + lifecycle.reserved, size + lifecycle.reserved_bytes)
 
     def _exceeded(self, count: i64, size: i64) -> Refusal | None:
-        """The bound that so many messages of so many bytes more would break."""
+        """Return the bound that so many messages of so many bytes more would break."""
         if self._max_length > 0 and self._count() + count > self._max_length:
             return self._full(MAX_LENGTH, f"of {self._max_length} messages")
         if self._max_bytes > 0 and self._size() + size > self._max_bytes:
@@ -182,12 +182,12 @@ class LengthLimit:
         return ""
 
     def excess(self) -> i64:
-        """How many messages there are above `max_length`."""
+        """Return how many messages there are above `max_length`."""
         excess = self._count() - self._max_length if self._max_length > 0 else 0
         return excess if excess > 0 else 0
 
     def excess_bytes(self) -> i64:
-        """How many bytes of messages there are above `max_bytes`."""
+        """Return how many bytes of messages there are above `max_bytes`."""
         excess = self._size() - self._max_bytes if self._max_bytes > 0 else 0
         return excess if excess > 0 else 0
 

@@ -17,7 +17,8 @@ One module because each of these calls decides over the same limits and counts o
 
 A queue of the plain policy has none of the parts below, and 50 000 of them cost little.
 
-One module because the order in which a message passes expiry, limits and dead letters is in it.
+The module is long because it is one thing: the order in which the parts are asked when a message
+comes, leaves or returns. Each part is a module of its own.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class MessageLifecycle(RowWatcher):
     # -- the policy ------------------------------------------------------------------------
 
     def change_policy(self, policy: QueuePolicy) -> None:
-        """The queue has another policy from now on.
+        """Follow another policy from now on.
 
         Bounds and limits hold at once; a `message_ttl` and a `last_value_key` for the messages to
         come, those in the queue keep what they have.
@@ -208,7 +209,8 @@ class MessageLifecycle(RowWatcher):
         )
 
     def _send_letters(self, boxes: list[str]) -> None:
-        """From now on its letters go there: it takes a right to read them."""
+        """Register the addresses that dead letters go to from now on: to read them takes a
+        right."""
         if boxes or self._boxes:
             known = self.node.space.dead_letter_index
             known.add(boxes)
@@ -218,7 +220,7 @@ class MessageLifecycle(RowWatcher):
     # -- messages in -----------------------------------------------------------------------
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Let the message in, now or when it is due, unless there is a reason not to."""
+        """Admit the message, now or when it is due, unless there is a reason not to."""
         node = self.node
         if node.deleted:
             return Refusal("amqp:not-found", f"{node.address!r} has been deleted")
@@ -233,7 +235,7 @@ class MessageLifecycle(RowWatcher):
         return None
 
     def _admit(self, message: BrokerMessage) -> i64:
-        """Whether the message gets in: one of the three above."""
+        """Return whether the message gets in: one of the three above."""
         now = self.node.agenda.now
         if self._auto_delete is not None:
             self._auto_delete.used(now)
@@ -292,12 +294,12 @@ class MessageLifecycle(RowWatcher):
         return 0 if reservations is None else reservations.size
 
     def _has_reserved(self, message: BrokerMessage) -> bool:
-        """Whether the message was told before that there is room for it."""
+        """Return whether the message was told before that there is room for it."""
         reservations = self.reservations
         return reservations is not None and reservations.knows(message)
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Whether a message that is to come would get in; room is kept for it."""
+        """Return whether a message that is to come would get in; room is kept for it."""
         node = self.node
         if node.deleted:
             return Refusal("amqp:not-found", f"{node.address!r} has been deleted")
@@ -332,17 +334,18 @@ class MessageLifecycle(RowWatcher):
         return refusal
 
     def unreserve(self, message: BrokerMessage) -> None:
-        """The room is not needed any longer."""
+        """Give up the room that was kept for the message."""
         reservations = self.reservations
         if reservations is not None:
             reservations.drop(message)
 
     def enter(self, message: BrokerMessage) -> None:
-        """A message that was scheduled comes into the queue."""
+        """Append a scheduled message that is due."""
         self._on_appended(self.entries.append(message))
 
     def _on_appended(self, entry: Entry) -> None:
-        """The message has its place. It may be gone again when this returns."""
+        """Apply expiry, last value and bounds to a message that has its place. It may be gone
+        again when this returns."""
         node = self.node
         message = entry.message
         ttl = time_to_live(message, self.policy.message_ttl)
@@ -365,7 +368,8 @@ class MessageLifecycle(RowWatcher):
             self._trim()
 
     def _expire_at(self, entry: Entry, moment: i64, date: i64) -> None:
-        """The entry expires at a moment by `Agenda.now`, on a date, or both; 0 is never."""
+        """Set when the entry expires: at a moment by `Agenda.now`, on a date, or both; 0 is
+        never."""
         expiry = self._expiry
         if expiry is None:
             expiry = MessageExpiry(self)
@@ -373,24 +377,24 @@ class MessageLifecycle(RowWatcher):
         expiry.expire(entry, moment, date)
 
     def room(self) -> i64:
-        """How many more messages get in, for `Node.room`."""
+        """Return how many more messages get in, for `Node.room`."""
         length_limit = self._length_limit
         return BOUNDLESS if length_limit is None else length_limit.room()
 
     def excess(self) -> i64:
-        """How many messages there are above the bound."""
+        """Return how many messages there are above the bound."""
         length_limit = self._length_limit
         return 0 if length_limit is None else length_limit.excess()
 
     def excess_bytes(self) -> i64:
-        """How many bytes of messages there are above the bound."""
+        """Return how many bytes of messages there are above the bound."""
         length_limit = self._length_limit
         return 0 if length_limit is None else length_limit.excess_bytes()
 
     # -- messages out ----------------------------------------------------------------------
 
     def on_unlinked(self, entry: Entry) -> None:
-        """The entry has left the queue, for whatever reason."""
+        """Forget an entry that has left the queue, for whatever reason."""
         if entry.expires != 0 and self._expiry is not None:
             self._expiry.forget(entry)
         if self._last_values is not None:
@@ -401,45 +405,46 @@ class MessageLifecycle(RowWatcher):
             self._auto_delete.reconsider()
 
     def on_dropped(self) -> None:
-        """Entries have left the queue that were in a run."""
+        """Take notice that messages of a run have left the queue."""
         if self._auto_delete is not None:
             self._auto_delete.reconsider()
 
     def has_key(self, entry: Entry) -> bool:
-        """Whether a newer message may replace that of the entry."""
+        """Return whether a newer message may replace that of the entry."""
         return self._last_values is not None and self._last_values.has(entry)
 
     def watch_expiry(self, entry: Entry) -> None:
-        """The entry, which was in a run, expires."""
+        """Watch the expiry of an entry that was in a run."""
         if self._expiry is None:
             self._expiry = MessageExpiry(self)
         self._expiry.add(entry)
 
     def forget_expiry(self, entry: Entry) -> None:
-        """The entry is in a run from now on."""
+        """Forget when the entry expires: it is in a run from now on."""
         if self._expiry is not None:
             self._expiry.forget(entry)
 
     def watch_run(self, place: Entry, moment: i64, date: i64) -> None:
-        """Messages of a run expire, the first of them at a moment by `Agenda.now`, or on a date; 0
-        is never."""
+        """Watch the expiry of a run: the first message expires at a moment by `Agenda.now`, or
+        on a date; 0 is never."""
         if self._expiry is None:
             self._expiry = MessageExpiry(self)
         self._expiry.add_run(place, moment, date)
 
     def forget_run(self, place: Entry) -> None:
-        """The run is no more."""
+        """Forget a run that is no more."""
         if self._expiry is not None:
             self._expiry.forget_run(place)
 
     def release_due(self, place: Entry) -> None:
-        """The time of messages in a run may be over: those become entries."""
+        """Make entries of those messages of a run whose time is over."""
         runs = self.entries.level_of(place.level).runs
         if runs is not None:
             runs.release_due(place)
 
     def returned(self, entry: Entry) -> bool:
-        """An entry a consumer held is to be available again; True if it is not wanted any more.
+        """Check an entry that is to be available again; return true if it is not wanted any
+        more.
 
         Then the queue unlinks it.
         """
@@ -458,13 +463,13 @@ class MessageLifecycle(RowWatcher):
         return False
 
     def expired(self, entry: Entry) -> None:
-        """The time of an available entry is over: it is dropped from the queue."""
+        """Drop an available entry whose time is over."""
         self._count_expired(entry)
         if entry.state == AVAILABLE:
             self.entries.drop(entry)
 
     def drop_head(self, entry: Entry, reason: str, buried: bool) -> None:
-        """An available entry has to make room: it is to be a dead letter, or it is just gone."""
+        """Drop an available entry to make room; `buried` makes it a dead letter."""
         self.overflowed += 1
         if buried:
             self._dead_letter(entry, reason, None)
@@ -476,7 +481,7 @@ class MessageLifecycle(RowWatcher):
         self._dead_letter(entry, EXPIRED, None)
 
     def on_failed(self, entry: Entry) -> bool:
-        """A failed delivery has been counted; True if it was one too many.
+        """Check a failed delivery that has been counted; return true if it was one too many.
 
         Then the message is on its way elsewhere, and the queue unlinks the entry.
         """
@@ -487,7 +492,7 @@ class MessageLifecycle(RowWatcher):
         return True
 
     def on_rejected(self, entry: Entry, error: Error | None) -> None:
-        """The consumer found the message invalid; the queue unlinks the entry.
+        """Send on a message that the consumer found invalid; the queue unlinks the entry.
 
         That counts as a failed delivery (AMQP 1.0 §3.4.3).
         """
@@ -511,22 +516,22 @@ class MessageLifecycle(RowWatcher):
     # -- messages to come ------------------------------------------------------------------
 
     def scheduled(self) -> i64:
-        """How many messages are to come into the queue later."""
+        """Return how many messages are to come into the queue later."""
         schedule = self._schedule
         return 0 if schedule is None else schedule.count
 
     def scheduled_bytes(self) -> i64:
-        """How large these are together."""
+        """Return how large these are together."""
         schedule = self._schedule
         return 0 if schedule is None else schedule.bytes
 
     def list_scheduled(self) -> list[Scheduled]:
-        """The messages that are to come, in the order in which they will."""
+        """Return the messages that are to come, in the order in which they will."""
         schedule = self._schedule
         return [] if schedule is None else schedule.listed()
 
     def cancel_scheduled(self, sequence: i64) -> bool:
-        """Let a message not come; False if there is none of this number."""
+        """Cancel a scheduled message; return false if there is none of this number."""
         schedule = self._schedule
         if schedule is None or not schedule.cancel(sequence):
             return False
@@ -546,7 +551,7 @@ class MessageLifecycle(RowWatcher):
         return policy_history.last()
 
     def restore_entry(self, entry: Entry, time: i64, expires: bool) -> None:
-        """An entry that was in the queue; `time` is the date when it came or, if so, `expires`."""
+        """Restore an entry; `time` is the date when it came or, if so, `expires`."""
         policy_history = self.policy_history
         agenda = self.node.agenda
         date = expiry_date(entry.message)
@@ -587,14 +592,15 @@ class MessageLifecycle(RowWatcher):
         self._schedule.restore(sequence, due, message, size)
 
     def restore_identity(self, number: i64, time: i64, identity: object) -> bool:
-        """A message came on the date `time`, known by this; False if nobody wants to know."""
+        """Restore the identity of a message that came on the date `time`; return false if it is
+        not needed."""
         if self._duplicates is None:
             return False
         self._duplicates.restore(number, self.node.agenda.moment_of(time), identity)
         return True
 
     def drop_replaced(self) -> None:
-        """All entries are there: those go that newer ones have replaced."""
+        """Drop the entries that newer ones have replaced: all are restored."""
         replaced = self._replaced
         if replaced is not None:
             self._replaced = None
@@ -605,7 +611,7 @@ class MessageLifecycle(RowWatcher):
     # -- the queue -------------------------------------------------------------------------
 
     def on_deserted(self) -> None:
-        """The last link of the queue is gone."""
+        """Note the end of the last link of the queue."""
         if self._auto_delete is not None:
             self._auto_delete.used(self.node.agenda.now)
 

@@ -74,7 +74,7 @@ class _Line(Timer):
         return len(self._heap)
 
     def add(self, entry: Entry, due: i64) -> None:
-        """The entry is in the queue and expires at `due`."""
+        """Add an entry of the queue that expires at `due`."""
         heap = self._heap
         heap.push(due, entry.sequence, entry)
         first = heap.first()
@@ -82,7 +82,7 @@ class _Line(Timer):
             self._timers.set(self, due)
 
     def forget(self) -> None:
-        """An entry has left the queue that was added once."""
+        """Count an entry that was added and has left the queue."""
         heap = self._heap
         heap.outdate()
         for _ in range(_STEP):
@@ -95,7 +95,7 @@ class _Line(Timer):
             self._timers.cancel(self)
 
     def add_run(self, place: Entry, earliest: i64) -> None:
-        """Messages of a run expire, the first of them at `earliest` or later."""
+        """Add a run whose messages expire, the first of them at `earliest` or later."""
         known = self._runs.get(place)
         if known is not None:
             if known <= earliest:
@@ -105,7 +105,7 @@ class _Line(Timer):
         self.add(place, earliest)
 
     def forget_run(self, place: Entry) -> None:
-        """The run is no more."""
+        """Forget a run that is no more."""
         if self._runs.pop(place, None) is not None:
             self.forget()
 
@@ -115,7 +115,7 @@ class _Line(Timer):
         return entry.state != REMOVED
 
     def on_time(self, now: i64) -> None:
-        """Let expire what is due and waits."""
+        """Expire the available entries that are due."""
         lifecycle = self._lifecycle
         slices = lifecycle.node.agenda.slices
         left: i64 = _BATCH
@@ -182,8 +182,8 @@ class MessageExpiry:
         return len(self._times) + (0 if dates is None else len(dates))
 
     def expire(self, entry: Entry, moment: i64, date: i64) -> None:
-        """The entry is in the queue and expires at a `moment` by `Agenda.now`, on a `date`, or
-        both; 0 is never."""
+        """Set when an entry expires: at a `moment` by `Agenda.now`, on a `date`, or both; 0 is
+        never."""
         agenda = self._agenda
         entry.expires = moment if moment != 0 else -date
         if moment != 0 and date != 0:
@@ -195,7 +195,7 @@ class MessageExpiry:
         self.add(entry)
 
     def add(self, entry: Entry) -> None:
-        """The entry, which has its deadlines, is in the queue."""
+        """Add an entry of the queue that has its deadlines."""
         self._add(entry, entry.expires)
         if entry.expires_too != 0:
             self._add(entry, entry.expires_too)
@@ -214,7 +214,7 @@ class MessageExpiry:
         return dates
 
     def forget(self, entry: Entry) -> None:
-        """The entry, which expires, has left the queue."""
+        """Forget an entry, which expires, that has left the queue."""
         # It may have expired in a line before: to count it there costs an early clean-up.
         dates = self._dates
         if entry.expires > 0 or entry.expires_too > 0:
@@ -223,7 +223,8 @@ class MessageExpiry:
             dates.forget()
 
     def add_run(self, place: Entry, moment: i64, date: i64) -> None:
-        """Messages of a run expire, the first of them at a `moment`, on a `date`; 0 is never."""
+        """Add a run whose messages expire, the first of them at a `moment`, on a `date`; 0 is
+        never."""
         # The place has something here.
         place.expires = 1
         if moment != 0:
@@ -232,7 +233,7 @@ class MessageExpiry:
             self._by_date().add_run(place, date)
 
     def forget_run(self, place: Entry) -> None:
-        """The run is no more."""
+        """Forget a run that is no more."""
         self._times.forget_run(place)
         if self._dates is not None:
             self._dates.forget_run(place)

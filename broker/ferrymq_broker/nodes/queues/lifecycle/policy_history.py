@@ -30,7 +30,7 @@ class PolicyHistory:
         self._ttls: list[int] = []
 
     def change(self, before: QueuePolicy, after: QueuePolicy, entries: QueueEntries) -> None:
-        """The queue has another policy from now on."""
+        """Remember the earlier settings: the queue has another policy from now on."""
         first = entries.first_sequence()
         last = entries.published
         while self._lasts and self._lasts[0] < first:
@@ -43,28 +43,28 @@ class PolicyHistory:
             self.unkeyed = last
 
     def ttl(self, sequence: i64, now: i64) -> i64:
-        """The `message_ttl` that holds for a message; `now` is that of the policy."""
+        """Return the `message_ttl` that holds for a message; `now` is that of the policy."""
         for last, ttl in zip(self._lasts, self._ttls, strict=True):
             if sequence <= last:
                 return ttl
         return now
 
     def last(self) -> i64:
-        """No later message than this is of an earlier era."""
+        """Return the last sequence that an earlier setting holds for."""
         last = self.unkeyed
         if self._lasts and self._lasts[-1] > last:
             last = self._lasts[-1]
         return last
 
     def fields(self) -> dict[str, object]:
-        """What `restore` is given again."""
+        """Return what `restore` reads."""
         return {
             "unkeyed": int(self.unkeyed),
             "ttls": [[last, ttl] for last, ttl in zip(self._lasts, self._ttls, strict=True)],
         }
 
     def restore(self, fields: dict[str, object]) -> None:
-        """As it was. Raises `StoreDamaged`."""
+        """Restore the earlier settings that `fields` returned. Raises `StoreDamaged`."""
         unkeyed = fields.get("unkeyed", 0)
         ttls = fields.get("ttls", [])
         if not isinstance(unkeyed, int) or not isinstance(ttls, list):

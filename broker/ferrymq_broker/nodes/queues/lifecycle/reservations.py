@@ -46,7 +46,7 @@ class Reservations:
         self._replaced: dict[Entry, dict[_Reservation, None]] = {}
 
     def knows(self, message: BrokerMessage) -> bool:
-        """Whether there is room for the message."""
+        """Return whether there is room for the message."""
         return message in self._by_message
 
     def add(self, message: BrokerMessage, replaced: Entry | None) -> None:
@@ -70,7 +70,7 @@ class Reservations:
             self._replaced.setdefault(replaced, {})[made] = None
 
     def drop(self, message: BrokerMessage) -> None:
-        """The message needs its room no longer, one time of those that it was asked for."""
+        """Give up the room of a message for one of the times that it was asked for."""
         known = self._by_message.get(message)
         if known is None:
             return
@@ -89,7 +89,7 @@ class Reservations:
                     del self._replaced[replaced]
 
     def succeed(self, entry: Entry, newer: Entry) -> None:
-        """An entry is replaced by a newer one, whose room is counted on from now on."""
+        """Count on the room of a newer entry, which replaces another one."""
         claims = self._replaced.pop(entry, None)
         if claims is not None:
             for claim in claims:
@@ -97,7 +97,7 @@ class Reservations:
             self._replaced.setdefault(newer, {}).update(claims)
 
     def leave(self, entry: Entry) -> None:
-        """An entry has left: its room is kept for those that were to replace it."""
+        """Keep the room of an entry that has left for the messages that were to replace it."""
         claims = self._replaced.pop(entry, None)
         if claims is not None:
             size = i64(entry.size)

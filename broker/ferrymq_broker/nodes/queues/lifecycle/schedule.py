@@ -113,7 +113,7 @@ class _Line(Timer):
         self._heap: DeadlineHeap[None] = DeadlineHeap(_SLACK)
 
     def add(self, due: i64, sequence: i64) -> None:
-        """Let a message come at `due`."""
+        """Schedule a message for `due`."""
         heap = self._heap
         heap.push(due, sequence, None)
         first = heap.first()
@@ -121,7 +121,7 @@ class _Line(Timer):
             self._timers.set(self, due)
 
     def forget(self) -> None:
-        """A message of this line will not come."""
+        """Count a message of this line that will not come."""
         heap = self._heap
         known = self._schedule.known
         heap.outdate()
@@ -141,7 +141,7 @@ class _Line(Timer):
         self._timers.cancel(self)
 
     def on_time(self, now: i64) -> None:
-        """Let into the queue what is due."""
+        """Append the messages that are due to the queue."""
         known = self._schedule.known
         heap = self._heap
         left: i64 = _BATCH
@@ -223,7 +223,7 @@ class Schedule:
             self._dates.add(-due, sequence)
 
     def cancel(self, sequence: i64) -> bool:
-        """Let it not come; False if there is none of this number."""
+        """Cancel a message; return false if there is none of this number."""
         scheduled = self.known.get(sequence)
         if scheduled is None:
             return False
@@ -233,13 +233,14 @@ class Schedule:
         return True
 
     def listed(self) -> list[Scheduled]:
-        """All of them, in the order in which they will come as the clocks are."""
+        """Return all scheduled messages in the order in which they will come as the clocks are."""
         agenda = self._agenda
         dated = [(int(agenda.date_of(one.due)), int(one.sequence)) for one in self.known.values()]
         return [self.known[sequence] for _, sequence in sorted(dated)]
 
     def is_readable(self, scheduled: Scheduled) -> bool:
-        """Whether the message, which may be in other queues as well and out of memory, is here."""
+        """Return whether the message, which may be in other queues as well and out of memory, is
+        here."""
         message = scheduled.message
         size = scheduled.size
         if len(message.payload) == size:
@@ -247,7 +248,7 @@ class Schedule:
         return self._lifecycle.entries.page_in_scheduled(message, size)
 
     def come(self, sequence: i64) -> bool:
-        """Let a message into the queue whose time has come; False if it is not there."""
+        """Append a message to the queue whose time has come; return false if it is not there."""
         scheduled = self.known.get(sequence)
         if self._lifecycle.node.deleted:
             return False
