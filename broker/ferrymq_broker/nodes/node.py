@@ -1,7 +1,7 @@
-"""What every kind of node is to the rest of the broker, and how it gets its turn.
+"""The base of every kind of node, and how a node gets its turn.
 
-One module, though it is long: `Node`, the `Space` that it lives in, the `Agenda` that gives it its
-turn and the `Producer` that publishes to it are one contract and name each other in every line.
+One module because `Node`, the `Space` that it lives in, the `Agenda` that gives it its turn and the
+`Producer` that publishes to it refer to each other.
 """
 
 from __future__ import annotations

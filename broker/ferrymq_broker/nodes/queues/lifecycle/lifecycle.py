@@ -13,12 +13,10 @@ The queue calls
 
 The lifecycle appends and drops `entries`; of the queue it knows what every `Node` has.
 
-One module because each of these calls decides over the same limits and counts of the queue.
-
 A queue of the plain policy has none of the parts below, and 50 000 of them cost little.
 
-The module is long because it is one thing: the order in which the parts are asked when a message
-comes, leaves or returns. Each part is a module of its own.
+One module because it is one thing: the order in which the parts are asked when a message comes,
+leaves or returns. Each part is a module of its own.
 """
 
 from __future__ import annotations
