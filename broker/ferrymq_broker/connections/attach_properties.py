@@ -1,4 +1,4 @@
-"""What the properties and capabilities of an attach ask of a source, beyond its own fields."""
+"""Properties and capabilities of an attach, and what they ask of a source beyond its own fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may connect: what a client says about itself, and who decides on it (AMQP 1.0 §5.3).
+"""Authentication: what a client says about itself, and who decides on it (AMQP 1.0 §5.3).
 
 The decision may take a while, as a slow hash is computed or a key is fetched. Meanwhile the
 connection waits, and nothing else does: an `Authenticator` decides on a `Login` now, before its
@@ -26,7 +26,7 @@ Decided = Callable[[UserIdentity | None, str], object]
 
 @final
 class ClientTransport:
-    """What is known of a client before it has said anything.
+    """The transport of a client: what is known before the client has said anything.
 
     `peer` names it in the log, `host` is its IP address, empty for none. `loopback` is whether it
     is on this machine, `encrypted` whether nobody else can read what it sends. `certificate` is the
@@ -52,7 +52,7 @@ class ClientTransport:
 
 @final
 class Login:
-    """What a client has said, to be decided on once, by `decide`.
+    """A login: what a client has said about itself, to be decided on once, by `decide`.
 
     `username` is the one of PLAIN and SCRAM, or the identity that EXTERNAL or OAUTHBEARER asks to
     act as; `password` that of PLAIN; `token` that of OAUTHBEARER. With SCRAM the password has been
@@ -136,7 +136,10 @@ class Login:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Authenticator:
-    """Decides who is let in, and by which mechanisms. This one lets nobody in."""
+    """The policy that decides which clients are let in, and by which mechanisms.
+
+    This one lets none in.
+    """
 
     def mechanisms(self, transport: ClientTransport) -> list[str]:
         """Return the SASL mechanisms to offer to a client: those that can lead somewhere.

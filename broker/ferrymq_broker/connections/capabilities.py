@@ -1,4 +1,4 @@
-"""What the broker says it is capable of: in its open, and to links that ask (AMQP 1.0 §2.7.1-3)."""
+"""Capabilities that the broker offers: in its open, and to links that ask (AMQP 1.0 §2.7.1-3)."""
 
 from __future__ import annotations
 

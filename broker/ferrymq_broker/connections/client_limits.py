@@ -1,4 +1,4 @@
-"""What one connection may make the broker keep, and how many connections one user may have.
+"""Limits of what one connection may make the broker keep, and of the connections of one user.
 
 What is refused is refused at the smallest scope that helps: a link is, with
 ``amqp:resource-limit-exceeded``, and the others go on; a consumer that holds as much as it may gets
@@ -70,7 +70,7 @@ class ClientLimits:
 
 @final
 class Allowance:
-    """What one connection has of what its limits allow.
+    """The use that one connection makes of what its limits allow.
 
     `share` is how many messages a session may hold unsettled, of those that the connection may, and
     `spare` how many the connection may get before somebody counts again; `sent_share` is how many

@@ -1,4 +1,4 @@
-"""What a connection is to its own parts that come back to it later: logins, tokens, slices."""
+"""The port of a connection to its own parts that come back to it later: logins, tokens, slices."""
 
 from __future__ import annotations
 

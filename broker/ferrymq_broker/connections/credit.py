@@ -1,4 +1,4 @@
-"""How much credit producers may have: a budget for all links, and none while there is an alarm.
+"""The credit of producers: a budget for all links, and no credit while there is an alarm.
 
 What a node can promise is the node's to say (`Node.room`). Beyond that two things hold for the
 whole broker. All links together are never promised more messages than the budget; a link that would
@@ -153,8 +153,9 @@ class _Supply(SlicedTask):
 
 @final
 class _Relief(SlicedTask):
-    """A producer has left some of the budget: those without anything get their parts of it. That
-    may be one message each for a thousand of them."""
+    """The relief of producers without credit: they get their parts of what another has left.
+
+    That may be one message each for a thousand of them."""
 
     __slots__ = ("_credit",)
 

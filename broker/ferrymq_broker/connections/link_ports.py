@@ -1,5 +1,5 @@
-"""What links are to the parts of the broker that do not make them: to transactions, to termini that
-outlive their links, to the output of a connection and to the credit of the broker.
+"""Ports of links, for the parts of the broker that do not make links: transactions, termini that
+outlive their links, the output of a connection and the credit of the broker.
 
 A port is a base class with what these need of a link, and nothing else. `ConsumerLink`,
 `ProducerLink` and `Coordinator` are the links behind the ports.

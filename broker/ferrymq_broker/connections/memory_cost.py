@@ -1,4 +1,4 @@
-"""What a client's words weigh once they are decoded.
+"""The memory that a client's words take once they are decoded.
 
 An empty list has one byte on the wire and sixty in memory: whoever only counts bytes can be made to
 keep sixty times as many.

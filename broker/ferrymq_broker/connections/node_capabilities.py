@@ -1,4 +1,4 @@
-"""Which kind of node a terminus asks for by its capabilities.
+"""The kind of node that a terminus asks for by its capabilities.
 
 JMS clients say ``queue`` or ``topic`` of every destination. What is asked for and is not what the
 address names is a contradiction, better told at once than found out from messages that get lost.

@@ -1,4 +1,4 @@
-"""What the outcomes of AMQP 1.0 §3.4 do to a message in a queue."""
+"""Outcomes of deliveries, and what they do to a message in a queue (AMQP 1.0 §3.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of one connection: what is to be written to its client, and who waits for that.
+"""The output of one connection: what is to be written to its client, and what waits for that.
 
 A connection is *blocked* when it should not be given more to send: its transport is full
 (`paused`), it has had its share of the pass or some of what it was given waits for room in the
@@ -79,7 +79,7 @@ class HeldOutput:
 
 @final
 class ConnectionOutput:
-    """What one connection writes, and what waits for that.
+    """The bytes that one connection has to write, and the links that wait for that.
 
     `write` is called with bytes for the client, `hang_up` once, when all are written and the
     connection is `over`. `dirty` is true while the connection waits for its flush at the end of the

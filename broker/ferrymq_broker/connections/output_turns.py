@@ -87,7 +87,7 @@ class OutputTurns:
 
 @final
 class BrokerOutput:
-    """What the connections of one broker have to write.
+    """The output of all connections of one broker.
 
     `dirty` are those to be flushed at the end of the pass, `held` those whose output waits for the
     store; `turns` are for those that have more to write than they may in one pass.

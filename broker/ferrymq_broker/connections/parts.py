@@ -1,4 +1,4 @@
-"""What links share: with the other links of their connection, and with all links of the broker."""
+"""Parts that links share: with the other links of their connection, and with all of the broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @final
 class SharedParts:
-    """What all links of one broker share.
+    """The parts that all links of one broker share.
 
     `names` are the names of attached links, `termini` those that outlive their links, `seen_tags`
     the tags of links whose deliveries count once, `credit` what producers may be promised.
@@ -56,7 +56,10 @@ class SharedParts:
 
 @final
 class ConnectionParts:
-    """What the links of one connection share. Sizes are in bytes, `credit_window` in messages."""
+    """The parts that the links of one connection share.
+
+    Sizes are in bytes, `credit_window` in messages.
+    """
 
     __slots__ = (
         "client",

@@ -1,4 +1,4 @@
-"""What a link takes.
+"""Permissions: the rights that a link takes.
 
 All of it is asked of addresses with aliases followed, before a node is looked up or made. Who may
 do nothing of the kind somewhere is told the same whether there is such a node or not. Who may do

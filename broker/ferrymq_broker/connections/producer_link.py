@@ -1,6 +1,8 @@
 """Links on which the broker receives: producers, with or without an address of their own.
 
-One module because it is one class, which takes a transfer from its first frame to its outcome.
+A link publishes what arrives and answers for it, and its credit depends on both: each delivery that
+is taken, refused or part of a transaction changes what its node has promised. This is one concept,
+and one module although it has more than 600 lines.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class _Owner:
 
 @final
 class _Tenant:
-    """What is remembered for the users of one virtual host.
+    """The users of one virtual host, and what is remembered for them.
 
     `heap` has a place for every user as it was when he had so much: the user with most tags comes
     first. A place that is out of date is dropped when it comes up.

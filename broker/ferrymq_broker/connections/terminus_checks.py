@@ -1,4 +1,4 @@
-"""What a client may ask of a terminus: what is refused at attach as a contradiction or unknown.
+"""Checks of what a client asks of a terminus: contradictions and unknown outcomes are refused.
 
 The field types of a source and a target are checked when they are decoded. What is left are the
 rules that the specification states beside the types (AMQP 1.0 §3.5.3–3.5.9).

@@ -1,4 +1,4 @@
-"""Rights that end with time: of tokens, of a login that was one, of who brings no token at all."""
+"""Rights that end with time: of tokens, of a login by token, of a client that brings no token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @final
 class _Patience(Timer):
-    """How long a connection may do nothing before it has to bring a token."""
+    """The time that a client without rights has to bring a token."""
 
     __slots__ = ("token_expiry",)
 
@@ -35,7 +35,7 @@ class _Patience(Timer):
 
 @final
 class TokenExpiry(Timer):
-    """What one connection may do no more from some time on.
+    """The ends of what one connection may do.
 
     When a token lapses, the links that only it has allowed are dropped. When the login itself was
     by a token and that expires, what it gave is gone; the connection goes on if its user has

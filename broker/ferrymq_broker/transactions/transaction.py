@@ -29,7 +29,7 @@ TIMEOUT: Final = "amqp:transaction:timeout"
 
 @final
 class TransactionLimits:
-    """What transactions of one connection may cost the broker.
+    """Limits of what transactions of one connection may cost the broker.
 
     `open` is how many may be declared and not discharged; `timeout` how long one may take, in
     milliseconds, 0 for ever; `work` how many messages and deliveries one may have; `bytes` how much
@@ -53,7 +53,7 @@ class TransactionLimits:
 
 @final
 class BrokerTransaction(Timer):
-    """What was declared under `id` on a control link, the `coordinator`'s.
+    """A transaction that was declared under `id` on a control link, the `coordinator`.
 
     `doomed` says that it can only be rolled back, for the reason that `error` has, and that its
     work has been. `acquirers` are the links whose flow state names it (AMQP 1.0 §4.4.3).

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @final
 class Transactions:
-    """Those that have been declared on a connection and not discharged."""
+    """The transactions that have been declared on a connection and not discharged."""
 
     __slots__ = ("waiting", "_open", "_begun", "_limits", "_numbers", "_timers", "_agenda")
 

@@ -192,7 +192,7 @@ class TxnDelivery(TxnWork):
 
 @final
 class TxnBrowse(TxnWork):
-    """What a link that takes nothing out has been shown in a transaction.
+    """The messages that a link which takes nothing out has been shown in a transaction.
 
     If that is rolled back, the link is shown it again.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TxnWork:
-    """Something that is done when its transaction is committed, and forgotten otherwise.
+    """Work that is done when its transaction is committed, and forgotten otherwise.
 
     The order of calls is: `renew`, `commit` and `settle` of a transaction that is committed,
     `roll_back` and `settle` of one that is not. All work is done before any is settled: clients

@@ -1,4 +1,4 @@
-"""Which termini outlive their links, and what the client is told of that (AMQP 1.0 §3.5.5–6).
+"""Termini that outlive their links: which they are, and what clients are told (AMQP 1.0 §3.5.5).
 
 A target does if the client asks for any durability or a longer life than that of its session. A
 source does if the client asks for durability alone: messages that are held for one who does not

@@ -16,7 +16,7 @@ from ferrymq_broker.connections.connected_client import LinkKey
 
 @final
 class LinkIdentity:
-    """Of one link at the broker.
+    """The identity of one link at the broker.
 
     `key` has the virtual host, the user, the container, the name and the direction. `address` is
     that of the broker's terminus with aliases followed, empty for the anonymous terminus; `durable`

@@ -1,4 +1,4 @@
-"""How termini and their unsettled deliveries look in the store.
+"""Records of termini and of their unsettled deliveries in the store.
 
 A `TERMINUS` is a map: what the link is known by, what its terminus is and since when its time runs.
 A `DELIVERY` is one as well. Of a target, its `tag` and the `state` that was told, encoded; of a

@@ -25,8 +25,8 @@ LEAST: Final = 4096
 
 @final
 class TerminusOwner:
-    """A user of a virtual host: how many termini he has, and how many unsettled deliveries each of
-    them may have."""
+    """A user of a virtual host: how many termini the user has, and how many unsettled deliveries
+    each of them may have."""
 
     __slots__ = ("count", "share")
 
@@ -44,9 +44,11 @@ class TerminusOwner:
 
 @final
 class TerminusRegistry:
-    """Those of one broker. A virtual host has no more of them than it may have nodes, and a user of
-    it no more than `per_user`, 0 for any number. One that has `unsettled` deliveries, or its share
-    of what its user may have, takes no more."""
+    """The termini of one broker that outlive their links.
+
+    A virtual host has no more of them than it may have nodes, and a user of it no more than
+    `per_user`, 0 for any number. A terminus that has `unsettled` deliveries, or its share of what
+    its user may have, takes no more."""
 
     __slots__ = (
         "agenda",

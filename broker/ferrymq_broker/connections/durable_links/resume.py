@@ -34,8 +34,11 @@ _NOWHERE: Final = Received(section_number=0xFFFFFFFF, section_offset=0)
 
 @final
 class SourceResumption:
-    """What there is left to do for one attachment. `live` counts the deliveries that were resumed
-    and have no outcome yet; `whole` is whether new ones may be sent."""
+    """The deliveries that are left to be resumed on one attachment.
+
+    `live` counts the deliveries that were resumed and have no outcome yet; `whole` is whether new
+    ones may be sent.
+    """
 
     __slots__ = ("endpoint", "output", "terminus", "whole", "live", "_todo")
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Tags:
-    """What a link on which the broker receives remembers of its deliveries."""
+    """The memory that a link on which the broker receives has of its deliveries."""
 
     __slots__ = ()
 

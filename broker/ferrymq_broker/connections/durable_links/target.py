@@ -45,7 +45,7 @@ class UnsettledReceive:
 
 @final
 class TargetTerminus(Terminus):
-    """What the broker knows of the deliveries of one sender, by their tags."""
+    """The target of one sender: what the broker knows of its deliveries, by their tags."""
 
     __slots__ = ("known", "once", "provisional", "_settled", "_earlier", "_number")
 

@@ -1,10 +1,9 @@
 """A terminus of the broker's that outlives its links (AMQP 1.0 §3.5.5–6).
 
-It is known by what its link is known by (`names.Key`), and resumed by a link of the same identity
-alone (`identity.py`). While a link is attached, the endpoint of
-the link uses it; when that is gone, the expiry policy says which event lets the time run, and
-`timeout` how long it runs. It is a duration; through a restart of the broker the wall clock counts.
-A closing detach ends it at once.
+The terminus is known by what its link is known by (`LinkKey`), and resumed by a link of the same
+identity alone (`link_identity.py`). When its link is gone, the expiry policy says which event lets
+its time run, and `timeout` how long that runs. The time is a duration; through a restart of the
+broker the wall clock counts. A closing detach ends the terminus at once.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Terminus(Timer):
-    """What the two directions share. `store_id` is 0 if it ends with the process.
+    """A terminus of either direction. `store_id` is 0 if it ends with the process.
 
     `told` is what the client was told of it last: what it asks for when it does not say.
     `attached` is whether a link has it, `gone` whether it has come to its end. `since` is when its
