@@ -132,7 +132,7 @@ class LinkAttach:
         self.parts.shared.names.take(self.holder, self.link, self.address, self.right)
         node = self.node
         if node is not None and node.deleted:
-            # It was there for that link only.
+            # The node was there only for the link that had the name.
             raise BrokerError("amqp:not-found", f"{node.address[:200]!r} has gone with its link")
 
     def open_node(self) -> None:

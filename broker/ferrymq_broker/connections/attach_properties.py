@@ -43,7 +43,7 @@ def priority_of(properties: dict[str, object]) -> i64:
     value = properties[name]
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise BrokerError("amqp:invalid-field", f"the link property {name!r} is not a number")
-    # What is no number, as the type has it (NaN), cannot be compared.
+    # NaN cannot be compared.
     finite = Decimal(value).is_finite()
     if finite and not _LOWEST <= value <= _HIGHEST:
         raise BrokerError(

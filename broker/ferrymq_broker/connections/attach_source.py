@@ -105,7 +105,7 @@ class SourceAttach(LinkAttach):
         self.mode = ""
         self.memory: SourceTerminus | None = None
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
-        # What the client calls the address.
+        # The address as the client names it.
         self._named = ""
         # The capabilities asked for that the node has by its kind.
         self._fitting: list[str] = []
@@ -285,7 +285,7 @@ class SourceAttach(LinkAttach):
             distribution_mode=terms.granted_mode,
             filter=terms.filters.granted or None,
             default_outcome=self._applicable_outcome(),
-            # Without any the default outcome is that of all messages (AMQP 1.0 §3.5.3).
+            # Without outcomes the default outcome is that of all messages (AMQP 1.0 §3.5.3).
             outcomes=asked.outcomes or (list(SUPPORTED_OUTCOMES) if outcome is None else None),
             capabilities=terms.granted_capabilities or None,
         )

@@ -159,7 +159,7 @@ class TargetAttach(LinkAttach):
         if memory is None and self.mode != EXACTLY_ONCE:
             # The senders of Azure's SDKs ask for second, and never settle.
             link.agree_settle_modes(link.snd_settle_mode, ReceiverSettleMode.FIRST)
-            # Nothing is ever found by its tag here, and Proton C++ repeats tags.
+            # No delivery of such a link is found by its tag, and Proton C++ repeats tags.
             link.unique_tags = False
 
     def _leave_terminus(self) -> None:
@@ -208,7 +208,7 @@ class TargetAttach(LinkAttach):
             unsettled = self.request.unsettled
             producer.remember_tags(seen_tags.open(parts.client, link, unsettled, address, changes))
         else:
-            # As it is attached now it is another link than the one whose tags these were.
+            # The link is attached in another way: remembered tags are those of another link.
             seen_tags.forget(parts.client, link, address)
         if memory is not None:
             if isinstance(link.target, Target):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ferrymq.engine.scram import ScramKeys
     from ferrymq_broker.connections.connection_port import ConnectionPort
 
-# Told who somebody is, or None and why he is refused.
+# Called with the identity of a client, or with None and the reason of the refusal.
 Decided = Callable[[UserIdentity | None, str], object]
 
 
@@ -92,10 +92,10 @@ class Login:
         self.transport = transport
         self.decided = False
         self.code = SaslCode.AUTH
-        # Who is told: the connection, or somebody who asks for another protocol.
+        # Called with the decision if the login is for another protocol.
         self._on_decision = on_decision
         self._connection = connection
-        # Whether the pass in which the client said so is still under way.
+        # Whether the pass in which the client logged in is still under way.
         self._at_once = True
 
     @property
@@ -120,7 +120,7 @@ class Login:
             return
         self.decided = True
         self.code = code
-        # Nobody needs them any more.
+        # The secrets are not needed any more.
         self.password = None
         self.token = None
         if self._on_decision is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.slices import Slices
 
 EXCEEDED: Final = "amqp:resource-limit-exceeded"
-# However many sessions share what a connection may have sent unsettled, each may this much.
+# Messages that each session may have sent unsettled, however many sessions there are.
 LEAST_SHARE: Final = 16
 # Deliveries that are walked over in the time of one unit of `Slices`.
 _WALK: Final = 64
@@ -84,12 +84,12 @@ class Allowance:
         self.share: i64 = limits.unsettled_total
         self.sent_share: i64 = limits.unsettled_total
         self.spare: i64 = 0
-        # Whether nothing is left, as far as is known.
+        # Whether nothing was left at the last count.
         self._spent = False
-        # Of the attaches of its links.
+        # The sizes of the attaches of its links.
         self._sizes: dict[Link, int] = {}
         self._size: i64 = 0
-        # Nodes made for it; some may be gone.
+        # Nodes made for the connection; some may be gone.
         self._made: list[Node] = []
 
     def divide(self, sessions: i64) -> None:
@@ -141,7 +141,7 @@ class Allowance:
                     f"the unsettled map has {listed} deliveries; "
                     f"at most {limits.unsettled_map} are allowed",
                 )
-            # It is gone when the link is attached.
+            # The unsettled map is freed when the link is attached.
             size = _size_without_map(link)
         if attach is not None:
             size += cost_of_attach(attach)
@@ -151,7 +151,7 @@ class Allowance:
                 f"the attach has {size} bytes; at most {limits.attach_size} are allowed",
             )
         if attach is not None:
-            # Small ones with large conditions are for those who have few of them.
+            # A client may have a few small attaches with large conditions, but not many.
             size += cost_of_filters(attach)
         if self._size + size > limits.attach_total:
             raise BrokerError(

@@ -88,11 +88,11 @@ class ConsumerLink(ConsumerPort):
             self.known_as = OWNER
         self.default_outcome = default_outcome
         self.memory: SourceTerminus | None = None
-        # Whether either of the two is there.
+        # Whether the link acquires in a transaction, or its terminus holds deliveries.
         self._special = False
-        # What of earlier links comes before anything new.
+        # The deliveries of earlier links that come before new ones.
         self._resuming: SourceResumption | None = None
-        # The state of what it is sent in that transaction.
+        # The state of deliveries in the transaction in which the link acquires.
         self._acquired: TransactionalState | None = None
         # The deliveries that are part of transactions; None if there never were any.
         self._enlisted: dict[TxnDelivery, None] | None = None
@@ -101,10 +101,10 @@ class ConsumerLink(ConsumerPort):
         self._fate: Outcome = RELEASED
         self._for_good = False
         self._left = False
-        # Whether the node waits for the rest of it.
+        # Whether the node dispatches nothing until the link is closed.
         self._holds_back = False
         link.count_available = self.count_available
-        # Messages it may hold.
+        # Messages that the link may hold.
         self._most: i64 = parts.allowance.limits.unsettled
 
     def deliver(self, entry: Entry) -> i64:
@@ -153,7 +153,7 @@ class ConsumerLink(ConsumerPort):
             output.stop_sending()
         if delivery.settled:
             if entry.stored and not self.copies:
-                # It is gone on disk before it goes out: at most once.
+                # The message is removed on disk before it goes out: at most once.
                 output.need_batch()
             return SETTLED
         if not self.copies:
@@ -194,7 +194,7 @@ class ConsumerLink(ConsumerPort):
         if not self._is_free():
             return False
         if self._special:
-            # As in delivering: it is woken when that is over.
+            # The link is woken when resuming, or the transaction, is over.
             if self._resuming is not None:
                 return False
             transaction = self.acquiring
@@ -306,14 +306,14 @@ class ConsumerLink(ConsumerPort):
         if not link.drain or not link.usable:
             return True
         if link.parked > 0:
-            # It is asked again when that has gone.
+            # The link is asked again when the parked transfers have gone.
             if self.output.blocked:
                 self.output.stall(self)
             else:
                 self.output.await_window(self)
             return False
         if link.credit > 0 and not self.ready and not self._is_stopped():
-            # What it waited to send may have gone elsewhere meanwhile.
+            # The messages that it waited to send may have gone elsewhere meanwhile.
             if self.output.blocked or self.node.count_available(self) > 0:
                 return False
         link.drained()
@@ -343,11 +343,11 @@ class ConsumerLink(ConsumerPort):
             if entry is not None:
                 self.parts.transactions.outcome(self, delivery)
             elif not delivery.remote_settled and is_terminal(state):
-                # A browser's: whatever it thinks of the message changes nothing.
+                # The outcome of a browser changes nothing.
                 self._settle(delivery)
             return
         if isinstance(state, TransactionalState):
-            # Of a later disposition, which is still to be told.
+            # The state is that of a later disposition, which is still to be processed.
             return
         imposed = self.imposed
         if imposed is not None and is_terminal(state):

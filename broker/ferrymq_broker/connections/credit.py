@@ -55,7 +55,8 @@ class Credit:
         self.alarms: set[str] = set()
         # Whether there is any alarm: a flag, for it is asked often.
         self.withheld = False
-        # Producers that wait for the end of the alarms, and those the budget left with nothing.
+        # Producers that wait for the end of the alarms, and producers that the budget left with
+        # nothing.
         self._waiting: OrderedDict[ProducerPort, None] = OrderedDict()
         self._poor: OrderedDict[ProducerPort, None] = OrderedDict()
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.connection_port import ConnectionPort
     from ferrymq_broker.nodes.node import Agenda
 
-# So many dead letters may be under way when a client that has caused some goes on.
+# Dead letters that may be under way when a client goes on that has caused some.
 _LETTERS: Final = 16
 
 
@@ -25,7 +25,7 @@ class DeferredEvents(SlicedTask):
         super().__init__()
         self.after_letters = False
         self._agenda = agenda
-        # While there is something to do: the connection is freed as soon as it is gone.
+        # None when there is nothing to do: the connection is freed as soon as it is gone.
         self._connection: ConnectionPort | None = None
 
     def wait(self, connection: ConnectionPort) -> None:

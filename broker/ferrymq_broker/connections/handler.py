@@ -143,9 +143,9 @@ class ConnectionHandler(ConnectionPort):
         )
         self.links = ConnectionLinks(self.parts, connection)
         self.login = ConnectionLogin(broker, self.parts, connection, authenticator)
-        # Those of the read that is being processed.
+        # The events of the read that is being processed.
         self.events: list[Event] = _NO_EVENTS
-        # The next of them; what goes on with them in another slice.
+        # The position of the next event; the task that goes on with them in another slice.
         self._at: i64 = 0
         self._remainder = DeferredEvents(agenda)
         # Nodes that hand out nothing until all that the client held has returned.
@@ -153,7 +153,7 @@ class ConnectionHandler(ConnectionPort):
         self._puts_off = False
         # Whether the client has asked for the end of the connection, and has not been answered.
         self._close_asked = False
-        # The transport ended at that time, and the connection is to hear of it.
+        # Whether the connection is yet to hear that the transport has ended, and when that was.
         self._eof = False
         self._eof_at = 0.0
         # Why the connection is about to be closed.
@@ -189,7 +189,7 @@ class ConnectionHandler(ConnectionPort):
         self.broker.begin_pass(now)
         slices = self.broker.agenda.slices
         if slices.is_spent():
-            # Many connections have ended at once. Until its turn comes it gets nothing more.
+            # Many connections have ended at once. This one gets nothing more until its turn comes.
             self._eof = True
             self._eof_at = now
             self.output.pause()
@@ -295,7 +295,7 @@ class ConnectionHandler(ConnectionPort):
         try:
             before += self._work_off()
         except BaseException:
-            # What it was told of before the mistake is told all the same.
+            # The client is told of what came before the bug all the same.
             self.output.need_latest()
             self.events = _NO_EVENTS
             self._at = 0
@@ -349,7 +349,7 @@ class ConnectionHandler(ConnectionPort):
                 self._at = 0
                 at = 0
                 if not events:
-                    # Not the list that the engine goes on filling.
+                    # The engine goes on filling the list that it has returned.
                     self.events = _NO_EVENTS
                     if self._puts_off:
                         self._let_go()
@@ -357,11 +357,11 @@ class ConnectionHandler(ConnectionPort):
                 self.events = events
             event = events[at]
             if slices.left <= 0 and slices.left < left and slices.is_spent():
-                # What this client causes takes long: others go first.
+                # The work that this client causes takes long: other clients go first.
                 self._remainder.after_letters = agenda.letters > letters
                 self._put_off()
                 return quiet
-            # After a mistake it is not tried again.
+            # An event at which a bug has raised is not processed again.
             self._at = at + 1
             if isinstance(event, OutcomeReceived):
                 consumer = event.delivery.link.context
@@ -399,7 +399,7 @@ class ConnectionHandler(ConnectionPort):
         if isinstance(event, AttachReceived):
             links.attach(event.link)
         elif isinstance(event, DetachReceived):
-            # What is to be gone with the link is gone before the client hears of it.
+            # The answer comes when all that goes with the link is gone.
             if not links.close_in_slices(event.link, False, event.closed):
                 return False
             event.link.detach(closed=event.closed)
@@ -410,7 +410,7 @@ class ConnectionHandler(ConnectionPort):
             event.session.accept()
             forget_begin(event.session)
         elif isinstance(event, EndReceived):
-            # As with a link: the client hears of the end when all of it is done.
+            # The answer comes when all that goes with the session is gone.
             if not links.end_session(event.session, False):
                 return False
             event.session.end()
@@ -429,7 +429,7 @@ class ConnectionHandler(ConnectionPort):
             self.deadline_moved = True
             self.login.open(self, links, event.open)
         elif isinstance(event, CloseReceived):
-            # Answered when the sessions, which are gone with it, have come to their ends.
+            # The close is answered when all sessions have come to their ends.
             self._close_asked = True
         elif isinstance(event, Terminated):
             self._on_terminated(event)

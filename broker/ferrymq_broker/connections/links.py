@@ -48,9 +48,9 @@ class SessionLinks:
         self.incoming: dict[Link, ProducerLink] = {}
         self.outgoing: dict[Link, ConsumerLink] = {}
         self.coordinators: dict[Link, Coordinator] = {}
-        # Detached links with termini that are still there.
+        # Detached links whose termini are still there.
         self.suspended: dict[Link, Terminus] = {}
-        # Those that are closed one after the other, and the next of them.
+        # The links to be closed one after the other, and the position of the next.
         self._ending: list[Link] | None = None
         self._at: i64 = 0
 
@@ -73,7 +73,7 @@ class SessionLinks:
             link = ending[self._at]
             if link in self.outgoing or link in self.incoming or link in self.coordinators:
                 return link
-            # Another connection has taken its name meanwhile.
+            # Another connection has taken the link's name meanwhile.
             self._at += 1
         return None
 
@@ -89,7 +89,7 @@ class ConnectionLinks(LinkHolder):
         self.parts = parts
         self.connection = connection
         self.dynamic_nodes = DynamicNodes(parts.client, parts.allowance)
-        # Open transactions may have deliveries of these.
+        # Open transactions may have deliveries of these sessions.
         self._ended_sessions: list[Session] = []
 
     # -- attach --------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class ConnectionLinks(LinkHolder):
             memory.forget_link(link)
             link.context = None
         else:
-            # While the session lasts the client may still say something of it.
+            # The client may still settle its deliveries while the session lasts.
             link.context = memory
             links.suspended[link] = memory
         parts.allowance.leave(link)
@@ -219,7 +219,7 @@ class ConnectionLinks(LinkHolder):
         link.detach(
             closed=False, error=Error(condition="amqp:link:stolen", description=description)
         )
-        # Its client may be dead already, and may have seen the messages it held.
+        # The client may be dead already, and may have seen the messages of the link.
         self.close(link, True, False)
         self.parts.output.touch()
 

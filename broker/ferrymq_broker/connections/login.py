@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.parts import ConnectionParts
     from ferrymq_types.transport import Open
 
-# So many values in the properties of an open are kept, with those that they hold.
+# Values that are kept of the properties of an open, with the values inside them.
 MAX_PROPERTIES: Final = 500
 AUTHENTICATED: Final = "ferrymq:authenticated"
 """The property of our open that says whether the client is known as some user."""
@@ -62,7 +62,7 @@ class ConnectionLogin:
         self._parts = parts
         self._connection = connection
         self._decision: tuple[Login, UserIdentity | None, str] | None = None
-        # What ends with time of what the client may do; None if nothing does.
+        # None if nothing of what the client may do ends with time.
         self._token_expiry: TokenExpiry | None = None
 
     # -- authentication (AMQP 1.0 §5.3) --------------------------------------------------
@@ -83,7 +83,7 @@ class ConnectionLogin:
             login.decide(None, "too many failed logins", SaslCode.SYS_TEMP)
         else:
             keys = authenticator.scram_keys(event.mechanism, event.username)
-            # From now on it is about the password as it is at this moment.
+            # The login is about the password as it is at this moment.
             self.pending = login
             self._connection.provide_scram_keys(keys)
 
@@ -134,7 +134,7 @@ class ConnectionLogin:
         client = self._parts.client
         client.name(open.container_id)
         if count_elements([open.properties]) > MAX_PROPERTIES:
-            # They are only there to be shown to who asks for the connection.
+            # The properties are kept only to be shown by management.
             open.properties = None
         identity = client.identity
         if identity is None:
@@ -144,7 +144,7 @@ class ConnectionLogin:
         opening = self._connection.settings.opening
         opening.properties = {
             **(opening.properties or {}),
-            # So that a client learns whether anybody looked at the password that it gave.
+            # The client learns whether the password that it gave was checked.
             AUTHENTICATED: client.user is not None and identity.proven,
         }
         self._connection.open()
@@ -155,7 +155,7 @@ class ConnectionLogin:
             space.strangers = None if broker.guarded else client.access
         if broker.guarded and not broker.takes_tokens:
             if space is None or not client.access.gives_anything():
-                # Who may not use it does not learn whether it is there.
+                # A client that may not use the virtual host does not learn whether it is there.
                 self._refuse_host(open, "amqp:unauthorized-access", "is not allowed to you")
                 return
         if space is None:

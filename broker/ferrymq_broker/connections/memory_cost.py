@@ -18,9 +18,9 @@ from ferrymq_types.transport import Attach
 
 # Bytes of memory of a small value, with its place in what holds it.
 ELEMENT: Final = 64
-# So many symbols in its lists every client has, and they cost nobody anything.
+# Symbols that usual clients have in the lists of an attach; they are not counted.
 USUAL_SYMBOLS: Final = 24
-# What a filter is made into takes so many bytes for each character of its text.
+# Bytes of memory that a filter takes for each character of its text.
 FILTER_CHARACTER: Final = 16
 
 
@@ -36,7 +36,7 @@ def cost_of_attach(attach: Attach) -> i64:
         values.append(source.dynamic_node_properties)
         outcome = source.default_outcome
         if isinstance(outcome, TransactionalState):
-            # It is refused, but not yet.
+            # The attach is refused for this outcome, but later.
             outcome = outcome.outcome
         if isinstance(outcome, Modified):
             values.append(outcome.message_annotations)
@@ -96,7 +96,7 @@ def count_elements(values: list[object]) -> i64:
         elif isinstance(value, Array):
             items = value.items
             waiting.extend(value.descriptors)
-            # The same value many times over is one.
+            # A value that is repeated counts once.
             if isinstance(items, Repeated):
                 count += 1
                 waiting.append(items.value)

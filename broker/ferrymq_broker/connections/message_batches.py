@@ -85,7 +85,7 @@ def unpack(payload: bytes) -> list[BrokerMessage]:
     if not messages:
         raise DecodeError(size, "batch", "no messages")
     if key is not None:
-        # It is for all of them.
+        # The key is for all messages of the batch.
         return [admit(m.annotated({PARTITION_KEY: key}).payload, 0) for m in messages]
     return messages
 

@@ -67,7 +67,7 @@ def apply_outcome(
                 if message is not None:
                     node.amend(entry, message.annotated(annotations))
             except CodecError:
-                # What cannot be merged is left alone; the message matters more.
+                # Annotations that cannot be merged are left out; the message matters more.
                 pass
         node.give_back(
             consumer, entry, state.delivery_failed is True, state.undeliverable_here is True

@@ -137,7 +137,7 @@ class ConnectionOutput:
         self.dirty = False
         self.need: i64 = 0
         self.over = False
-        # Each of them once, however often the client sends a flow meanwhile.
+        # A consumer waits once, however often the client sends a flow meanwhile.
         self.stalled: dict[ConsumerPort, None] = {}
         self.windowed: dict[ConsumerPort, None] = {}
         self.unsupplied: dict[Producer, None] = {}
@@ -184,7 +184,7 @@ class ConnectionOutput:
         connection = self.connection
         held = self._held
         data = b""
-        # What waits for room goes on in its turn, and if what is before it can be written.
+        # Transfers that wait for room go on in their turn, if what is before them can be written.
         unfinished = connection.holds_back
         proceeds = unfinished and not self.congested and not self.paused
         if held.pieces or self.need > self.changes.stable:
@@ -265,7 +265,7 @@ class ConnectionOutput:
         """Begin a new share: it is the connection's turn."""
         self.congested = False
         if self.connection.holds_back:
-            # What has begun comes before anything new.
+            # Transfers that have begun come before new ones.
             self.touch()
         else:
             self._unblock()
@@ -273,7 +273,7 @@ class ConnectionOutput:
     def _unblock(self) -> None:
         self.blocked = self.paused or self.quiet
         if self.transactions.waiting:
-            # What they wait for may have gone out.
+            # The deliveries that discharges wait for may have gone out.
             self.recheck_transactions()
             self.touch()
         if self.blocked:

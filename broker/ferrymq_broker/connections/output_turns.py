@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 OUTPUT_LIMIT: Final = 262_144
 # Messages of more bytes are sent in turns, however many connections there are.
 LARGE: Final = 16_384
-# So many connections have their share of output in one round of the event loop.
+# Connections that have their share of output in one round of the event loop.
 _AT_ONCE: Final = 4
 
 
@@ -110,7 +110,7 @@ class BrokerOutput:
                 flushed += 1
                 output.flush()
         except BaseException:
-            # A mistake is to cost one connection, and the others nothing.
+            # A bug costs one connection; the others are flushed in the next call.
             self.dirty = dirty[flushed:] + self.dirty
             raise
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
     from ferrymq_types.messaging import Target
 
-# Services that ask for rights themselves, at every request: whoever got in may speak to them.
+# Services that ask for rights at every request: every client may have a link to them.
 _SERVICES: Final = ("$management", "$cbs")
 _READING: Final = RECEIVE | BROWSE | DEAD_LETTER
 
@@ -136,7 +136,7 @@ def may_recall(client: ConnectedClient, told: Source | Target) -> bool:
     right = _READING if isinstance(told, Source) else SEND
     if access.permits(right, address) or address.startswith(DYNAMIC):
         return True
-    # He is told that there was none; the record has what it was.
+    # The client is told that there was none; the audit log has what it was.
     put_on_record(client, refusal(right, address), "link")
     return False
 

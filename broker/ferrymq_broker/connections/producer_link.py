@@ -88,13 +88,13 @@ class ProducerLink(ProducerPort):
         self.address = address
         self.outcomes = outcomes
         self.low: i64 = 0
-        # The node, if messages go there without any questions.
+        # The node, if messages go there without further checks.
         self._direct = node
         if link.rcv_settle_mode is ReceiverSettleMode.SECOND:
-            # What is in the queue is not to be kept twice, should the client never settle.
+            # A message in the queue is not to be kept twice if the client never settles.
             self._direct = None
         if isinstance(node, Exchange) and parts.client.access.asks_for_parts():
-            # There may be rules for the keys that messages bring.
+            # There may be rules for the routing keys of messages.
             self._direct = None
         # Requests have their sections in any order: they go no further, and Proton encodes them so.
         self._ordered = node is None or node.kind != "service"
@@ -102,7 +102,7 @@ class ProducerLink(ProducerPort):
         self._metered = False
         self._promised: i64 = 0
         self._tags: Tags | None = None
-        # The terminus that outlives the link, if it does.
+        # The terminus that outlives the link, if there is one.
         self.memory: TargetTerminus | None = None
 
     def remember_tags(self, tags: Tags) -> None:
@@ -180,11 +180,11 @@ class ProducerLink(ProducerPort):
         if isinstance(state, TransactionalState):
             posting = self.parts.transactions.post(self, delivery, state)
             if posting is not None and self._metered:
-                # What the node has promised the link, it has promised the transaction now.
+                # The room that the node has promised the link is promised to the transaction now.
                 if self._promised > 0:
                     self._promised -= 1
                 elif node is not None:
-                    # It was on its way when its credit was taken back.
+                    # The message was on its way when its credit was taken back.
                     node.promised += 1
                 posting.promised = True
                 return
@@ -242,7 +242,7 @@ class ProducerLink(ProducerPort):
         if refusal is not None:
             self._refuse(delivery, refusal)
         elif not delivery.remote_settled:
-            # If it came again, those that are kept would be there twice.
+            # Messages that are kept would be there twice if the batch came again.
             kept = self.memory is not None and any(node.keeps(message) for message in messages)
             self._tell(delivery, ACCEPTED, kept)
 
@@ -252,7 +252,7 @@ class ProducerLink(ProducerPort):
         If it took no room after all, others may have that.
         """
         if self._promised > 0:
-            # Otherwise it was on its way when its credit was taken back.
+            # Otherwise the message was on its way when its credit was taken back.
             self._promised -= 1
             node.promised -= 1
         node.regain_room()
@@ -271,7 +271,7 @@ class ProducerLink(ProducerPort):
             self._tags.add(delivery, outcome, kept)
         delivery.settle(outcome)
         if not delivery.settled:
-            # It waits for the client, who may take its time.
+            # The delivery waits for the client, which may take long.
             delivery.payload = b""
 
     def on_settlement(self, delivery: IncomingDelivery) -> None:
@@ -311,7 +311,7 @@ class ProducerLink(ProducerPort):
         """Forget a delivery that the sender has given up, which settles it (AMQP 1.0 §2.7.5)."""
         if self._tags is not None:
             self._tags.forget(delivery.tag)
-        # It has used up credit as others do.
+        # An aborted delivery uses credit, too.
         if self.link.credit <= self.low:
             self._ask_for_credit()
 
@@ -452,7 +452,7 @@ class ProducerLink(ProducerPort):
             credit.wait(self)
             return
         if len(self.link.session.incoming.unsettled) >= output.allowance.sent_share:
-            # It does not settle what it was told, or has far too much in its transactions.
+            # The client does not settle, or has far too much in its transactions.
             output.await_settlements(self)
             return
         full = self.parts.credit_window
@@ -492,7 +492,7 @@ class ProducerLink(ProducerPort):
             return
         self._metered = True
         more = i64(self.link.credit) - self._promised
-        # It may be less than was promised, as long as there is an alarm.
+        # The credit may be less than was promised, as long as there is an alarm.
         if more > 0:
             node.promised += more
             self._promised += more
@@ -593,7 +593,7 @@ class ProducerLink(ProducerPort):
         if node is not None:
             node.promised -= self._promised
             self._promised = 0
-            # The delivery that it perhaps went for takes no more from the node.
+            # The delivery that ended the link, if one did, takes no more from the node.
             self._metered = False
             node.stop_waiting_for_room(self)
             if self in node.producers:

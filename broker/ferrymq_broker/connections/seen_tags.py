@@ -39,7 +39,7 @@ WINDOW: Final = 1024
 ABSENT: Final = 1024
 ABSENT_OF_SPACE: Final = 16 * ABSENT
 TAGS_OF_SPACE: Final = ABSENT * WINDOW
-# Places of users that are out of date stay until they are so many.
+# Places of users that are out of date and stay in the heap.
 _SLACK: Final = 64
 
 
@@ -266,7 +266,7 @@ class SeenTagsOfLinks:
         if seen is None or not seen.identity.matches(identity):
             seen = SeenTags(self, identity)
         else:
-            # What comes again is accepted at once: that it came before is to be on disk.
+            # A delivery that comes again is accepted at once: the first one is to be on disk.
             changes.claim()
             seen.reattach(unsettled)
         self._attached[key] = seen

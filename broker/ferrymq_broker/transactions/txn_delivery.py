@@ -78,7 +78,7 @@ class TxnDelivery(TxnWork):
         self.presettled = delivery.settled
         self.orphaned = False
         self.fate: Outcome | None = None
-        # Whether the message has had what becomes of it.
+        # Whether the message has had its outcome.
         self.over = False
         delivery.context = self
         endpoint.enlist(self)
@@ -146,7 +146,7 @@ class TxnDelivery(TxnWork):
         if delivery.remote_settled or outcome is None:
             delivery.settle()
         elif self.acquired and not committed:
-            # No outcome of the client's: it has to confirm this one first (AMQP 1.0 §2.6.12).
+            # The outcome is not the client's, which has to confirm it first (AMQP 1.0 §2.6.12).
             delivery.update(outcome)
         else:
             # A confirmation repeats the outcome, but not the client's own words.
@@ -167,7 +167,7 @@ class TxnDelivery(TxnWork):
     def _apply(self, entry: Entry, outcome: Outcome) -> None:
         self.entry = None
         if self.node.deleted:
-            # There is nothing left for it to return to.
+            # The queue is gone that the message would return to.
             self.node.remove(self.holder, entry)
         else:
             apply_outcome(self.node, self.holder, entry, outcome)

@@ -86,7 +86,7 @@ class TxnPublish(TxnWork):
         held = self.holders
         self.holders = []
         refusal = self.reserve(message)
-        # Who has promised room has kept it up to now.
+        # Nodes have kept the promised room up to now.
         for node in held:
             node.unreserve(message)
         return "" if refusal is None else _refused(refusal)
@@ -96,7 +96,7 @@ class TxnPublish(TxnWork):
         message = self.message
         node = self.node
         if message is None or node is None:
-            # It was accepted before under its tag, and that is remembered.
+            # The message was accepted before under its tag, which is remembered.
             self.endpoint.on_discharged(self.delivery, False, False)
             return
         promised = self.promised
@@ -110,7 +110,7 @@ class TxnPublish(TxnWork):
         if promised:
             node.regain_room()
         if refusal is not None:
-            # What was asked a moment ago is true still, unless a node has changed its mind.
+            # Nodes have just said that they take the message, and should not refuse it.
             self.endpoint.count_dropped()
             log.error("committed message refused", node=node.address, reason=refusal.description)
         kept = self.endpoint.keeps(node, message)
@@ -129,7 +129,7 @@ class TxnPublish(TxnWork):
             self.promised = False
             node.promised -= 1
             node.regain_room()
-        # The engine keeps the delivery until it is settled; what it brought is not needed.
+        # The engine keeps the delivery until it is settled; the payload is not needed.
         self.delivery.payload = b""
 
     def settle(self, committed: bool) -> None:
@@ -141,7 +141,7 @@ class TxnPublish(TxnWork):
             elif not delivery.second:
                 delivery.settle(None)
         if delivery.settled:
-            # Nothing more is said of it. The two are freed when the transaction is.
+            # The delivery is over. It is freed with the transaction.
             delivery.context = None
 
     def resume_on(self, link: ReceiverLink) -> IncomingDelivery:
@@ -177,7 +177,7 @@ class TxnPublish(TxnWork):
         if message.holders == 0:
             node.agenda.held -= len(message.payload)
             if message.shared:
-                # It has left all that it was published to already.
+                # The message has left all nodes that it was published to.
                 drop_body(node.agenda, message)
 
 
@@ -234,7 +234,7 @@ def post(
     endpoint.on_posted(delivery, posting)
     outcome: Outcome | None = ACCEPTED
     if refusal is not None:
-        # Which one it was: who sends settled messages hears of it only by the transaction.
+        # The number names the message: a client that sends settled learns of it in no other way.
         number: i64 = len(transaction) - 1
         transaction.mark_rollback_only(
             ROLLBACK,

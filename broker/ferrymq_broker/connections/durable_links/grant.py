@@ -176,7 +176,7 @@ def remember_source(
     policy = asked.expiry_policy.value
     timeout: i64 = asked.timeout
     if queue is not node and not terms.part:
-        # A subscription has its own say about its life.
+        # The life of a subscription is its own.
         policy = terms.granted_expiry_policy
         timeout = terms.granted_timeout
     terms.granted_durable = durable

@@ -73,7 +73,7 @@ class TerminusRegistry:
         self._counts: dict[str, int] = {}
         # By virtual host and user.
         self._owners: dict[tuple[str, str | None], TerminusOwner] = {}
-        # By the number of the session or connection whose end lets their time run.
+        # By the number of the session or connection at whose end their time begins to run.
         self._awaiting: dict[int, dict[Terminus, None]] = {}
 
     def __len__(self) -> int:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.link_ports import ConsumerPort
     from ferrymq_broker.connections.output import ConnectionOutput
 
-# No receiver has got as far as from where a message can be sent that is lost.
+# A lost message can be sent from here on only, and no receiver has got as far.
 _NOWHERE: Final = Received(section_number=0xFFFFFFFF, section_offset=0)
 
 
@@ -85,7 +85,7 @@ class SourceResumption:
             delivery.context = None
             imposed = endpoint.imposed
             if imposed is not None:
-                # It is resumed with what the source says, not with what the map does.
+                # The delivery is resumed with the outcome of the source, not with that of the map.
                 state = imposed
                 delivery.state = imposed
             apply_outcome(endpoint.node, endpoint, entry, state)
@@ -123,13 +123,13 @@ class SourceResumption:
         entry = delivery.context
         link = self.endpoint.link
         if not isinstance(entry, Entry):
-            # Its outcome has been applied.
+            # The outcome of the delivery has been applied.
             link.resume(delivery)
             return
         sent = self.terminus.sent.get(delivery.tag)
         message = self.endpoint.node.message_of(entry)
         if sent is None or message is None:
-            # It cannot be read from disk.
+            # The message cannot be read from disk.
             delivery.state = _NOWHERE
             resolution = link.resume(delivery)
         else:
@@ -138,7 +138,7 @@ class SourceResumption:
         if resolution is Resolution.CONTINUE:
             self.live += 1
         else:
-            # Aborted: the receiver has got further than we can go.
+            # The delivery is aborted: the receiver has got further than the broker can go.
             delivery.context = None
             self.endpoint.node.give_back(self.endpoint, entry, True, False)
             self.terminus.forget(delivery.tag)

@@ -92,15 +92,15 @@ class SourceTerminus(Terminus):
         self.store_id = store_id
         self.node = node
         self.sent: dict[bytes, UnsettledSend] = {}
-        # By the number of the endpoint that they were sent over, and the tag.
+        # By the number of the consumer that they were sent over, and the tag.
         self._lent: dict[tuple[int, bytes], UnsettledSend] = {}
         self.holder = Consumer(0, False)
         self.holds = True
-        # Whether no link has had it before.
+        # Whether no link has had the terminus before.
         self.fresh = True
         self.default: Outcome | None = None
         self.imposed: Outcome | None = None
-        # What is stored knows it after a restart by the same number, which no endpoint has.
+        # Stored queues know the terminus by the same number after a restart; no consumer has it.
         self.number: i64 = termini.numbers.next() if store_id == 0 else -store_id
         self.holder.known_as = self.number
         termini.agenda.remembered.add(int(self.number))
@@ -182,7 +182,7 @@ class SourceTerminus(Terminus):
             return False
         node = self.node
         if node.deleted:
-            # There is nothing left for it to return to.
+            # The queue is gone that the message would return to.
             node.remove(self.holder, sent.entry)
         else:
             apply_outcome(node, self.holder, sent.entry, outcome)

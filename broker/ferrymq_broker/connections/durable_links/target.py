@@ -52,13 +52,13 @@ class TargetTerminus(Terminus):
     def __init__(self, identity: LinkIdentity, termini: TerminusRegistry, told: Target) -> None:
         super().__init__(identity, termini, told)
         self.known: dict[bytes, UnsettledReceive] = {}
-        # Whether what comes again as new is known by its tag.
+        # Whether a delivery that comes again as a new one is known by its tag.
         self.once = False
         # Messages of transactions that are not discharged yet, by tag.
         self.provisional: dict[bytes, TxnPublish] = {}
-        # Those the broker has settled, in order.
+        # The deliveries that the broker has settled, in order.
         self._settled: dict[bytes, None] = {}
-        # Those that may come again as new deliveries.
+        # The tags of deliveries that may come again as new ones.
         self._earlier: dict[bytes, None] = {}
         self._number: i64 = 0
 
@@ -129,7 +129,7 @@ class TargetTerminus(Terminus):
         """
         self._earlier = {}
         if not link.settles_second:
-            # Those that were restored may have been of either mode.
+            # Deliveries that were restored may have been of either mode.
             for tag in self.known:
                 self._settled[tag] = None
         attach = link.remote_attach
@@ -152,7 +152,7 @@ class TargetTerminus(Terminus):
             if tag in asked or attach.incomplete_unsettled:
                 unsettled[tag] = posting.resume_on(link)
         if attach.incomplete_unsettled:
-            # Behind what was asked for, should there not be room for all of them.
+            # They come behind those asked for, in case there is no room for all.
             for tag in self.known:
                 if tag not in unsettled:
                     unsettled[tag] = _as_delivery(link, tag, self.known[tag].outcome)

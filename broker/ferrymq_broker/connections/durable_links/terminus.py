@@ -60,20 +60,20 @@ class Terminus(Timer):
         self.key = identity.key
         self.identity = identity
         self.termini = termini
-        # What its user has; None before it is registered.
+        # The termini of its user; None before the terminus is registered.
         self.owner: TerminusOwner | None = None
         self.told = told
         self.store_id: i64 = 0
         self.durable: i64 = identity.durable
         self.expiry_policy = "link-detach"
-        # Seconds.
+        # In seconds.
         self.timeout: i64 = 0
         self.attached = False
         self.gone = False
         self.since: i64 = 0
         self.awaits: i64 = 0
         self.lost = False
-        # The last one that had it; dispositions for it may still come.
+        # The last link that had the terminus; dispositions for that link may still come.
         self.link: Link | None = None
 
     # -- what each direction has of its own --------------------------------------------------
@@ -120,7 +120,7 @@ class Terminus(Timer):
         self.changes().claim()
         before = self.link
         if before is not None and before is not link:
-            # Whatever may still come for that one is too late.
+            # A disposition for the earlier link comes too late.
             self.forget_link(before)
         self.link = link
         self.attached = True
