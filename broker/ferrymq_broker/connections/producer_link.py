@@ -3,6 +3,8 @@
 A link publishes what arrives and answers for it, and its credit depends on both: each delivery that
 is taken, refused or part of a transaction changes what its node has promised. This is one concept,
 and one module although it has more than 600 lines.
+
+One module because it is one class, which takes a transfer from its first frame to its outcome.
 """
 
 from __future__ import annotations
