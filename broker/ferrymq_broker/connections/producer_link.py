@@ -1,8 +1,7 @@
 """Links on which the broker receives: producers, with or without an address of their own.
 
 A link publishes what arrives and answers for it, and its credit depends on both: each delivery that
-is taken, refused or part of a transaction changes what its node has promised. This is one concept,
-and one module although it has more than 600 lines.
+is taken, refused or part of a transaction changes what its node has promised.
 
 One module because it is one class, which takes a transfer from its first frame to its outcome.
 """
