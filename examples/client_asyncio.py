@@ -1,4 +1,4 @@
-"""Send a few orders and work them off, with asyncio.
+"""Send a few orders and process them, with asyncio.
 
 make run                            # in one terminal
 python examples/client_asyncio.py   # in another
@@ -27,7 +27,7 @@ async def produce(connection: ferrymq.Connection, count: int) -> None:
 
 
 async def consume(connection: ferrymq.Connection, count: int) -> None:
-    """Take `count` orders; what cannot be worked off goes back."""
+    """Take `count` orders; orders that cannot be processed are returned."""
     done = 0
     async for delivery in connection.receiver("orders", credit=10):
         message = delivery.message

@@ -25,7 +25,7 @@ def serve(connection: blocking.Connection) -> None:
 
 
 def main(url: str) -> None:
-    """Run a service in a thread and call it over a node made for the answer."""
+    """Run a service in a thread and call it with a dynamic node for the answer."""
     with blocking.connect(url, timeout=5) as connection:
         service = threading.Thread(target=serve, args=(connection,))
         service.start()

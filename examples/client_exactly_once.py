@@ -4,8 +4,8 @@ make run                                    # in one terminal
 python examples/client_exactly_once.py write   # kill it whenever you like, and start it again
 python examples/client_exactly_once.py read    # the same
 
-What is in flight is written down in a small database before it is sent, or together with the work
-that was done for it. The broker keeps the other half under container-id and link name.
+The sender stores each payment in a small database before it sends it; the receiver stores each
+outcome together with the work. The broker keeps the other half under container-id and link name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ferrymq_types.messaging import Accepted
 
 
 def open_ledger(path: str) -> sqlite3.Connection:
-    """The program's own memory."""
+    """Open the database in which the program stores its state."""
     ledger = sqlite3.connect(path)
     ledger.execute("create table if not exists outbox (tag blob primary key, payload blob)")
     ledger.execute("create table if not exists booked (tag blob primary key)")
@@ -29,14 +29,14 @@ def open_ledger(path: str) -> sqlite3.Connection:
 
 
 def is_known(ledger: sqlite3.Connection, link: str) -> bool:
-    """Whether the link has been there before; from now on it has."""
+    """Return whether the link was opened before, and record that it is opened now."""
     with ledger:
         made = ledger.execute("insert or ignore into links values (?)", (link,)).rowcount
     return made == 0
 
 
 def write(url: str, path: str, count: int) -> None:
-    """Send payments. One that is in the outbox is sent again only if the broker never had it."""
+    """Send payments. A payment in the outbox is sent again only if the broker never got it."""
     ledger = open_ledger(path)
     rows = ledger.execute("select tag, payload from outbox").fetchall()
     with blocking.connect(url, container_id="till-7", reconnect=True) as connection:
@@ -50,7 +50,7 @@ def write(url: str, path: str, count: int) -> None:
         def done(tag: bytes) -> None:
             with ledger:
                 ledger.execute("delete from outbox where tag = ?", (tag,))
-            # Only now may the broker forget it too.
+            # From now on, the broker may forget the message too.
             sender.settle(tag)
 
         for tag, error in sender.resumed().items():
@@ -63,12 +63,12 @@ def write(url: str, path: str, count: int) -> None:
             sender.send(message, delivery_tag=tag, hold=True)
             done(tag)
         print("sent", count)
-        # Closing the link would be the end of what the broker remembers.
+        # Closing the link would end the state that the broker keeps for it.
         sender.detach()
 
 
 def read(url: str, path: str, count: int) -> None:
-    """Book payments. One whose booking is in the ledger is only confirmed."""
+    """Book payments. A payment that is already in the ledger is only confirmed."""
     ledger = open_ledger(path)
     rows = ledger.execute("select tag from booked").fetchall()
     notes = [Unsettled(tag, state=Accepted()) for (tag,) in rows]
@@ -86,10 +86,10 @@ def read(url: str, path: str, count: int) -> None:
             delivery = receiver.receive(timeout=60)
             amount = delivery.message.body["amount"]
             with ledger:
-                # The work and the note of it: both or neither.
+                # One transaction stores the work and its outcome: both or neither.
                 ledger.execute("insert into account values (?)", (amount,))
                 ledger.execute("insert into booked values (?)", (delivery.tag,))
-            # In this mode it returns when the outcome is final.
+            # In this mode, `accept` returns when the outcome is final.
             delivery.accept()
             with ledger:
                 ledger.execute("delete from booked where tag = ?", (delivery.tag,))

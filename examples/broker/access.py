@@ -1,4 +1,4 @@
-"""Users who may do what is theirs, and no more: `python examples/broker/access.py`."""
+"""Users with rules for their own nodes only: `python examples/broker/access.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ shipping = ["depot"]
 [[queue]]
 name = "orders"
 
-[[rule]]                        # whoever has a name has an inbox
+[[rule]]                        # every user has an inbox
 who = "*"
 may = ["receive", "create"]
 where = "inbox.{user}"
@@ -42,7 +42,7 @@ where = "orders"
 
 
 async def main() -> None:
-    """A shop orders, a depot ships, and neither gets at what is not its own."""
+    """Let a shop order and a depot ship; neither can use nodes of the other."""
     async with BrokerServer(Config.model_validate(tomllib.loads(CONFIG))) as server:
         at = server.url.removeprefix("amqp://")
         async with (

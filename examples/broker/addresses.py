@@ -20,7 +20,7 @@ CONFIG = Config(
 
 
 async def take(connection: ferrymq.Connection, address: str) -> object:
-    """The body of the next message there."""
+    """Return the body of the next message at an address."""
     async with connection.receiver(address) as receiver:
         delivery = await receiver.receive(timeout=5)
         await delivery.accept()
@@ -28,7 +28,7 @@ async def take(connection: ferrymq.Connection, address: str) -> object:
 
 
 async def main() -> None:
-    """Find nodes in all the ways there are, and some that are not there."""
+    """Find nodes by all kinds of addresses, and try addresses without a node."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         alias = await connection.sender("bestellungen")
         await alias.send(Message(body="by an alias"))

@@ -1,4 +1,4 @@
-"""Looking at a queue without taking anything: `python examples/broker/browsing.py`."""
+"""Browsing a queue without taking messages: `python examples/broker/browsing.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONFIG = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
 
 
 async def main() -> None:
-    """Browse what waits, then what arrives, then take it all."""
+    """Browse the waiting messages, then the new ones, then take them all."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         sender = await connection.sender("orders")
         await sender.send_many(Message(body=text) for text in ("coffee", "tea", "cake"))
@@ -26,7 +26,7 @@ async def main() -> None:
         for _ in range(2):
             delivery = await browser.receive(timeout=5)
             print("a browser sees", delivery.message.body)
-            await delivery.accept()  # which changes nothing
+            await delivery.accept()  # has no effect on a browsed message
         await sender.send(Message(body="soup"))
         print("a browser sees", (await browser.receive(timeout=5)).message.body)
 

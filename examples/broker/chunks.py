@@ -1,4 +1,4 @@
-"""A partition read many records at a time: `python examples/broker/chunks.py`."""
+"""Reading a partition with many records at a time: `python examples/broker/chunks.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIG = Config(
 
 
 async def main() -> None:
-    """Copy a range of offsets; find some records and know that the others were looked at."""
+    """Copy a range of offsets; find some records by a filter that covers the whole range."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         async with connection.sender("orders::2") as sender:
             await sender.send_many(

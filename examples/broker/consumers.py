@@ -1,4 +1,4 @@
-"""Who gets the messages of a queue: `python examples/broker/consumers.py`."""
+"""Consumers that share or do not share a queue: `python examples/broker/consumers.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def publish(connection: ferrymq.Connection, queue: str, count: int) -> Non
 
 
 async def take(name: str, receiver: ferrymq.Receiver, count: int) -> None:
-    """Take messages and say who has taken them."""
+    """Take messages and print which consumer has taken them."""
     for _ in range(count):
         delivery = await receiver.receive(timeout=5)
         print(f"{name}: {delivery.message.body}")
@@ -30,9 +30,9 @@ async def take(name: str, receiver: ferrymq.Receiver, count: int) -> None:
 
 
 async def main() -> None:
-    """Consumers with a priority, one that wants to be alone, one that stands by."""
+    """Show consumers with a priority, an exclusive consumer and a standby consumer."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
-        # The one above is served as long as it has credit; here it has two.
+        # The consumer with the higher priority is served while it has credit; here it has two.
         below = await connection.receiver("jobs")
         above = await connection.receiver("jobs", credit=0, properties={"priority": 5})
         above.add_credit(2)

@@ -1,4 +1,4 @@
-"""Where messages go that a queue cannot keep: `python examples/broker/dead_letters.py`."""
+"""Dead letters of a queue: `python examples/broker/dead_letters.py`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = Config(
 
 
 async def main() -> None:
-    """Reject one order, fail twice with another, and read what became of them."""
+    """Reject one order, fail twice with another, and read both as dead letters."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         sender = await connection.sender("orders")
         await sender.send(Message(body="a coffee without water"))

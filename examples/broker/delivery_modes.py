@@ -1,4 +1,4 @@
-"""How often a message may arrive: `python examples/broker/delivery_modes.py`."""
+"""Delivery modes: `python examples/broker/delivery_modes.py`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CONFIG = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
 
 
 async def main() -> None:
-    """Ask for modes as a condition and as a wish, on links that can and cannot keep them."""
+    """Require or request modes, on links that can and cannot provide them."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
-        # What has been sent again by its tag, on a link that came back, is taken once.
+        # If a resumed link sends a message again under its tag, the broker takes it once.
         sender = await connection.sender(
             "payments", name="till-7", properties={"delivery-mode": "exactly-once"}
         )
@@ -23,7 +23,7 @@ async def main() -> None:
         await sender.send(Message(body="12.50"))
         await sender.send(Message(body="3.20"))
 
-        # Nothing has to be accepted: a message is gone when it is on its way.
+        # No outcome is needed: the broker drops a message when it sends it.
         fast = await connection.receiver(
             "payments", credit=0, properties={"delivery-mode": "at-most-once"}
         )

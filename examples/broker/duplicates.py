@@ -19,7 +19,7 @@ ORDER = UUID("6f9619ff-8b86-d011-b42d-00cf4fc964ff")
 
 
 async def pay(url: str, order: UUID) -> None:
-    """Pay for an order, on a connection that may have broken the last time."""
+    """Pay for an order, on a new connection, as after a lost one."""
     async with ferrymq.connect(url) as connection, connection.sender("payments") as sender:
         await sender.send(Message(body="12.50", message_id=order))
         print("accepted")
@@ -36,7 +36,7 @@ async def main() -> None:
         await pay(server.url, ORDER)
         queue = await management.read("queue", "payments")
         print("payments:", queue["available"], "duplicates:", queue["duplicates"])
-        # That the payment has been dealt with changes nothing.
+        # A duplicate is dropped even if the first message has been consumed.
         receiver = await connection.receiver("payments")
         await (await receiver.receive(timeout=5)).accept()
         await pay(server.url, ORDER)

@@ -1,4 +1,4 @@
-"""What outlives a broker with a store: `python examples/broker/durability.py`."""
+"""State that outlives a broker with a store: `python examples/broker/durability.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ferrymq_types.messaging import TerminusExpiryPolicy
 
 
 def configuration(directory: Path) -> Config:
-    """A broker that keeps what is durable in a directory."""
+    """Configure a broker that stores durable messages in a directory."""
     return Config(
         listener=[Listener(url="amqp://127.0.0.1:0")],
         store=Store(path=directory),
@@ -23,14 +23,14 @@ def configuration(directory: Path) -> Config:
 
 
 async def subscribe(connection: ferrymq.Connection) -> ferrymq.Receiver:
-    """A subscription that is kept, and found again by container-id and name."""
+    """Open a durable subscription; container-id and name identify it."""
     return await connection.receiver(
         "news", name="all", durable=True, expiry_policy=TerminusExpiryPolicy.NEVER
     )
 
 
 async def before(directory: Path) -> None:
-    """Leave something in each place, and stop the broker."""
+    """Leave messages in the queue and the subscription, and stop the broker."""
     async with (
         BrokerServer(configuration(directory)) as server,
         ferrymq.connect(server.url, container_id="archive") as connection,
@@ -47,7 +47,7 @@ async def before(directory: Path) -> None:
 
 
 async def after(directory: Path) -> None:
-    """Start another broker with the same directory, and take what is there."""
+    """Start another broker with the same directory, and take the stored messages."""
     async with (
         BrokerServer(configuration(directory)) as server,
         ferrymq.connect(server.url, container_id="archive") as connection,
@@ -61,7 +61,7 @@ async def after(directory: Path) -> None:
 
 
 async def main() -> None:
-    """A broker, and the one that comes after it."""
+    """Run one broker, and then another one after it."""
     with TemporaryDirectory() as directory:
         await before(Path(directory))
         print("the broker has stopped")

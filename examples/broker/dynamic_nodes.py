@@ -1,4 +1,4 @@
-"""Nodes for answers and for a meeting: `python examples/broker/dynamic_nodes.py`."""
+"""Dynamic nodes for answers and for a meeting: `python examples/broker/dynamic_nodes.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIG = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
 
 
 async def serve(connection: ferrymq.Connection) -> None:
-    """Answer one question, to wherever it asks."""
+    """Answer one question, to the address in its reply-to."""
     async with connection.receiver("questions") as questions:
         question = await questions.receive(timeout=5)
         anywhere = await connection.sender(None)
@@ -24,7 +24,7 @@ async def serve(connection: ferrymq.Connection) -> None:
 
 
 async def main() -> None:
-    """Ask by way of a queue of one's own; meet in a topic that goes with the last to leave."""
+    """Ask with a dynamic queue for the answer; meet in a topic that ends with its last link."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         server_task = asyncio.create_task(serve(connection))
         replies = await connection.receiver(None, dynamic=True)

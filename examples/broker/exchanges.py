@@ -29,7 +29,7 @@ CONFIG = Config(
 
 
 async def main() -> None:
-    """Publish to the exchanges, then see which queue has what."""
+    """Publish to the exchanges, then print the messages of each queue."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         orders = await connection.sender("orders")
         await orders.send(Message(body="1", subject="eu.fr.new"))

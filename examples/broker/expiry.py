@@ -1,4 +1,4 @@
-"""Messages whose time is over: `python examples/broker/expiry.py`."""
+"""Messages that expire: `python examples/broker/expiry.py`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CONFIG = Config(
 
 
 async def main() -> None:
-    """Let one message die by its own ttl and one by the queue's; a third lives."""
+    """Let one message expire by its own ttl and one by the queue's; a third stays."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         quotes = await connection.sender("quotes")
         await quotes.send(Message(body="17.30, for a moment", ttl=5))
         await quotes.send(Message(body="17.40, for an hour", ttl=3_600_000))
         ticks = await connection.sender("ticks")
         await ticks.send(Message(body="tick"))
-        # Nobody asks the two queues for messages. They let go of them in time all the same.
+        # The two queues have no consumers. Their messages expire on time all the same.
         async with connection.receiver("late") as late:
             for _ in range(2):
                 delivery = await late.receive(timeout=5)

@@ -17,7 +17,7 @@ BATCHES = [["1 apple", "2 pears"], ["3 plums"], ["4 figs", "5 dates"]]
 async def write(connection: ferrymq.Connection, batches: list[list[str]]) -> None:
     """Write batches of rows, each in a transaction whose fence is the number of the batch.
 
-    It keeps no notes. Whoever runs it again, because nobody knows how far it came, does no harm.
+    The writer stores nothing itself. If it is not known how far it came, it can be run again.
     """
     sender = await connection.sender("rows")
     for number, rows in enumerate(batches):

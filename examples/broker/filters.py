@@ -1,4 +1,4 @@
-"""Receivers that want only some of the messages: `python examples/broker/filters.py`."""
+"""Receivers with filters: `python examples/broker/filters.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUBJECT = Described(Symbol("amqp:properties-filter"), {Symbol("subject"): "&p:or
 
 
 async def main() -> None:
-    """A selector, a filter on properties, one the broker does not know, and one it cannot read."""
+    """Use a selector, a properties filter, an unknown filter and a malformed one."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         sender = await connection.sender("boxes")
         for colour, weight, subject in (("red", 1, "order"), ("red", 5, "offer"), ("blue", 7, "?")):
@@ -37,7 +37,7 @@ async def main() -> None:
             print("what nobody wanted:", delivery.message.body)
             await delivery.accept()
 
-        # A broker that left a filter out in silence would send what was not asked for.
+        # If a broker silently ignored a filter, it would send unwanted messages.
         unknown = Described(Symbol("example:smell"), "fresh")
         for filters in ({"smell": unknown}, {"bad": Described(SUBJECT.descriptor, 17)}):
             try:

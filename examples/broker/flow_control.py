@@ -1,4 +1,4 @@
-"""Credit as a promise: `python examples/broker/flow_control.py`."""
+"""Credit as a promise of room: `python examples/broker/flow_control.py`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIG = Config(
 
 
 async def main() -> None:
-    """A queue whose senders share its room; a broker that is full."""
+    """Show a queue whose senders share its room, and a broker that is full."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         free = await connection.sender("anything")
         await free.send(Message(body="first"))
@@ -28,7 +28,7 @@ async def main() -> None:
             await sender.ready(timeout=5)
         print("promised for ten places:", sum(sender.credit for sender in senders))
 
-        # Two large messages are more than the alarm allows. What was promised is honoured.
+        # Two large messages exceed the alarm's limit. Credit that was granted stays valid.
         await free.send_many(Message(body=bytes(600_000)) for _ in range(2))
         late = await connection.sender("anything")
         print("alarms:", list(server.broker.alarms), "credit of who comes now:", late.credit)
@@ -36,7 +36,7 @@ async def main() -> None:
         async with connection.receiver("anything") as receiver:
             for _ in range(3):
                 await (await receiver.receive(timeout=5)).accept()
-            await waiting  # there was room again
+            await waiting  # there is room again
             print("alarms:", list(server.broker.alarms))
             print("received:", (await receiver.receive(timeout=5)).message.body)
 

@@ -1,4 +1,4 @@
-"""What belongs together stays together: `python examples/broker/groups.py`."""
+"""Message groups, each with one consumer: `python examples/broker/groups.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIG = Config(
 
 
 async def main() -> None:
-    """Book on three accounts with two workers: each account is the business of one of them."""
+    """Book on three accounts with two workers: one worker handles all of an account."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         workers = {name: await connection.receiver("accounts") for name in ("Ada", "Bob")}
         sender = await connection.sender("accounts")
@@ -28,7 +28,7 @@ async def main() -> None:
                 delivery = await worker.receive(timeout=5)
                 print(name, "books", delivery.message.body)
                 if delivery.message.body == "food 3":
-                    # Bob leaves with it; the account is Ada's from now on.
+                    # Bob leaves without an outcome; Ada handles the account from now on.
                     await worker.close()
                 else:
                     await delivery.accept()

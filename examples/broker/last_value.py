@@ -16,7 +16,7 @@ CONFIG = Config(
 
 
 async def show(connection: ferrymq.Connection) -> None:
-    """Print all prices; browsing leaves them for the next one who asks."""
+    """Print all prices; browsing leaves them for the next reader."""
     async with connection.receiver("prices", mode="copy", credit=0) as browser:
         browser.add_credit(100)
         await browser.drain(timeout=5)
@@ -26,7 +26,7 @@ async def show(connection: ferrymq.Connection) -> None:
 
 
 async def main() -> None:
-    """Tell prices that change, and ask for those that hold."""
+    """Publish changing prices, and ask for the current ones."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         sender = await connection.sender("prices")
         for article, price in (("coffee", "2.20"), ("tea", "1.90"), ("coffee", "2.50")):

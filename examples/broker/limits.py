@@ -1,4 +1,4 @@
-"""What a full queue does: `python examples/broker/limits.py`."""
+"""Behaviour of full queues: `python examples/broker/limits.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIG = Config(
 
 
 async def contents(connection: ferrymq.Connection, queue: str) -> list[object]:
-    """What waits in a queue, by looking at it."""
+    """Return the messages in a queue, by browsing it."""
     async with connection.receiver(queue, mode="copy", credit=0) as browser:
         browser.add_credit(10)
         await browser.drain(timeout=5)
@@ -49,7 +49,7 @@ async def main() -> None:
         async with connection.receiver("blocks", credit=0) as receiver:
             receiver.add_credit(1)
             await (await receiver.receive(timeout=5)).accept()
-        await third  # there was room again
+        await third  # the queue has room again
         print("blocks has", await contents(connection, "blocks"))
 
 

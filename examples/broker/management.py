@@ -1,4 +1,4 @@
-"""Declaring nodes and looking at them by messages: `python examples/broker/management.py`."""
+"""Declaring and reading nodes by management requests: `python examples/broker/management.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ferrymq_broker.server import BrokerServer
 
 
 async def main() -> None:
-    """Make an exchange with two queues, route through it, look at what lies where."""
+    """Create an exchange with two queues, route through it, and peek into the queues."""
     config = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
     async with (
         BrokerServer(config) as server,

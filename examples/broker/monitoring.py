@@ -1,4 +1,4 @@
-"""Figures and health over HTTP: `python examples/broker/monitoring.py`."""
+"""Metrics and health over HTTP: `python examples/broker/monitoring.py`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ CONFIG = Config(listener=[Listener(url="amqp://127.0.0.1:0")], http=Http(url="ht
 
 
 def get(url: str) -> str:
-    """What an HTTP server answers."""
+    """Return the body of an HTTP response."""
     with urlopen(url, timeout=5) as response:
         text: str = response.read().decode()
         return text
 
 
 async def main() -> None:
-    """Publish three messages, take one, and ask what the broker has counted."""
+    """Publish three messages, take one, and read the broker's metrics."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         assert server.monitoring is not None
         url = server.monitoring.url

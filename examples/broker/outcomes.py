@@ -1,4 +1,4 @@
-"""What a consumer can say about a message: `python examples/broker/outcomes.py`."""
+"""Outcomes that a consumer can give: `python examples/broker/outcomes.py`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CONFIG = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
 
 
 async def main() -> None:
-    """Give messages back in several ways, and leave with some."""
+    """Return messages in several ways, and close a link with unsettled ones."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         sender = await connection.sender("jobs")
         await sender.send_many(Message(body=number) for number in (1, 2, 3))
         first = await connection.receiver("jobs", credit=3)
         one, two, three = [await first.receive(timeout=5) for _ in range(3)]
-        # They come back to the places they had, whatever the order in which they do.
+        # They return to their old places in the queue, whatever the order of their return.
         await three.release()
         await two.modify(delivery_failed=True, message_annotations={"x-opt-why": "too hard"})
         await one.modify(undeliverable_here=True)
@@ -34,7 +34,7 @@ async def main() -> None:
             print("the first gets", delivery.message.body, delivery.message.delivery_count, why)
             await delivery.accept()
 
-        # What a link leaves behind is settled by its default-outcome: here it is done with.
+        # Unsettled messages of a closed link get its default-outcome, which is accepted here.
         await one.release()
         await second.close()
         await first.close()

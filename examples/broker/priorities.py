@@ -1,4 +1,4 @@
-"""Urgent messages overtake what waits: `python examples/broker/priorities.py`."""
+"""Urgent messages overtake waiting ones: `python examples/broker/priorities.py`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CONFIG = Config(
 
 
 async def main() -> None:
-    """Publish from the least urgent to the most urgent, then see what comes first."""
+    """Publish from the least urgent to the most urgent, then print the order of delivery."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         for queue in ("jobs", "in-order"):
             sender = await connection.sender(queue)
             await sender.send(Message(body="some day", priority=0))
-            await sender.send(Message(body="today"))  # 4, as if it had been said
+            await sender.send(Message(body="today"))  # 4, the default
             await sender.send(Message(body="today, too", priority=4))
             await sender.send(Message(body="now", priority=9))
             async with connection.receiver(queue) as receiver:

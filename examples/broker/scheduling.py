@@ -1,4 +1,4 @@
-"""Messages for later: `python examples/broker/scheduling.py`."""
+"""Scheduled messages: `python examples/broker/scheduling.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIG = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
 
 
 async def main() -> None:
-    """Call a reminder off; publish others in the wrong order and wait for them."""
+    """Cancel a reminder; publish others in the wrong order and wait for them."""
     async with (
         BrokerServer(CONFIG) as server,
         ferrymq.connect(server.url) as connection,

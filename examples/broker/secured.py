@@ -40,7 +40,7 @@ name = "orders"
 
 
 def write_files(folder: Path) -> None:
-    """What `ferrymq cert --client depot` makes, and the configuration."""
+    """Write the files of `ferrymq cert --client depot`, and the configuration."""
     authority = Authority.create("an example", days=90)
     server, depot = authority.server(["127.0.0.1"], 90), authority.client("depot", 90)
     for name, issued in (("server", server), ("depot", depot)):
@@ -51,7 +51,7 @@ def write_files(folder: Path) -> None:
 
 
 async def main(folder: Path) -> None:
-    """A shop with a password sends, a depot with a certificate receives, nobody else does."""
+    """Let a shop send with a password and a depot receive with a certificate."""
     write_files(folder)
     trusting, showing = (ssl.create_default_context(cafile=folder / "ca.pem") for _ in range(2))
     showing.load_cert_chain(folder / "depot.pem")

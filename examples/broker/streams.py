@@ -1,4 +1,4 @@
-"""A log that is read from anywhere: `python examples/broker/streams.py`."""
+"""A stream that is read from any position: `python examples/broker/streams.py`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIG = Config(
 
 
 async def read(connection: ferrymq.Connection, start: Start, count: int) -> list[str]:
-    """Offsets and bodies of the records from some place on."""
+    """Return offsets and bodies of the records from a position on."""
     found = []
     async with connection.receiver("clicks", start=start) as reader:
         for _ in range(count):
@@ -28,7 +28,7 @@ async def read(connection: ferrymq.Connection, start: Start, count: int) -> list
 
 
 async def main() -> None:
-    """Read the same records several times; see how keys find partitions."""
+    """Read the same records several times; show how keys choose partitions."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         begun = datetime.now(UTC).replace(microsecond=0)
         sender = await connection.sender("clicks")

@@ -1,4 +1,4 @@
-"""Subscriptions that go, stay, and are shared: `python examples/broker/topics.py`."""
+"""Subscriptions: transient, durable and shared: `python examples/broker/topics.py`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ NEVER = TerminusExpiryPolicy.NEVER
 
 
 async def publish(connection: ferrymq.Connection, text: str, region: str) -> None:
-    """Publish to the topic; who subscribes, and whether anybody does, is not our business."""
+    """Publish to the topic; the publisher does not know the subscribers."""
     async with connection.sender("news") as sender:
         await sender.send(Message(body=text, application_properties={"region": region}))
 
 
 async def read(name: str, receiver: ferrymq.Receiver) -> None:
-    """Take the next message and say who has got it."""
+    """Take the next message and print which subscriber got it."""
     delivery = await receiver.receive(timeout=5)
     print(f"{name}: {delivery.message.body}")
     await delivery.accept()
 
 
 async def main() -> None:
-    """One that listens while it is there, one that comes back, two that share."""
+    """Use a transient subscription, a durable one that comes back, and two that share."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         listener = await connection.receiver("news", selector="region = 'south'")
         async with ferrymq.connect(server.url, container_id="archive") as first:

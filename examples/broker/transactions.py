@@ -1,8 +1,7 @@
 """Read, process and answer as a whole or not at all: `python examples/broker/transactions.py`.
 
 Orders are taken from one queue and invoices put into another. Each order and its invoice are one
-transaction: whatever goes wrong in between, there is never an invoice without its order gone, nor
-an order gone without its invoice.
+transaction: whatever fails in between, an invoice is sent if and only if its order is removed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ferrymq_broker.server import BrokerServer
 
 
 async def bill(connection: ferrymq.Connection, failures: set[str]) -> None:
-    """Turn one order into an invoice. Fails once for each order in `failures`."""
+    """Turn one order into an invoice. Fail once for each order in `failures`."""
     orders = await connection.receiver("orders", credit=0)
     invoices = await connection.sender("invoices")
     try:

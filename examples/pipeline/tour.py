@@ -1,4 +1,4 @@
-"""The shipped pipelines, one after the other, on traffic that is made up.
+"""Run the shipped pipelines one after the other on generated traffic.
 
 make run                          # in one terminal
 python examples/pipeline/tour.py  # in another; takes a minute, and needs Java 17 or newer
@@ -23,7 +23,7 @@ from pyspark_ferrymq.traffic.run import run_producer, run_workers
 
 
 def main(url: str, directory: Path) -> None:
-    """Make traffic, measure it, sort its dead letters, archive it and send it again."""
+    """Generate traffic, measure it, sort its dead letters, archive it and send it again."""
     connection = {"url": url}
     prefix = f"tour-{datetime.now(UTC):%H%M%S}"
     traffic = Traffic(seed=7, count=5000, poison=0.03, prefix=prefix)
@@ -32,7 +32,7 @@ def main(url: str, directory: Path) -> None:
     shift = asyncio.run(run_workers(connection, f"{prefix}.parcels"))
     print(shift.done, "parcels done,", shift.rejected.total(), "rejected")
 
-    # Data sources run in Python workers, which are to have our packages.
+    # Data sources run in Python workers, which need our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[*]")
