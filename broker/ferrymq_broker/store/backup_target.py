@@ -1,7 +1,8 @@
-"""The directory that a backup goes to.
+"""The directory that a backup is written to.
 
-A mark in it says that the backup is not complete. A backup that failed removes what it wrote. One
-that was killed leaves the mark, and the next backup into the directory begins anew.
+A mark file in the directory says that the backup is not complete. A backup that fails removes the
+files it wrote. A backup that is killed leaves the mark, and the next backup into the directory
+starts again from the beginning.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _MARK: Final = "unfinished-backup"
 
 
 class BackupTarget:
-    """A directory that is new or empty, or has what a killed backup left there."""
+    """A directory that is new, empty, or holds the files of a killed backup."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def require_free(self) -> None:
-        """Raise `StoreError` if something is there that no backup left unfinished."""
+        """Raise `StoreError` if the directory has files that are not of an unfinished backup."""
         if not self.path.exists():
             return
         if self.path.is_dir() and (self._is_unfinished() or not any(self.path.iterdir())):
@@ -31,7 +32,7 @@ class BackupTarget:
         raise StoreError(f"{self.path} is not empty: a backup needs a directory of its own")
 
     def begin(self) -> RealFolder:
-        """Make the directory, remove what a killed backup left, set the mark.
+        """Make the directory, remove the files of a killed backup and write the mark.
 
         Raises `StoreError`, `OSError`.
         """
@@ -43,19 +44,19 @@ class BackupTarget:
         return folder
 
     def finish(self, folder: RealFolder) -> None:
-        """Remove the mark; the directory is a store now. Raises `OSError`."""
+        """Remove the mark: the directory is a complete store. Raises `OSError`."""
         folder.sync()
         (self.path / _MARK).unlink()
         folder.sync()
 
     def abandon(self) -> None:
-        """Remove what a backup that failed has written; keep what cannot be removed."""
+        """Remove the files that a failed backup has written; skip it if there is no mark."""
         if (self.path / _MARK).exists():
             (self.path / FORMAT_NAME).unlink(missing_ok=True)
             self._clear()
 
     def _is_unfinished(self) -> bool:
-        # With a format it is a store, which somebody may have used since.
+        # A directory with a format file is a store, which may have been used since the backup.
         return (self.path / _MARK).exists() and not (self.path / FORMAT_NAME).exists()
 
     def _clear(self) -> None:

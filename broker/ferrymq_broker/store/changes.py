@@ -1,20 +1,20 @@
-"""What is to be on disk: changes, in the order they happened, one batch after another.
+"""The changes that are to be written to disk, in order, in numbered batches.
 
-Whoever has something to keep writes it here as it changes, in the middle of a pass. Between passes
-the store takes the batch that has come together and writes it to the journal while the next one
-fills: whatever one pass has changed is on disk as a whole or not at all.
+Code that changes stored state records the change here at once, in the middle of a pass of the event
+loop. Between passes the store takes the batch collected so far and writes it to the journal, while
+the next batch fills. So all changes of one pass are on disk, or none.
 
 What must not be known outside before it is on disk waits for the number of its batch: a connection
 keeps back its output (`ConnectionOutput.need`), a queue its new messages (`Stored.stabilise`).
 
-The encoded changes of a batch, one after the other; numbers are big-endian:
+A batch is the sequence of its encoded changes. Numbers are big-endian:
 
     put         01 | table u8 | id i64 | number i64 | size u32 | crc u32 | value
     drop        02 | table u8 | id i64 | number i64
     drop range  03 | table u8 | id i64 | first i64 | last i64, included
 
-`crc` is the CRC-32C of table, id, number and value in this form: a value that turns up in another
-place is as wrong as one with another content. It is next to the value, as records keep the two.
+`crc` is the CRC-32C of table, id, number and value in this form, so a value stored under another
+key is detected like a damaged one. It is next to the value because records keep the two together.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PUT: Final = 1
 DROP: Final = 2
 DROP_RANGE: Final = 3
 
-# The highest number there is: the end of a range that has none.
+# The highest number there is: the end of a range without an upper limit.
 LAST: Final = 0x7FFF_FFFF_FFFF_FFFF
 
-# A value of so many bytes is not copied into the batch, which refers to it.
+# A value of at least this many bytes is referred to by the batch instead of copied into it.
 _LARGE: Final = 262_144
-# Parts of a batch, at most: a system call takes no more than 1024.
+# The most parts of a batch: a system call accepts no more than 1024.
 _PARTS: Final = 512
 
 _crc: Final[Any] = google_crc32c.value
@@ -42,7 +42,7 @@ _extend_crc: Final[Any] = google_crc32c.extend
 
 
 class Stored:
-    """Something that has records. `store_id` is their id, 0 if it is not stored."""
+    """An object that has records. `store_id` is their id, 0 if the object is not stored."""
 
     __slots__ = ("store_id",)
 
@@ -50,19 +50,19 @@ class Stored:
         self.store_id: i64 = 0
 
     def seal(self) -> None:
-        """The batch is full that this one asked to `Changes.watch`."""
+        """Handle that the batch is complete for which this object called `Changes.watch`."""
 
     def stabilise(self, number: i64) -> None:
-        """The batch of this number, which was sealed last, is on disk."""
+        """Handle that the batch of this number, the one last sealed, is on disk."""
 
 
 @final
 class Changes:
-    """The batch that is being filled has the `number`; those up to `stable` are on disk.
+    """The batch being filled, which has the `number`; batches up to `stable` are on disk.
 
-    `enabled` is whether there is a store: without one nothing is written here. `total` counts
-    changes of all batches, `size` is how many bytes there are in this one. `claims` counts the
-    times that a client is told of what others may have changed, in batches that are not on disk.
+    `enabled` says whether there is a store: without one, changes are ignored. `total` counts the
+    changes of all batches, `size` the bytes in this batch. `claims` counts how often a client is
+    told about state that others may have changed in batches that are not on disk yet.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Changes:
         # Changes in this batch.
         self.count: i64 = 0
         self._writer = BytesWriter()
-        # What comes before that in the batch, and how many bytes it has.
+        # The parts of the batch that come before `_writer`, and their bytes.
         self._parts: list[bytes] = []
         self._parts_bytes: i64 = 0
         self._watchers: list[Stored] = []
@@ -102,18 +102,18 @@ class Changes:
         return self._parts_bytes + len(self._writer)
 
     def stop(self) -> None:
-        """The store is gone: what changes from now on is nobody's concern but memory's."""
+        """Ignore all further changes: the store is gone, state is kept in memory only."""
         self.enabled = False
 
     # -- ids ---------------------------------------------------------------------------------
 
     def new_id(self) -> i64:
-        """An id that nothing has, for something that is to have records."""
+        """Return an unused id for an object that will have records."""
         self._last_id += 1
         return self._last_id
 
     def has_id(self, id: i64) -> None:
-        """Something that was recovered has this id."""
+        """Register the id of a recovered object, so that `new_id` does not return it."""
         if id > self._last_id:
             self._last_id = id
 
@@ -124,7 +124,7 @@ class Changes:
         self.put_parts(table, id, number, value, b"")
 
     def put_parts(self, table: i64, id: i64, number: i64, head: bytes, rest: bytes) -> None:
-        """Set the value of a record to `head` and `rest`."""
+        """Set the value of a record to `head` followed by `rest`."""
         if not self.enabled:
             return
         w = self._writer
@@ -140,7 +140,7 @@ class Changes:
             crc = _extend_crc(crc, rest)
         size: i64 = len(head) + len(rest)
         write_i32_be(w, i32(size))
-        # The upper half of what 32 bits have is negative to the writer.
+        # `write_i32_be` takes a signed number: the upper half of the 32-bit range is negative.
         write_i32_be(w, i32(crc - 0x1_0000_0000 if crc > 0x7FFF_FFFF else crc))
         w.write(head)
         if len(rest) >= _LARGE:
@@ -153,14 +153,14 @@ class Changes:
         self.total += 1
 
     def _end_part(self) -> None:
-        """End a part of the batch; another part follows."""
+        """Append the bytes written so far to the parts of the batch, and start another part."""
         part = self._writer.getvalue()
         self._writer = BytesWriter()
         self._parts.append(part)
         self._parts_bytes += len(part)
 
     def drop(self, table: i64, id: i64, number: i64) -> None:
-        """Remove a record."""
+        """Delete a record."""
         if not self.enabled:
             return
         w = self._writer
@@ -172,7 +172,7 @@ class Changes:
         self.total += 1
 
     def drop_range(self, table: i64, id: i64, first: i64, last: i64) -> None:
-        """Remove the records of this id with numbers from `first` to `last`, both included."""
+        """Delete the records of this id with numbers from `first` to `last`, both included."""
         if not self.enabled:
             return
         w = self._writer
@@ -185,26 +185,25 @@ class Changes:
         self.total += 1
 
     def claim(self) -> None:
-        """Hold the output of this pass until all changes so far are on disk: its answers build on
-        them."""
+        """Count that this pass tells its client of earlier changes, which must be on disk first."""
         self.claims += 1
 
     # -- batches -----------------------------------------------------------------------------
 
     def latest(self) -> i64:
-        """The last batch with changes: when that is on disk, all that there is is."""
+        """Return the last batch with changes, 0 without a store: once it is on disk, all are."""
         if not self.enabled:
             return 0
         return self.number if self.count > 0 else self.number - 1
 
     def watch(self, stored: Stored) -> None:
-        """Tell `stored` when this batch is full, and when it is on disk. To be called once for each
+        """Tell `stored` when this batch is complete and when it is on disk. Call it once for each
         batch."""
         self._watchers.append(stored)
 
     def close(self) -> list[bytes]:
-        """Take the batch, in parts that follow each other, and begin the next one. To be called
-        when no other is under way."""
+        """Return the batch, in parts that follow each other, and begin the next one. Call it when
+        no other batch is being written."""
         for stored in self._watchers:
             stored.seal()
         self._sealed = self._watchers
@@ -218,7 +217,7 @@ class Changes:
         return parts if len(parts) <= _PARTS else [b"".join(parts)]
 
     def settle(self) -> None:
-        """The batch that was taken is on disk."""
+        """Record that the batch taken by `close` is on disk, and tell its watchers."""
         number = self.number - 1
         self.stable = number
         sealed = self._sealed
@@ -228,7 +227,7 @@ class Changes:
 
 
 def checksum(table: int, id: int, number: int, value: bytes) -> int:
-    """The CRC-32C of a record."""
+    """Return the CRC-32C of a record."""
     prefix = BytesWriter()
     prefix.append(u8(table))
     write_i64_be(prefix, id)

@@ -22,15 +22,18 @@ from ferrymq_broker.store.net_effect import NetEffect
 from ferrymq_broker.store.records import Records, RecordsGrow
 from ferrymq_broker.store.segments import JournalSegment
 
-# Seconds of a slice, for each segment that waits: a journal that grows is emptied faster.
+# Seconds of a slice, for each waiting segment: the longer the journal, the faster it is applied.
 _SLICE: Final = 0.001
-# Seconds until it is tried again when there was no room.
+# Seconds until the next attempt after the disk was full.
 _RETRY: Final = 1.0
 
 
 class Checkpointer:
-    """Begins by itself when there is a full segment (`wake`). `recycled` is called when a segment
-    can be used again, `failed` when records can be written no more."""
+    """The task that applies full segments to the records; `wake` starts it.
+
+    `recycled` is called when a segment can be used again, `failed` when records can no longer be
+    written.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class Checkpointer:
         self._alarm = alarm
         self._recycled = recycled
         self._failed = failed
-        # What is being applied, None if nothing is.
+        # The segments being applied, or None.
         self._segments: list[JournalSegment] | None = None
         self._applied = 0
         self._effect = NetEffect()
@@ -60,7 +63,7 @@ class Checkpointer:
         self._paused = False
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Start applying if there are full segments and no other work is under way."""
         if self._segments is None and not self._paused and not self._stopped:
             if self._journal.full:
                 self._begin(list(self._journal.full))
@@ -115,7 +118,7 @@ class Checkpointer:
             self._alarm.set(RECORDS, False)
             self._journal.applied = self._records.applied
             self._effect = NetEffect()
-            # The current one may have become full since; what it got last is still to be applied.
+            # The current segment may have become full meanwhile; its last batches are not applied.
             used = [one for one in self._journal.full if one.last <= self._applied]
             if used:
                 self._recycle(used, [])
@@ -168,7 +171,7 @@ class Checkpointer:
         self._become_idle()
 
     def _retry(self) -> None:
-        """Try again, with all that was written since: what consumers have settled needs no room."""
+        """Try again with everything written since: settled messages need no room."""
         if self._stopped:
             return
         if self._paused:
@@ -179,7 +182,7 @@ class Checkpointer:
         self._executor.soon(self._slice)
 
     def apply_all(self) -> None:
-        """Apply also the segment that is being written, if nothing is under way."""
+        """Also apply the segment that is being written, if no other work is under way."""
         if self._segments is None and not self._paused and not self._stopped:
             segments = self._all_segments()
             if segments and segments[-1].last > self._records.applied:
@@ -196,11 +199,11 @@ class Checkpointer:
 
     @property
     def is_paused(self) -> bool:
-        """Whether full segments wait for `resume`."""
+        """Whether the checkpointer waits for `resume`."""
         return self._paused
 
     def pause(self, call: Callable[[], None]) -> None:
-        """Call when nothing is being applied, and begin with nothing until `resume`."""
+        """Call `call` once nothing is being applied, and start nothing until `resume`."""
         self._paused = True
         if self._segments is None or self._retrying:
             call()
@@ -208,16 +211,16 @@ class Checkpointer:
             self._when_idle.append(call)
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue after `pause`."""
         self._paused = False
         self.wake()
 
     def stop(self) -> None:
-        """Begin with nothing more. A commit may still be under way."""
+        """Start nothing more. A commit may still be under way."""
         self._stopped = True
 
     def finish(self) -> None:
-        """Apply all there is, now; after `Executor.drain`. Raises `OSError`, `StoreDamaged`."""
+        """Apply the whole journal now; after `Executor.drain`. Raises `OSError`, `StoreDamaged`."""
         self.stop()
         self._records.abort()
         segments = self._all_segments()

@@ -1,4 +1,4 @@
-"""From what is on disk to a journal with nothing in it: everything is in the records then."""
+"""Recovery at the start: apply the whole journal to the records and empty it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ferrymq_broker.store.net_effect import NetEffect
 from ferrymq_broker.store.records import Records
 from ferrymq_broker.store.segments import JournalFrame, JournalReader, JournalSegment, find_segments
 
-# What is told as it goes: bytes that are done, and bytes there are.
+# A callback that gets the bytes done and the total.
 Progress = Callable[[int, int], None]
 
-# Bytes of batches, and changes in them, that are applied in one transaction: a broker that runs
-# needs more than they take.
+# The bytes and changes of batches applied in one transaction. A running broker needs more memory
+# than that.
 _AT_ONCE: Final = 4 << 20
 _CHANGES_AT_ONCE: Final = 25_000
 
@@ -26,9 +26,9 @@ _CHANGES_AT_ONCE: Final = 25_000
 def recover(
     journal: Journal, secret: bytes, records: Records, progress: Progress | None = None
 ) -> int:
-    """Apply what is left of the journal; the number of the last batch there is.
+    """Apply the rest of the journal and return the number of the last batch.
 
-    It can be stopped at any moment and begun again. Raises `StoreDamaged`, `OSError`.
+    Recovery can be stopped at any moment and started again. Raises `StoreDamaged`, `OSError`.
     """
     journal.applied = records.applied
     segments = find_segments(journal.folder)
@@ -74,7 +74,7 @@ def _apply(frames: list[JournalFrame], records: Records, journal: Journal) -> No
     except OSError as error:
         if not is_full(error):
             raise
-        # Spares can be made again; what was acknowledged cannot.
+        # Spare segments can be made again; acknowledged data cannot.
         _remove(journal, journal.spares)
         try:
             apply_now(effect, records, frames[-1].header.number)

@@ -1,8 +1,8 @@
-"""The few things the store does with files, behind an interface.
+"""The file operations of the store, behind an interface.
 
-Tests bring a disk of their own that loses, reorders and tears what was not synced. All methods
-raise `OSError`; none is called by two threads at once for the same file. A file that is open stays
-open when it gets another name.
+Tests use a simulated disk that loses, reorders and tears what was not synced. All methods raise
+`OSError`. No method is called by two threads at once for the same file. An open file stays open
+when it is renamed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ferrymq_broker.store.errors import StoreError, StoreLocked
 if sys.platform != "win32":
     import fcntl
 
-# What is written at once when a file is filled with zeros.
+# Bytes of one write when a file is filled with zeros.
 _FILL_BYTES: Final = 1 << 20
 
 _LOCK_NAME: Final = "lock"
 _BOUNDLESS: Final = 1 << 62
 
-# Of a file that is open, and that its name does not lead to any more.
+# The error text for an open file whose name does not lead to it any more.
 GONE: Final = (
     "is not in its place any more: it, or the directory of the store, was removed, moved or "
     "replaced while it was in use"
 )
 
-# Errors of file systems on which a directory cannot be locked.
+# Errors of file systems that cannot lock a directory.
 _NO_LOCKS: Final = (
     errno.EBADF,
     errno.EINVAL,
@@ -44,12 +44,12 @@ _NO_LOCKS: Final = (
     errno.EOPNOTSUPP,
 )
 
-# Set to 1, nothing is synced. For a test of power cuts that has to find out that it is not.
+# With this variable set to 1 nothing is synced. A test of power cuts must detect that.
 _UNSAFE_NAME: Final = "FERRYMQ_UNSAFE_NO_SYNC"
 
 
 def is_full(error: OSError) -> bool:
-    """Whether an error says that there is no room, which can pass: the disk does not fail."""
+    """Return whether the error says that the disk is full, which is temporary, not a failure."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -57,53 +57,53 @@ class File:
     """A file of the store."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from a position; fewer at the end of the file."""
+        """Return up to `size` bytes from a position; fewer at the end of the file."""
         raise NotImplementedError
 
     def write(self, position: int, parts: Sequence[bytes]) -> None:
-        """Write `parts` one after the other. They are on disk when this returns, and so is the size
-        of the file if it grew; when it raises, any part of them may be."""
+        """Write `parts` one after the other. When this returns, they are on disk, and so is the
+        size of the file if it grew. When this raises, any part of them may be on disk."""
         raise NotImplementedError
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the bytes in the file."""
         raise NotImplementedError
 
     def is_in_place(self) -> bool:
-        """Whether the name that the file has still leads to it."""
+        """Return whether the file's name still leads to it."""
         return True
 
     def fill(self, size: int) -> None:
-        """Make the file `size` zeros, which have their place on the disk; synced."""
+        """Replace the content by `size` zeros with space allocated on the disk, and sync it."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """The end; syncs nothing."""
+        """Close the file without syncing it."""
         raise NotImplementedError
 
 
 class Folder:
-    """The directory of a store. What happens to names is on disk after `sync`, in any order or not
-    at all before."""
+    """The directory of a store. Changes of names are on disk after `sync`. Before that, they may be
+    on disk in any order or not at all."""
 
     def describe(self, name: str = "") -> str:
         """Return the name of a file, or of the directory, for a message."""
         raise NotImplementedError
 
     def names(self) -> list[str]:
-        """The names of all files."""
+        """Return the names of all files."""
         raise NotImplementedError
 
     def open(self, name: str) -> File:
-        """A file that is there."""
+        """Open an existing file."""
         raise NotImplementedError
 
     def create(self, name: str) -> File:
-        """A new file; empty, if there was one of this name."""
+        """Create a file, or empty the one that has this name."""
         raise NotImplementedError
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in the place of any that has it."""
+        """Rename a file; replace a file that has the new name."""
         raise NotImplementedError
 
     def remove(self, name: str) -> None:
@@ -111,30 +111,32 @@ class Folder:
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Sync the names of the files to disk."""
+        """Sync the names to disk."""
         raise NotImplementedError
 
     def identity(self, name: str) -> str:
-        """The number that the file system knows a file by, which a copy of it does not have; empty
-        if there is no such file, or no such number."""
+        """Return the file system's number for a file, which a copy does not share; empty if there
+        is no such file or no such number."""
         return ""
 
     def free(self) -> int:
-        """Bytes the disk has room for."""
+        """Return the free bytes of the disk."""
         return _BOUNDLESS
 
     def lock(self) -> None:
-        """Keep everybody else out until `unlock`, or the end of the process. Raises
-        `StoreLocked`."""
+        """Lock the directory against other processes until `unlock` or the end of the process.
+
+        Raises `StoreLocked`.
+        """
         raise NotImplementedError
 
     def unlock(self) -> None:
-        """Give up the lock."""
+        """Release the lock."""
         raise NotImplementedError
 
 
 def free_bytes(path: Path) -> int:
-    """Bytes that the disk has room for which a directory is on."""
+    """Return the free bytes of the disk that holds a directory."""
     if sys.platform == "win32":
         return _BOUNDLESS
     disk = os.statvfs(path)
@@ -142,7 +144,7 @@ def free_bytes(path: Path) -> int:
 
 
 def is_in_place(path: Path, inode: int) -> bool:
-    """Whether a path leads to the file with this inode."""
+    """Return whether a path leads to the file with this inode."""
     try:
         return os.stat(path).st_ino == inode
     except OSError:
@@ -150,12 +152,12 @@ def is_in_place(path: Path, inode: int) -> bool:
 
 
 def only_pretends() -> bool:
-    """Whether syncing was switched off: what is acknowledged can then be lost."""
+    """Return whether syncing is switched off: acknowledged data can then be lost."""
     return os.environ.get(_UNSAFE_NAME) == "1"
 
 
 def sync_descriptor(descriptor: int) -> None:
-    """Sync what was written to a file to the disk itself, not to its cache."""
+    """Sync a file to the disk itself, not only to its cache."""
     if only_pretends():
         return
     if sys.platform == "darwin":
@@ -172,11 +174,11 @@ class RealFile(File):
     __slots__ = ("path", "_descriptor", "_one_call", "_flags", "_inode")
 
     def __init__(self, path: Path, flags: int) -> None:
-        # What it is called now.
+        # The current path, which `RealFolder.rename` updates.
         self.path = path
         self._descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
         self._inode = os.fstat(self._descriptor).st_ino
-        # Whether writing and syncing is one call: what a thread waits for least of all.
+        # Whether one call writes and syncs, which costs the calling thread the least time.
         self._one_call = hasattr(os, "RWF_DSYNC")
         self._flags = 0 if only_pretends() else getattr(os, "RWF_DSYNC", 0)
 
@@ -191,7 +193,7 @@ class RealFile(File):
         data = os.pread(self._descriptor, size, position)
         if len(data) == size or not data:
             return data
-        # A read that a signal cut short, or one of more than the system reads at once.
+        # A signal cut the read short, or the size is more than the system reads at once.
         parts = [data]
         got = len(data)
         while got < size and (data := os.pread(self._descriptor, size - got, position + got)):
@@ -259,15 +261,15 @@ class RealFile(File):
 
 
 class RealFolder(Folder):
-    """A directory of the operating system, made if there is none."""
+    """A directory of the operating system, created if missing."""
 
     def __init__(self, path: Path) -> None:
         if not hasattr(os, "pwritev"):
             raise StoreError(f"a store needs calls that {sys.platform} does not have (pwritev)")
         self.path = path
-        # Descriptors of what is locked: the file, and the directory.
+        # Descriptors of the locked file and the locked directory.
         self._locks: list[int] = []
-        # Open files by name, so that they know of a new one.
+        # Open files by name, so that `rename` can update their paths.
         self._files: WeakValueDictionary[str, RealFile] = WeakValueDictionary()
         if only_pretends():
             log.warning("nothing is synced: whatever is acknowledged can be lost", store=str(path))
@@ -328,8 +330,9 @@ class RealFolder(Folder):
         """See `Folder.lock`."""
         if sys.platform == "win32":
             return
-        # The file says who has the store, and keeps out versions that know of nothing else. It can
-        # be removed under us; the directory that we use cannot become another one.
+        # The lock file names the process that has the store, and stops old versions, which lock
+        # only this file. The file can be removed while we use it; the directory that we hold open
+        # cannot be replaced by another one.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._locks = [os.open(self.path / _LOCK_NAME, flags, 0o600)]
         try:
@@ -354,7 +357,7 @@ class RealFolder(Folder):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            # A new file, in the place of one that was removed, names nobody.
+            # A new lock file, created after the old one was removed, names no process.
             holder = os.pread(self._locks[0], 32, 0).decode("ascii", "replace").strip()
             raise StoreLocked(
                 f"the store {self.path} is in use by the process {holder or '(unknown)'}: "
@@ -363,7 +366,7 @@ class RealFolder(Folder):
 
     def unlock(self) -> None:
         """See `Folder.unlock`."""
-        # The file stays: removing it would let two processes lock two files of the same name.
+        # The file stays: if it were removed, two processes could lock two files of the same name.
         for descriptor in self._locks:
             os.close(descriptor)
         self._locks = []
@@ -382,6 +385,6 @@ def _sync_directory(path: Path) -> None:
 
 
 def _of(error: OSError, path: Path) -> OSError:
-    """The same error, with what it was met at: calls with descriptors do not say."""
+    """Set the path in an error of a call with a descriptor, and return the error."""
     error.filename = str(path)
     return error

@@ -1,4 +1,4 @@
-"""Whether there is room on the disk: producers wait while there is not."""
+"""The alarm that is on while the disk has no room; producers wait meanwhile."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 from ferrymq_broker.event_log import log
 
-# Reasons: no further segment can be made, a batch has no place, records cannot grow, `max-bytes`,
-# there is no more than it takes to go on without producers.
+# Reasons: no further segment can be made, a batch has no place, records cannot grow, `max-bytes`
+# is reached, or the free space is only enough to go on without producers.
 SEGMENT: Final = "no room for another segment of the journal"
 BATCH: Final = "no room for a batch"
 RECORDS: Final = "no room for records"
@@ -17,7 +17,7 @@ ROOM: Final = "little room is left on the disk"
 
 
 class DiskAlarm:
-    """Says when the first reason comes, and when the last one goes."""
+    """The reasons why there is no room. `tell` is called when the first comes and the last goes."""
 
     def __init__(self, tell: Callable[[bool], None]) -> None:
         self._tell = tell
@@ -29,11 +29,11 @@ class DiskAlarm:
         return bool(self._reasons)
 
     def has(self, reason: str) -> bool:
-        """Whether this is one of the reasons."""
+        """Return whether this is one of the current reasons."""
         return reason in self._reasons
 
     def set(self, reason: str, on: bool) -> None:
-        """A reason is there, or is not."""
+        """Add a reason, or remove it."""
         if on == (reason in self._reasons):
             return
         was_on = self.is_on

@@ -1,4 +1,4 @@
-"""The store on a disk: a journal in front, records behind."""
+"""The store on a disk: batches are written to a journal first, and applied to records later."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from ferrymq_broker.store.records import Brief, Part, Record, Records
 from ferrymq_broker.store.segments import JournalSegment, parse_journal
 from ferrymq_broker.store.store import Store
 
-# Seconds until it is tried again when there was no room.
+# Seconds until the next attempt after the disk was full.
 _RETRY: Final = 1.0
-# Full segments that may wait for being applied before the next batch waits.
+# With more full segments than this waiting to be applied, the next batch waits.
 _MOST_FULL: Final = 8
-# The head of a store that has nothing.
+# The head of an empty store.
 _NEW: Final = HeadContent(0, "")
-# The alarm of `max_bytes` goes when no more than this share of it is used.
+# The alarm for `max_bytes` is cleared when less than this share is used.
 _LOW_WATER: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """How large things are, in bytes. `max_bytes` is for everything, 0 for no limit."""
+    """Sizes in bytes. `max_bytes` limits the whole store, 0 for no limit."""
 
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
     max_bytes: int = 0
@@ -67,10 +67,10 @@ class StoreOptions:
 
 
 class DurableStore(Store):
-    """Open it, `scan` what was stored, then `start` it.
+    """A store in a folder. Open it, `scan` the stored records, then `start` it.
 
-    `open_records` is called once the folder is known to have a store, with whether it was closed
-    in order.
+    `open_records` is called once the folder is known to have a store. Its argument says whether the
+    store was closed properly.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class DurableStore(Store):
         self._executor: Executor | None = None
         self._applier: Checkpointer | None = None
         self._alarm = DiskAlarm(_tell_nobody)
-        # The batch that is under way, and its place when it has one.
+        # The batch being written, and its place in the journal once it has one.
         self._pending: tuple[int, int, list[bytes]] | None = None
         self._placement: Placement | None = None
         self._preparing = False
         self._limited = False
-        # The batch that was being filled when somebody called `tidy`.
+        # The number of the batch that was being filled at the last call of `tidy`.
         self._tidied = -1
         self._stopped = False
         self._closed = False
@@ -112,10 +112,10 @@ class DurableStore(Store):
         options: StoreOptions | None = None,
         progress: Progress | None = None,
     ) -> DurableStore:
-        """The store in a directory, made if there is none; all that was acknowledged is in it.
+        """Open the store in a directory, or create it; all acknowledged data is in it.
 
-        `progress` is told bytes done and in all. Raises `StoreLocked`, `StoreVersionError`,
-        `StoreDamaged`, `StoreError`, `OSError`.
+        `progress` is called with the bytes done and the total. Raises `StoreLocked`,
+        `StoreVersionError`, `StoreDamaged`, `StoreError`, `OSError`.
         """
         folder = RealFolder(path)
         data = path / DATA_NAME
@@ -124,7 +124,7 @@ class DurableStore(Store):
             if data.exists():
                 check_file(data, values=not clean)
             elif (path / FORMAT_NAME).exists():
-                # LMDB would make a new file.
+                # LMDB would silently create a new file.
                 raise StoreDamaged(f"{data}: the records are missing")
             return LmdbRecords(path)
 
@@ -155,11 +155,11 @@ class DurableStore(Store):
             if head is not None:
                 require_whole(folder, head.value, records.applied)
             mark_in_use(folder)
-            # The file goes in any case; it is true only of a store that nobody has used since.
+            # Remove the file in any case: it is valid only if nothing used the store since.
             paged_out = take_paged_out(folder, records.applied)
             remove_clean(folder)
             if head is None:
-                # Nobody asks for it before the format says that there is one.
+                # An older format does not require the head until `write_format` raises the version.
                 head = HeadFile.create(folder, _NEW)
             self._secret = format.secret
             self._journal = Journal(folder, format.secret, self.options.segment_bytes, head)
@@ -182,11 +182,11 @@ class DurableStore(Store):
         self._total = changes.total
 
     def _require_closed_at(self, clean: int) -> None:
-        """Check that the records are those of the batch that the store was closed with. Raises
+        """Check that the records have the batch that the store was closed with. Raises
         `StoreDamaged`."""
         folder = self._folder
         applied = self._records.applied
-        # What the mark says may have been lost: 0.
+        # 0: the number in the mark is unknown, it may have been lost.
         if applied < clean or (clean and applied > clean):
             raise StoreDamaged(
                 f"{folder.describe(DATA_NAME)} or {folder.describe(CLEAN_NAME)} is damaged: "
@@ -198,13 +198,13 @@ class DurableStore(Store):
             )
 
     def _make(self) -> StoreFormat:
-        """A new store, in a directory that has none."""
+        """Create a new store in an empty directory."""
         folder = self._folder
         used = any(parse_journal(name) is not None for name in folder.names())
         try:
             used = used or read_head(folder) != _NEW
         except StoreDamaged:
-            # It was being made when the process ended.
+            # The process ended while it created the head.
             pass
         if self._records.applied or used:
             raise StoreDamaged(f"{folder.describe('format')} is missing, but there is a store")
@@ -218,7 +218,7 @@ class DurableStore(Store):
             while len(self._journal.spares) < 2:
                 self._journal.spares.append(self._journal.prepare())
         except OSError as error:
-            # It is tried again while the store runs, with the alarm on.
+            # The store tries again while it runs, with the alarm on.
             if not is_full(error):
                 raise
 
@@ -226,11 +226,14 @@ class DurableStore(Store):
 
     @property
     def applied(self) -> int:
-        """The number of the last batch of which `get` sees the records."""
+        """The number of the last batch that is in the records."""
         return self._records.applied
 
     def get(self, table: int, id: int, number: int) -> bytes | None:
-        """The value of a record; None if there is none, or none yet. Raises `StoreDamaged`."""
+        """Return the value of a record; None if it does not exist or is not applied yet.
+
+        Raises `StoreDamaged`.
+        """
         return self._records.get(table, id, number)
 
     def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
@@ -243,7 +246,7 @@ class DurableStore(Store):
         return blocks
 
     def count(self) -> int:
-        """How many records there are in all tables, or 0 if nobody knows."""
+        """Return the number of records in all tables, or 0 if it is unknown."""
         return self._records.count()
 
     def scan_parts(self, table: int, brief: Brief) -> Iterator[Part]:
@@ -251,8 +254,10 @@ class DurableStore(Store):
         return self._records.scan_parts(table, brief)
 
     def scan(self, table: int) -> Iterator[Record]:
-        """All records of a table by id and number, as they were when the store was opened. Raises
-        `StoreDamaged`."""
+        """Yield the records of a table by id and number, as they were when the store was opened.
+
+        Raises `StoreDamaged`.
+        """
         return self._records.scan(table)
 
     # -- running -----------------------------------------------------------------------------
@@ -264,11 +269,11 @@ class DurableStore(Store):
         on_failure: Callable[[str], None],
         on_full: Callable[[bool], None],
     ) -> None:
-        """Take batches from now on. The store closes `executor` in the end.
+        """Write batches from now on. `close` closes the `executor`.
 
-        All are called in the event loop: `on_stable` when a batch is on disk (it has to call
-        `Changes.settle`), `on_failure` once when nothing can be written any more, with the reason,
-        `on_full` when there is no room for more, and when there is again.
+        All callbacks run in the event loop. `on_stable` is called when a batch is on disk; it has
+        to call `Changes.settle`. `on_failure` is called once, with the reason, when nothing can be
+        written any more. `on_full` is called when the disk becomes full and when it has room again.
         """
         self._executor = executor
         self._on_stable = on_stable
@@ -288,7 +293,7 @@ class DurableStore(Store):
         self.push()
 
     def push(self) -> None:
-        """Take the batch, if there is one and no other is under way; for between passes."""
+        """Write the batch unless it is empty or another is under way. Call it between passes."""
         changes = self.changes
         if self._pending is not None or not changes.count:
             return
@@ -302,7 +307,7 @@ class DurableStore(Store):
         self._place()
 
     def _place(self) -> None:
-        """Give the pending batch its place and write it, or let it wait for one."""
+        """Find a place for the pending batch and write it, or leave it waiting for a place."""
         executor = self._executor
         if executor is None or self._pending is None or self._placement is not None:
             return
@@ -330,7 +335,7 @@ class DurableStore(Store):
         self._alarm.set(BATCH, False)
         assert placement.segment is not None
         if not placement.segment.file.is_in_place():
-            # What is written there is gone with the process, and nobody hears of it.
+            # The file is lost when the process ends, so the batch must not be acknowledged.
             self._fail(StoreError(f"{placement.segment.name} {GONE}"))
             return
         self._placement = None
@@ -342,26 +347,26 @@ class DurableStore(Store):
         self.push()
 
     def _write_again(self) -> None:
-        # The frame is written as a whole, so nothing is left of the attempt that failed.
+        # The whole frame is written again, over the rest of the failed attempt.
         if self._placement is not None and self._executor is not None and not self._stopped:
             self._executor.write(self._placement.write, self._written)
 
     def _switched(self) -> None:
-        """A segment was begun: the one before is full, if there was one."""
+        """Handle that a new segment was begun: the one before it, if any, is full."""
         self._look_after_spares()
         self._check_limit()
         if self._applier is not None:
             self._applier.wake()
 
     def _has_many(self) -> bool:
-        """Whether too many segments wait for being applied."""
+        """Return whether too many segments wait to be applied."""
         paused = self._applier is not None and self._applier.is_paused
         return len(self._journal.full) > _MOST_FULL and not paused
 
     # -- room --------------------------------------------------------------------------------
 
     def _has_room(self) -> None:
-        """Segments were recycled."""
+        """Handle that segments were recycled."""
         if self._journal.spares:
             self._alarm.set(SEGMENT, False)
         self._look_after_spares()
@@ -369,7 +374,7 @@ class DurableStore(Store):
         self._place()
 
     def _look_after_spares(self) -> None:
-        """Make a spare segment, if there is none."""
+        """Prepare a spare segment if there is none."""
         executor = self._executor
         if self._journal.spares or self._preparing or self._stopped or executor is None:
             return
@@ -390,7 +395,7 @@ class DurableStore(Store):
             self._alarm.set(SEGMENT, False)
             self._place()
         elif isinstance(error, OSError) and is_full(error):
-            # A full one that is being applied is a spare soon.
+            # A full segment that is being applied will soon be a spare.
             self._alarm.set(SEGMENT, not self._journal.full)
             assert self._executor is not None
             self._executor.later(_RETRY, self._look_after_spares)
@@ -398,13 +403,15 @@ class DurableStore(Store):
             self._fail(error)
 
     def used_bytes(self) -> int:
-        """Bytes of the journal and of records, without what is free to be used again."""
+        """Return the bytes of the journal and of records, without space that can be reused."""
         return self._journal.size + self._records.used_bytes()
 
     def _check_limit(self) -> None:
-        """Say whether there is too little room, while there is still some: what producers have
-        under way comes in after the alarm, and what consumers settle takes room before it makes
-        some."""
+        """Set or clear the alarms for `max_bytes` and for little free space.
+
+        The alarms are set while there is still some room: messages that producers have sent already
+        arrive after the alarm, and settling needs room before it frees any.
+        """
         most = self.options.max_bytes
         used = self.used_bytes()
         if most and used > most:
@@ -424,15 +431,16 @@ class DurableStore(Store):
             self._look_at_limit()
 
     def _look_at_limit(self) -> None:
-        """While too much is used, apply what consumers settle before there is a segment of it."""
+        """Apply all segments, again and again while the limit is exceeded, so that settled messages
+        are freed before their segment is full."""
         if self._limited and not self._stopped:
             assert self._applier is not None and self._executor is not None
             self._applier.apply_all()
             self._executor.later(_RETRY, self._look_at_limit)
 
     def tidy(self) -> None:
-        """Apply what is in the journal if there was nothing new since the last call: what consumers
-        have settled becomes free."""
+        """Apply the whole journal if nothing has changed since the last call, so that the space of
+        settled messages becomes free."""
         number = int(self.changes.number)
         if number == self._tidied and self._applier is not None and not self._stopped:
             self._applier.apply_all()
@@ -441,24 +449,25 @@ class DurableStore(Store):
     # -- copies ------------------------------------------------------------------------------
 
     def pause(self, call: Callable[[], None]) -> None:
-        """Call when the records and the files of the journal stay as they are, but for batches that
-        are added; until `resume`. For a backup: a journal that grows long makes everybody wait.
+        """Stop applying, then call `call`. Until `resume`, the records and the journal's files stay
+        as they are, except that batches are added. A backup uses this; a pause must be short,
+        because a long journal makes all clients wait.
         """
         if self._applier is None or self._alarm.is_on:
             raise StoreError(f"{self._folder.describe()}: the disk is full, or nothing is written")
         self._applier.pause(call)
 
     def resume(self) -> None:
-        """Go on applying the journal."""
+        """Continue to apply the journal."""
         if self._applier is not None and not self._stopped:
             self._applier.resume()
 
     # -- looking at it -----------------------------------------------------------------------
 
     def info(self) -> dict[str, int]:
-        """Return figures of the store: `format`, the `last` batch and the last one `applied`, how
-        many `records`, and bytes: `used` in all, of `records-bytes` those that are `free-bytes`, of
-        the journal (`journal-bytes`)."""
+        """Return figures of the store: `format`, the `last` batch and the last one `applied`, the
+        number of `records`, and bytes: `used-bytes` in all, `records-bytes`, the part of these that
+        is free (`free-bytes`), and those of the journal (`journal-bytes`)."""
         records = self._records
         used = records.used_bytes()
         size = records.file_bytes()
@@ -476,7 +485,7 @@ class DurableStore(Store):
     # -- the end -----------------------------------------------------------------------------
 
     def _fail(self, error: Exception) -> None:
-        """Nothing is written any more, and nobody hears that something was."""
+        """Stop writing and report the failure. No further batch is acknowledged."""
         if self._stopped:
             return
         self._stopped = True
@@ -487,12 +496,11 @@ class DurableStore(Store):
         self._on_failure(reason)
 
     def close(self, paged_out: Callable[[], Sequence[bytes]] | None = None) -> None:
-        """Write and apply everything, so that the next start has nothing to do.
+        """Write and apply everything, so that the next start has nothing to recover.
 
-        `paged_out` is called when that is done: it gives what is to be had from `take_paged_out`
-        after the next opening.
-        What cannot be written stays as it is; it was never acknowledged. Raises `StoreError` if
-        that is because of an error.
+        `paged_out` is called after that; `take_paged_out` returns its blocks after the next
+        opening. A batch that cannot be written is not acknowledged. Raises `StoreError` if an error
+        prevents writing.
         """
         if self._closed:
             return
@@ -539,4 +547,4 @@ class DurableStore(Store):
 
 
 def _tell_nobody(on: bool) -> None:
-    """Do nothing: before the start of the store nothing listens for a full disk."""
+    """Ignore the disk alarm before the store is started."""

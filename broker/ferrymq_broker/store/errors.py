@@ -1,14 +1,14 @@
-"""What can be wrong with a store."""
+"""Errors of the store."""
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """The store cannot be used. The text says which, where, why, and what to do."""
+    """The store cannot be used. The text says which store, where, why, and what to do."""
 
 
 class StoreDamaged(StoreError):
-    """Something in the store is not what was written there."""
+    """Content of the store differs from what was written."""
 
 
 class StoreLocked(StoreError):

@@ -1,8 +1,8 @@
-"""Who does what takes long: two threads that make system calls, while the event loop goes on.
+"""Two threads that make slow system calls while the event loop goes on.
 
-A thread that wants the interpreter's lock beside a busy event loop waits for it up to the switch
-interval. So a thread takes a call that is ready to be made, makes it, and says so: it has to have
-the lock once before and once after.
+A thread that waits for the interpreter's lock beside a busy event loop waits up to the switch
+interval. So each call is prepared completely before the thread gets it: the thread needs the lock
+once before the call and once after it.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ Done: TypeAlias = Callable[[Exception | None], None]
 
 
 class Executor:
-    """Runs calls elsewhere, and says in the event loop how they ended: with an error, or None."""
+    """A runner of calls outside the event loop; each callback gets the call's error, or None."""
 
     def write(self, call: Call, done: Done) -> None:
-        """Make a call where writes to the journal are made, one after the other."""
+        """Run a call in the thread that writes the journal; its calls run one after the other."""
         raise NotImplementedError
 
     def commit(self, call: Call, done: Done) -> None:
-        """Make a call that takes long, apart from writes to the journal; also one at a time."""
+        """Run a long call, apart from writes to the journal; these calls also run one at a time."""
         raise NotImplementedError
 
     def soon(self, call: Call) -> None:
-        """Make a call in the event loop, after what is waiting there now."""
+        """Run a call in the event loop, after the calls that wait there now."""
         raise NotImplementedError
 
     def later(self, seconds: float, call: Call) -> None:
-        """Make a call in the event loop, but not at once."""
+        """Run a call in the event loop after a delay."""
         raise NotImplementedError
 
     def time(self) -> float:
-        """Seconds since some moment, to know how long something has taken."""
+        """Return the seconds of a clock that measures durations."""
         raise NotImplementedError
 
     def drain(self) -> None:
-        """Wait for calls that are being made elsewhere, and say here how they ended, until none
-        are left."""
+        """Wait for the calls that run outside the event loop and call their callbacks here, until
+        none are left."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """The end, after `drain`."""
+        """Stop the threads, after `drain`."""
         raise NotImplementedError
 
 
@@ -58,7 +58,7 @@ class LoopExecutor(Executor):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._ended: deque[tuple[Done, Exception | None]] = deque()
-        # Calls of which nobody has heard how they ended.
+        # The number of calls whose callbacks have not been called.
         self._open = 0
         self._writer = _Worker("store-write", self._report)
         self._committer = _Worker("store-commit", self._report)
@@ -88,7 +88,7 @@ class LoopExecutor(Executor):
     def drain(self) -> None:
         """See `Executor.drain`."""
         while self._open:
-            # Everything that was given before this is made before it.
+            # Calls queued before `wait` have ended when it returns.
             self._writer.wait()
             self._committer.wait()
             self._hear()
@@ -99,12 +99,12 @@ class LoopExecutor(Executor):
         self._committer.close()
 
     def _report(self, done: Done, error: Exception | None) -> None:
-        """A call has ended; in its thread."""
+        """Queue the result of a call for the event loop; runs in the thread of the call."""
         self._ended.append((done, error))
         try:
             self._loop.call_soon_threadsafe(self._hear)
         except RuntimeError:
-            # The loop was closed: only `drain` asks now.
+            # The loop is closed: only `drain` reads the results now.
             pass
 
     def _hear(self) -> None:
@@ -148,4 +148,4 @@ class _Worker:
 
 
 def _ignore(error: Exception | None) -> None:
-    """How `wait` ended is no matter."""
+    """Ignore the result of `wait`."""

@@ -1,13 +1,13 @@
-"""What a transaction of LMDB may write, known before it is committed.
+"""An estimate of how much a transaction of LMDB may write, made before the commit.
 
-On a disk that becomes full in the middle of a commit LMDB says EIO as often as not, and then nobody
-can tell it from a disk that fails. So whoever commits looks first.
+When a disk becomes full in the middle of a commit, LMDB often reports EIO, which cannot be told
+from a failing disk. So the space is checked before a commit.
 
-LMDB changes no page that others may read: every page that is touched is written to a place that is
-free in the file, or behind its end. How many are touched is not known outside of LMDB, but there is
-a limit: of keys that follow each other and are dropped, whatever is left is on the two pages at the
-ends; what is put fills pages at least half. Values that fill more than half a page have pages of
-their own, which are one after the other: these need a free run of that length.
+LMDB changes no page that others may read: each changed page is written to a free place in the file
+or to its end. LMDB does not report how many pages change, but there is a limit. When consecutive
+keys are deleted, what remains is on the two pages at the ends; added values fill pages at least
+half. Values larger than half a page have pages of their own, which must be consecutive: these need
+a free run of that length.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ferrymq_broker.store.lmdb_pages import NODE_BYTES, PAGE_HEAD_BYTES
 
 _PREFIX_BYTES: Final = 9
 
-# Pages at the ends of a run of keys, and one that is merged with these or split off.
+# Pages at the two ends of a run of keys, and one that is merged with them or split off.
 _PAGES_OF_RUN: Final = 3
-# Pages that were touched and are empty in the end, and those of the tree that has the lists of free
-# ones.
+# Pages that were changed and are empty in the end, and those of the tree with the lists of free
+# pages.
 _MORE: Final = 12
-# LMDB looks at so many lists of free pages for a run of two, and then takes what is behind the end.
+# LMDB searches this many lists of free pages for a run of two, then uses the end of the file.
 _LISTS: Final = 120
 
 
 @final
 class Footprint:
-    """Counts what is done in a transaction. Sizes are in bytes, `overflow` is in pages."""
+    """A counter of the changes in a transaction. Sizes are in bytes, `overflow` is in pages."""
 
     __slots__ = ("_page_bytes", "_keys", "_ranges", "_in_leaves", "_alone", "_runs", "_longest")
 
@@ -41,17 +41,17 @@ class Footprint:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing has been done."""
+        """Reset all counts."""
         self._keys: list[bytes] = []
         self._ranges: i64 = 0
         self._in_leaves: i64 = 0
-        # Pages of values that have one, those of values that have several, and the most of these.
+        # Pages of one-page values, pages of longer values, and the most pages of one value.
         self._alone: i64 = 0
         self._runs: i64 = 0
         self._longest: i64 = 1
 
     def put(self, key: bytes, size: int) -> None:
-        """A value of this size is put."""
+        """Count a value of this size."""
         self._keys.append(key)
         node: i64 = NODE_BYTES + len(key) + i64(size)
         if node <= (self._page_bytes - PAGE_HEAD_BYTES) // 2:
@@ -67,21 +67,21 @@ class Footprint:
                 self._longest = pages
 
     def drop(self, key: bytes) -> None:
-        """A key is dropped."""
+        """Count a deleted key."""
         self._keys.append(key)
 
     def drop_range(self) -> None:
-        """Keys that follow each other are dropped."""
+        """Count a deleted range of consecutive keys."""
         self._ranges += 1
 
     def most_pages(self, depth: int) -> int:
-        """A number that is certainly not below that of the pages that are written, but for lists of
-        free ones; cheap. `depth` is that of the tree."""
+        """Return a cheap upper limit of the pages written, without those of free lists. `depth` is
+        that of the tree."""
         touched = _PAGES_OF_RUN * (len(self._keys) + self._ranges + 1) + self._new_leaves()
         return touched * (i64(depth) + 1) + self._alone + self._runs
 
     def written(self, leaves: int, branches: int) -> int:
-        """How many pages may be written, without those of lists of free ones; `leaves` and
+        """Return how many pages may be written, without those of free lists. `leaves` and
         `branches` are the pages the tree has now."""
         touched = _PAGES_OF_RUN * (self._runs_of_keys() + self._ranges + 1) + self._new_leaves()
         singles = min(touched, i64(leaves)) + min(2 * touched, i64(branches)) + self._alone + _MORE
@@ -90,10 +90,10 @@ class Footprint:
     def growth(
         self, leaves: int, branches: int, freed: int, free: list[tuple[int, list[int]]]
     ) -> int:
-        """How many pages may be written that are not among the `free` ones; what these are is said
-        by the transactions that left them, oldest first.
+        """Return how many pages may be written beyond the `free` ones, which are listed by the
+        transaction that freed them, oldest first.
 
-        `leaves` and `branches` are the pages the tree has now, `freed` those that it has no more.
+        `leaves` and `branches` are the pages the tree has now, `freed` those it has released.
         """
         new = self._new_leaves()
         touched = _PAGES_OF_RUN * (self._runs_of_keys() + self._ranges + 1) + new
@@ -101,7 +101,7 @@ class Footprint:
         usable: i64 = 0
         for _, pages in free:
             usable += len(pages)
-        # The lists of what is free then, which are also values.
+        # The new lists of free pages are stored as values too.
         listed = usable + i64(freed) + singles + self._runs
         lists = 8 * listed // self._page_bytes + 2
         runs = self._runs + lists
@@ -113,7 +113,7 @@ class Footprint:
         return 2 * self._in_leaves // (self._page_bytes - PAGE_HEAD_BYTES) + 1
 
     def _runs_of_keys(self) -> i64:
-        """How many times a key does not follow the one before."""
+        """Return how many runs of consecutive keys there are."""
         keys = sorted(self._keys)
         runs: i64 = 0
         prefix = b""
@@ -128,7 +128,7 @@ class Footprint:
 
 
 def _room_for(free: list[tuple[int, list[int]]], longest: i64) -> i64:
-    """Pages that values certainly find room in that have no more than `longest` of them each."""
+    """Return the pages that can certainly hold values of at most `longest` pages each."""
     pages: list[int] = []
     for _, more in free:
         pages += more

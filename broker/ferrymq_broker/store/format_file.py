@@ -1,10 +1,10 @@
-"""Which version of a store is in a directory, and whether it was closed.
+"""The files `format` and `clean`: the version of a store, and whether it was closed.
 
-The file `format` is written last when a store is made. `clean` is there while a store is closed: a
-directory without it was left by a process that was killed, or it is in use.
+`format` is written last when a store is created. `clean` exists while a store is closed: a
+directory without it is in use, or its process was killed.
 
-Format 1 had no file `head`. A store of that format becomes one of format 2 at its first opening:
-the head is written, and then `format` anew, so that versions which do not know the head refuse it.
+Format 1 had no file `head`. A store of format 1 becomes one of format 2 at its first opening: first
+the head is written, then `format` again, so that versions which do not know the head refuse it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,18 @@ _TITLE: Final = "ferrymq store"
 
 
 class StoreFormat(NamedTuple):
-    """What the file says. The `secret` is what the frames of this store have in their checksums."""
+    """The content of the file. The `secret` is part of the checksums of this store's frames."""
 
     version: int
     secret: bytes
 
 
 def read_format(folder: Folder) -> StoreFormat | None:
-    """The format of the store, None if there is no store yet. Raises `StoreVersionError` for one
-    that this version cannot use, `StoreDamaged` for a file that is none."""
+    """Return the format of the store, None if there is no store yet.
+
+    Raises `StoreVersionError` for a format that this version cannot use, `StoreDamaged` for a file
+    that is not a format file.
+    """
     if FORMAT_NAME not in folder.names():
         return None
     where = folder.describe(FORMAT_NAME)
@@ -63,14 +66,14 @@ def read_format(folder: Folder) -> StoreFormat | None:
         secret = bytes.fromhex(fields.get("secret", ""))
     except ValueError:
         secret = b""
-    # With another secret the whole journal would look as if it had never been written.
+    # With another secret no frame of the journal would be recognised.
     if len(secret) != 16:
         raise StoreDamaged(f"{where} is not what was written there")
     return StoreFormat(int(version), secret)
 
 
 def write_format(folder: Folder, secret: bytes = b"") -> StoreFormat:
-    """Say that there is a store now, of the newest format; with a new secret if there was none."""
+    """Write the newest format to `format`, with a new secret if none is given."""
     format = StoreFormat(FORMAT, secret or os.urandom(16))
     fields = {"format": format.version, "secret": format.secret.hex()}
     file = folder.create(_NEW_NAME)
@@ -84,7 +87,7 @@ def write_format(folder: Folder, secret: bytes = b"") -> StoreFormat:
 
 
 def read_clean(folder: Folder) -> int | None:
-    """The last batch of a store that was closed, None if it was not; 0 if nobody knows."""
+    """Return the last batch of a closed store, None if it was not closed; 0 if it is unknown."""
     if CLEAN_NAME not in folder.names():
         return None
     file = folder.open(CLEAN_NAME)
@@ -96,14 +99,14 @@ def read_clean(folder: Folder) -> int | None:
 
 
 def remove_clean(folder: Folder) -> None:
-    """The store is in use."""
+    """Mark the store as in use."""
     if CLEAN_NAME in folder.names():
         folder.remove(CLEAN_NAME)
         folder.sync()
 
 
 def write_clean(folder: Folder, last: int) -> None:
-    """The store is closed: everything up to the `last` batch is in the records."""
+    """Mark the store as closed: everything up to the `last` batch is in the records."""
     file = folder.create(CLEAN_NAME)
     try:
         file.write(0, (b"%d\n" % last,))

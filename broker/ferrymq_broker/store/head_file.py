@@ -1,13 +1,13 @@
-"""The file `head`: which batches and which segment a store has at least.
+"""The file `head`: the last segment and batches that a store must have.
 
-The segments of the journal say in their frames which batch follows which, so one that is missing
-before others is noticed. One that is missing at the end is noticed by the head alone: it names the
-segment that was begun last, and the last batch before it. It is written when a segment is begun,
-after the segment has its name and before it has a frame; and when the journal is emptied (after
-recovery, and when the store is closed), before the first segment goes.
+Each frame of the journal says which batch it follows, so a missing segment before others is
+detected. A missing segment at the end is detected by the head alone: it names the segment that was
+begun last, and the last batch before it. The head is written when a segment is begun, after the
+segment has its name and before it has a frame. It is also written when the journal is emptied
+(after recovery, and when the store is closed), before the first segment is removed.
 
-The file has two slots of a block each, which are written in turn. A write that is cut short damages
-the slot that it was for, and the other one is what the file says.
+The file has two slots of one block each, which are written in turn. An interrupted write damages
+only its own slot; the other one stays valid.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _NO_SEGMENT: Final = "none"
 
 
 class HeadContent(NamedTuple):
-    """Batches up to `last` were on disk. `segment` is the name of the file that was begun last, ""
-    while all batches are in the records."""
+    """The head's values. Batches up to `last` were on disk. `segment` is the name of the file that
+    was begun last, "" while all batches are in the records."""
 
     last: int
     segment: str
 
 
 class HeadFile:
-    """The head of a store that is open. `value` is what it says."""
+    """The head of an open store. `value` is its content."""
 
     def __init__(self, file: File, value: HeadContent, turn: int) -> None:
         self.value = value
         self._file = file
         # Counts writes: the slot with the highest one is valid.
         self._turn = turn
-        # Whether that is on disk. What was read may have been written by a process that was killed
-        # before it was synced.
+        # Whether the current slot is synced. A slot that was read may come from a process that was
+        # killed before it synced.
         self._synced = False
 
     @classmethod
@@ -65,7 +65,7 @@ class HeadFile:
 
     @classmethod
     def create(cls, folder: Folder, value: HeadContent) -> HeadFile:
-        """Make a head for a store that has none, in the place of any file of that name."""
+        """Create a head for a store that has none, and replace any file of that name."""
         head = cls(folder.create(HEAD_NAME), value, 0)
         for turn in range(_SLOTS):
             head._put(value, turn)
@@ -74,9 +74,9 @@ class HeadFile:
         return head
 
     def write(self, value: HeadContent) -> None:
-        """Write the head; it is on disk afterwards. Raises `OSError`, and can be called again."""
+        """Write this content to disk. Raises `OSError`, and can then be called again."""
         if not self._synced:
-            # Before the other slot is written over.
+            # Make the current slot safe before the other one is overwritten.
             self._put(self.value, self._turn)
             self._synced = True
         if value != self.value:
@@ -95,15 +95,15 @@ class HeadFile:
 
 
 def read_head(folder: Folder) -> HeadContent:
-    """Read what the head says. Raises `StoreDamaged` if it is missing or cannot be read."""
+    """Return the content of the head. Raises `StoreDamaged` if it is missing or unreadable."""
     file = HeadFile.open(folder)
     file.close()
     return file.value
 
 
 def require_whole(folder: Folder, head: HeadContent, applied: int) -> None:
-    """Check that what the head names is there, before anything is read of the journal: its segment,
-    or all batches in the records, which have those up to `applied`. Raises `StoreDamaged`."""
+    """Check, before the journal is read, that the store has what the head names: the segment, or
+    all batches in the records, which have those up to `applied`. Raises `StoreDamaged`."""
     if head.segment and head.segment not in folder.names():
         raise StoreDamaged(
             f"{folder.describe(head.segment)} is missing: the journal had batches in it from "
@@ -117,8 +117,8 @@ def require_whole(folder: Folder, head: HeadContent, applied: int) -> None:
 
 
 def require_batches(folder: Folder, head: HeadContent, last: int) -> None:
-    """Check that the journal, which was read up to the batch `last`, has all that the head says.
-    Raises `StoreDamaged`."""
+    """Check that the journal, which ends with the batch `last`, has all batches that the head
+    names. Raises `StoreDamaged`."""
     if last < head.last:
         raise StoreDamaged(
             f"{folder.describe()}: the journal ends with batch {last}, and had batch {head.last}, "

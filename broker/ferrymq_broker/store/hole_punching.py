@@ -1,8 +1,8 @@
-"""Pages of LMDB's file that nobody needs, given back to the file system while the store is in use.
+"""Return unused pages of LMDB's file to the file system while the store is in use.
 
-LMDB uses free pages again, but its file never shrinks. What is in a free page is never read, so its
-place on the disk can be taken away: the file keeps its size and has a hole. A page that is written
-there later gets a place anew.
+LMDB reuses free pages, but its file never shrinks. A free page is never read, so its space on the
+disk can be released: the file keeps its size and gets a hole. The file system allocates space again
+when the page is written later.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, Final
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.lmdb_file import read_free_map
 
-# Less than this is not worth the while; nor is less than what is in use.
+# The least waste, in bytes, that is given back. Waste below the bytes in use is kept, too.
 _WASTE: Final = 64 << 20
 # FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of Linux.
 _PUNCH: Final = 1 | 2
-# Pages that are given back together begin at multiples of eight of them: bytes of the map.
+# Released runs begin at multiples of eight pages, which are whole bytes of the map.
 _FREE: Final = re.compile(rb"\xff{2,}")
 
 
 class HolePuncher:
-    """Of the file of `path`, whose pages have `page_bytes` bytes. `given` counts bytes."""
+    """Releases free pages of the file at `path`, of `page_bytes` each. `given` counts bytes."""
 
     def __init__(self, path: Path, page_bytes: int) -> None:
         self.path = path
@@ -35,19 +35,19 @@ class HolePuncher:
         self.waste = _WASTE
         self._page_bytes = page_bytes
         self._fallocate = _find_fallocate()
-        # What was free on the disk, and could not be given back.
+        # The free bytes on the disk that could not be given back.
         self._left = 0
 
     def allocated(self) -> int:
-        """The bytes that the file has on the disk."""
+        """Return the bytes that the file occupies on the disk."""
         status = self.path.stat()
         blocks: int = getattr(status, "st_blocks", -1)
         return status.st_size if blocks < 0 else 512 * blocks
 
     def give_back(self, used: int) -> bool:
-        """Give back what is free, if `used` bytes are little of what the file has on the disk;
-        whether that was tried. To be called while no transaction is under way, when the last one
-        is on disk. What cannot be given back stays."""
+        """Give back free pages if `used` is little of what the file occupies. Return whether that
+        was tried. Call it while no transaction is under way and the last one is on disk. Pages that
+        cannot be given back stay."""
         if self._fallocate is None:
             return False
         waste = self.allocated() - used
@@ -59,7 +59,7 @@ class HolePuncher:
         try:
             self._punch()
         except (OSError, StoreDamaged):
-            # A store that is damaged says so to whoever reads it.
+            # If the store is damaged, whoever reads the damaged part reports it.
             self._fallocate = None
             return False
         self._left = max(0, self.allocated() - used)
@@ -86,7 +86,7 @@ class HolePuncher:
 
 
 def _find_fallocate() -> Any:
-    """The function of the C library, None where there is none."""
+    """Return `fallocate64` of the C library, None if there is none."""
     if not sys.platform.startswith("linux"):
         return None
     try:

@@ -1,9 +1,8 @@
-"""The file `in-use`, which is there from the opening of a store to its closing.
+"""The file `in-use`, which exists from the opening of a store to its closing.
 
-It says which files these are: the numbers that the file system gave to itself and to the records
-(inodes). A copy has the same content and other numbers. So the copy of a store that was not closed
-is known for one: its files may be of different moments, as a broker may have written to them while
-they were copied.
+It holds the inode numbers of itself and of the records. A copy has the same content but other
+numbers, so a copy of a store that was not closed is detected. The files of such a copy may be from
+different moments, because a broker may have written to them during the copying.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _TITLE: Final = "ferrymq store in use"
 
 
 def require_original(folder: Folder) -> None:
-    """Check that a store that was not closed is where it was used. Raises `StoreDamaged`."""
+    """Check that a store that was not closed is not a copy. Raises `StoreDamaged`."""
     if IN_USE_NAME not in folder.names():
         return
     file = folder.open(IN_USE_NAME)
@@ -37,7 +36,7 @@ def require_original(folder: Folder) -> None:
             "directory, remove it"
         )
     known = _identities(folder, IN_USE_NAME)
-    # Records that are missing are another matter.
+    # Missing records are reported elsewhere.
     if any(value and fields.get(key) != value for key, value in known.items()):
         raise StoreDamaged(
             f"{where}: this is a copy of a store that was not closed. If a broker used the store "
@@ -47,7 +46,7 @@ def require_original(folder: Folder) -> None:
 
 
 def mark_in_use(folder: Folder) -> None:
-    """Say that these files are in use, from now on. Raises `OSError`."""
+    """Mark these files as in use. Raises `OSError`."""
     if IN_USE_NAME in folder.names():
         return
     file = folder.create(_NEW_NAME)
@@ -60,7 +59,7 @@ def mark_in_use(folder: Folder) -> None:
 
 
 def unmark(folder: Folder) -> None:
-    """Say that nobody uses these files; on disk with the next `Folder.sync`."""
+    """Remove the mark; the removal is on disk with the next `Folder.sync`."""
     if IN_USE_NAME in folder.names():
         folder.remove(IN_USE_NAME)
 

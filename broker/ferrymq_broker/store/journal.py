@@ -1,4 +1,4 @@
-"""The journal as it is written: where the next batch goes, and what becomes of full segments."""
+"""Writing of the journal: the place of the next batch, and the recycling of full segments."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from ferrymq_broker.store.segments import (
 DEFAULT_SEGMENT_BYTES: Final = 32 << 20
 MIN_SEGMENT_BYTES: Final = 64 << 10
 
-# Segments that are kept for later.
+# How many spare segments are kept.
 _KEPT_SPARES: Final = 2
 
 
 class Placement:
-    """A batch and its place. `write` is for a thread, and can be called again if there was no
-    room."""
+    """A batch and its place. Call `write` in a thread; call it again if the disk was full."""
 
     __slots__ = ("journal", "segment", "number", "count", "batch", "size", "is_first")
 
@@ -40,7 +39,7 @@ class Placement:
         is_first: bool,
     ) -> None:
         self.journal = journal
-        # None: a segment of its own is still to be made.
+        # None: `write` makes a segment for this batch alone.
         self.segment = segment
         self.number = number
         # The number of changes in the batch, and its parts.
@@ -48,11 +47,11 @@ class Placement:
         self.batch = batch
         # Bytes of the frame.
         self.size = frame_bytes(sum(map(len, batch)))
-        # Whether it is the first one in its segment.
+        # Whether the batch is the first one in its segment.
         self.is_first = is_first
 
     def write(self) -> None:
-        """Write the frame; it is on disk then. Raises `OSError`."""
+        """Write the frame to disk. Raises `OSError`."""
         segment = self.segment
         if segment is None:
             segment = self._make_segment()
@@ -64,16 +63,16 @@ class Placement:
             self.journal.folder.sync()
         first = segment.first
         if self.is_first:
-            # The segment has its name on disk, and no frame yet.
+            # At this point the segment has its name on disk, and no frame yet.
             self.journal.head.write(HeadContent(self.number - 1, segment.name))
             first = self.number
         parts = encode(self.journal.secret, first, self.number, self.count, self.batch)
         segment.file.write(segment.position, parts)
 
     def _make_segment(self) -> JournalSegment:
-        """A segment for a batch that is too long for the others."""
+        """Make a segment for a batch that is too long for the usual size."""
         folder = self.journal.folder
-        # It has its size before it has its name; spares are made under shorter ones meanwhile.
+        # The file gets its size before its name. Spares being made have shorter names.
         new = f"{NEW_PREFIX}{self.number:016}"
         name = journal_name(self.number, self.size)
         file = folder.create(new)
@@ -83,7 +82,7 @@ class Placement:
             new = name
             folder.sync()
         except OSError:
-            # It would take the room that the next attempt needs.
+            # The file would take the room that the next attempt needs.
             file.close()
             folder.remove(new)
             raise
@@ -94,9 +93,9 @@ class Placement:
 class Journal:
     """The segments of a store that is running.
 
-    `current` is being written to, `full` ones wait for being applied, oldest first, `spares` for
-    being used. `applied` is the last batch that the records have. `head` says on disk which
-    segment was begun last; the journal closes it.
+    `current` is being written, the `full` ones wait to be applied, oldest first, and `spares` wait
+    to be used. `applied` is the last batch in the records. `head` says on disk which segment was
+    begun last; the journal closes it.
     """
 
     def __init__(self, folder: Folder, secret: bytes, segment_bytes: int, head: HeadFile) -> None:
@@ -121,8 +120,8 @@ class Journal:
     # -- writing -----------------------------------------------------------------------------
 
     def place(self, number: int, count: int, batch: Sequence[bytes]) -> Placement | None:
-        """Where the next batch goes, which comes in parts; None if there is no spare to begin.
-        Then `placed`."""
+        """Return the place of the next batch, given in parts; None if a spare is needed and there
+        is none. Call `placed` after the write."""
         length = sum(map(len, batch))
         if length > MAX_BATCH_BYTES:
             raise StoreError(f"a batch of {length} bytes is too long for the journal")
@@ -137,7 +136,7 @@ class Journal:
         return Placement(self, self.spares[0], number, count, batch, True)
 
     def placed(self, placement: Placement) -> None:
-        """The frame was written."""
+        """Record that the frame was written."""
         segment = placement.segment
         assert segment is not None
         if placement.is_first:
@@ -153,7 +152,8 @@ class Journal:
     # -- spares ------------------------------------------------------------------------------
 
     def prepare(self) -> JournalSegment:
-        """Make a spare, which is for `spares` then; for a thread. Raises `OSError`."""
+        """Make and return a spare, which the caller adds to `spares`; in a thread. Raises
+        `OSError`."""
         self._last_spare += 1
         name = f"{NEW_PREFIX}{self._last_spare}"
         file = self.folder.create(name)
@@ -170,9 +170,10 @@ class Journal:
         return JournalSegment(spare, file, self.segment_bytes)
 
     def find_spares(self) -> None:
-        """Take the spares that are there, and remove what was left of making some.
+        """Take the existing spares, and remove files that were being made.
 
-        Raises `StoreDamaged` if one knows of a later batch that was applied than the records do.
+        Raises `StoreDamaged` if the name of a spare says that more batches were applied than the
+        records have.
         """
         for name in self.folder.names():
             if name.startswith(NEW_PREFIX) and name.removeprefix(NEW_PREFIX).isdecimal():
@@ -195,8 +196,8 @@ class Journal:
                 self.folder.remove(name)
 
     def recycle(self, segments: list[JournalSegment], spares: list[JournalSegment]) -> None:
-        """Move segments that were applied to `spares`, which are for the journal's then; for a
-        thread. Those that are not wanted are removed. Raises `OSError`, and can be called again.
+        """Move applied segments to `spares`, which the caller adds to the journal's, and remove
+        those not needed; in a thread. Raises `OSError`, and can then be called again.
         """
         while segments:
             segment = segments[0]
@@ -213,9 +214,9 @@ class Journal:
         self.folder.sync()
 
     def clear(self, segments: list[JournalSegment]) -> None:
-        """Move all segments there are, which were applied, to `spares`; for when nothing is
-        written. Raises `OSError`."""
-        # Before the first one goes: from now on nobody misses them.
+        """Move all segments, which must be applied, to the spares, while nothing is written. Raises
+        `OSError`."""
+        # Update the head first: from then on the segments may be missing.
         self.head.write(HeadContent(self.applied, ""))
         self.recycle(segments, self.spares)
 

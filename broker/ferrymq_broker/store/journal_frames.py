@@ -1,14 +1,14 @@
-"""Batches as they stand in a segment of the journal.
+"""The encoding of batches in a segment of the journal.
 
     magic u32 | segment u64 | number i64 | length u32 | changes u32 | crc u32 | the batch | zeros
 
 Numbers are big-endian. `segment` is the number of the first batch of the segment, which is also in
-the name of the file: a frame of an earlier use of the file is none. `crc` is the CRC-32C of the
-store's secret, of what is in front of it, and of the batch: a message that looks like a frame is
-none either, nor is a frame of another store.
+the name of the file: a frame from an earlier use of the file is not accepted. `crc` is the CRC-32C
+of the store's secret, of the header before it, and of the batch: a message that looks like a frame,
+or a frame of another store, is not accepted either.
 
-A frame begins at a block and fills up blocks: what was acknowledged is never written over for the
-sake of what comes after it, and no write has to read first.
+A frame begins at a block and is padded to whole blocks: acknowledged data is never overwritten to
+add what follows it, and no write has to read first.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _HEAD: Final = struct.Struct(">IQqII")
 _CRC: Final = struct.Struct(">I")
 HEADER_BYTES: Final = _HEAD.size + _CRC.size
 
-# The longest batch there can be.
+# The length of the longest possible batch.
 MAX_BATCH_BYTES: Final = 0xFFFF_FFFF
 
 _crc: Final[Any] = google_crc32c.value
 _extend_crc: Final[Any] = google_crc32c.extend
 _ZEROS: Final = bytes(BLOCK)
-# Bytes that are checked in one go: the interpreter's lock is held for as long.
+# Bytes per call of the checksum, which holds the interpreter's lock meanwhile.
 _AT_ONCE: Final = 1 << 18
 
 
 class FrameHeader(NamedTuple):
-    """What is in front of a batch."""
+    """The header in front of a batch."""
 
     segment: int
     number: int
@@ -48,21 +48,21 @@ class FrameHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes the frame takes, to the beginning of the next one."""
+        """Bytes from the beginning of the frame to that of the next one."""
         return frame_bytes(self.length)
 
 
 def frame_bytes(length: int) -> int:
-    """Bytes that the frame of a batch takes."""
+    """Return the bytes that the frame of a batch takes."""
     return (HEADER_BYTES + length + BLOCK - 1) // BLOCK * BLOCK
 
 
 def encode(
     secret: bytes, segment: int, number: int, count: int, batch: Sequence[bytes]
 ) -> list[bytes]:
-    """The parts of a frame, one after the other; those of the batch are not copied.
+    """Return the parts of a frame, one after the other; those of the batch are not copied.
 
-    For a thread: the checksum of a large batch takes a while, and others go on in between.
+    Call it in a thread: the checksum of a large batch takes long, but releases the interpreter.
     """
     length = sum(map(len, batch))
     head = _HEAD.pack(_MAGIC, segment, number, length, count)
@@ -78,7 +78,7 @@ def encode(
 
 
 def decode_header(data: bytes) -> FrameHeader | None:
-    """The header at the beginning of some bytes, if it can be one."""
+    """Return the header at the beginning of `data`, None if it cannot be one."""
     if len(data) < HEADER_BYTES:
         return None
     magic, segment, number, length, count = _HEAD.unpack_from(data)
@@ -88,7 +88,7 @@ def decode_header(data: bytes) -> FrameHeader | None:
 
 
 def is_intact(secret: bytes, header: FrameHeader, batch: bytes) -> bool:
-    """Whether a batch is the one that the header belongs to."""
+    """Return whether a batch is the one that the header belongs to."""
     if len(batch) != header.length:
         return False
     head = _HEAD.pack(_MAGIC, header.segment, header.number, header.length, header.changes)

@@ -1,7 +1,7 @@
-"""From the journal to the records, a bit at a time.
+"""Transfer of batches from the journal to the records, in small steps.
 
-It is done in steps, of which each takes a fraction of a millisecond. A step that reads or writes a
-large value takes longer: it is handed out as a call, to be made in a thread before the next step.
+Each step takes a fraction of a millisecond. A step that reads or writes a large value takes longer:
+it is returned as a call that a thread makes before the next step.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from ferrymq_broker.store.net_effect import NetEffect
 from ferrymq_broker.store.records import Records, RecordsGrow
 from ferrymq_broker.store.segments import JournalFrame, JournalSegment, read_frame
 
-# Changes between two looks at the clock: a fraction of a millisecond.
+# Changes between two checks of the clock: a fraction of a millisecond.
 _READ_AT_ONCE: Final = 1000
 _WRITE_AT_ONCE: Final = 100
-# A batch of more bytes is read in a thread, and so are records written that may be as large.
+# A batch of at least this many bytes is read in a thread, and its records are written in one.
 _LARGE: Final = 1 << 20
 
 T = TypeVar("T")
-# What a step leaves to be done in a thread, None for nothing.
+# A call that a thread must make before the next step, or None.
 Step: TypeAlias = Callable[[], None] | None
 
 
 def written_frames(
     secret: bytes, segments: Iterable[JournalSegment], applied: int
 ) -> Iterator[JournalFrame]:
-    """The frames of segments up to what was written, without what was applied already. Raises
-    `StoreDamaged`."""
+    """Yield the written frames of segments that are not applied yet. Raises `StoreDamaged`."""
     for segment in segments:
         offset = 0
         while offset < segment.position:
@@ -48,7 +47,7 @@ def written_frames(
 def frames_in_steps(
     secret: bytes, segments: Iterable[JournalSegment], applied: int
 ) -> Iterator[JournalFrame | Callable[[], None]]:
-    """As `written_frames`; large ones are read by calls that come before them."""
+    """Yield frames as `written_frames` does; before a large one, yield a call that reads it."""
     for segment in segments:
         offset = 0
         while offset < segment.position:
@@ -87,15 +86,14 @@ def read_batches(
 
 
 def fill_records(effect: NetEffect, records: Records) -> Iterator[Step]:
-    """Make the changes in a transaction that is still to be committed, in steps. Raises
-    `OSError`."""
+    """Make the changes in a transaction, in steps; the caller commits it. Raises `OSError`."""
     large = effect.longest >= _LARGE
     while True:
         try:
             records.begin()
             effect.rewind()
             if large:
-                # Nobody knows which of the values are large before they are written.
+                # Which of the values are large is known only when they are written.
                 while not (yield from _apart(partial(effect.write, records, _WRITE_AT_ONCE))):
                     pass
                 return
@@ -107,7 +105,7 @@ def fill_records(effect: NetEffect, records: Records) -> Iterator[Step]:
 
 
 def apply_now(effect: NetEffect, records: Records, applied: int) -> None:
-    """Make the changes and commit them, however long it takes. Raises `OSError`."""
+    """Make the changes and commit them without pausing. Raises `OSError`."""
     while True:
         try:
             for step in fill_records(effect, records):
@@ -120,7 +118,7 @@ def apply_now(effect: NetEffect, records: Records, applied: int) -> None:
 
 
 def _apart(call: Callable[[], T]) -> Generator[Callable[[], None], None, T]:
-    """Leave a call to a thread; what it returns or raises."""
+    """Yield a call for a thread; return or raise its result."""
     ends: list[T | Exception] = []
 
     def make() -> None:

@@ -10,7 +10,7 @@ from ferrymq_broker.store.tables import NAMES
 
 KEY_BYTES: Final = 17
 
-# The one record of the store itself: the last batch that was applied. Tables begin at 1, so it is
+# The one record of the store itself: the last batch applied. Tables begin at 1, so its key is
 # before all others.
 APPLIED_KEY: Final = b"\0applied"
 
@@ -19,12 +19,12 @@ _extend_crc: Final[Any] = google_crc32c.extend
 
 
 def encode_key(table: int, id: int, number: int) -> bytes:
-    """The key of a record."""
+    """Return the key of a record."""
     return bytes((table,)) + id.to_bytes(8, "big") + number.to_bytes(8, "big")
 
 
 def describe_key(key: bytes) -> str:
-    """Return the name of the record of a key, for a message."""
+    """Return a name for the record of a key, for messages."""
     if key == APPLIED_KEY:
         return "the number of the last batch"
     if len(key) != KEY_BYTES:
@@ -34,13 +34,13 @@ def describe_key(key: bytes) -> str:
 
 
 def seal(key: bytes, value: bytes) -> bytes:
-    """Return the stored form of a value: checksum of key and value, then the value."""
+    """Return the bytes to store for a key: checksum and value."""
     crc: int = _extend_crc(_crc(key), value)
     return crc.to_bytes(4, "big") + value
 
 
 def is_intact(key: bytes, stored: bytes) -> bool:
-    """Whether what is stored for a key, checksum and value, is what was stored there."""
+    """Return whether the checksum of the bytes stored for a key is right."""
     value = stored[4:]
     crc: int = _extend_crc(_crc(key), value)
     return crc == int.from_bytes(stored[:4], "big") and len(stored) >= 4

@@ -1,9 +1,9 @@
 """What the broker knows of LMDB's private file format: facts that LMDB does not report.
 
-`check_file` finds damage before LMDB is given the file. A process in which LMDB comes upon a
-damaged page may crash or spoil more. `read_free_lists` and `read_free_map` find free pages, and
-`Footprint` estimates what a transaction will write. Only this module uses the modules behind it,
-`lmdb_pages` and `footprint`; docs/decisions/0011-store.md says what would be lost without them.
+`check_file` finds damage before LMDB gets the file: LMDB may crash the process or do more damage
+when it reads a damaged page. `read_free_lists` and `read_free_map` find free pages, and `Footprint`
+estimates what a transaction will write. Only this module uses `lmdb_pages` and `footprint`;
+docs/decisions/0011-store.md says what would be lost without them.
 
 `python -m ferrymq_broker.store.lmdb_file DIR` checks the file of a store.
 """
@@ -28,7 +28,7 @@ __all__ = [
     "read_free_map",
 ]
 
-# Pages between two reports, and between two times that others have the interpreter.
+# Pages checked between two reports of progress.
 _PAGES_AT_ONCE: Final = 1000
 
 
@@ -38,10 +38,10 @@ def check_file(
     pages_at_once: int = _PAGES_AT_ONCE,
     values: bool = True,
 ) -> None:
-    """Read all of LMDB's file that is in use. `progress` is told records, and how many there are.
+    """Check all used pages of LMDB's file. `progress` gets the records checked and the total.
 
-    Without `values` only what LMDB believes is checked: a value that is damaged is found by whoever
-    reads it. Raises `StoreDamaged` for the first thing that is wrong, `OSError`.
+    Without `values` only the structure that LMDB trusts is checked; a damaged value is found when
+    it is read. Raises `StoreDamaged` for the first fault, `OSError`.
     """
     if path.stat().st_size == 0:
         raise StoreDamaged(f"{path}: it is empty")
@@ -57,7 +57,7 @@ def check_file(
 
 
 def read_free_lists(path: Path) -> list[tuple[int, list[int]]]:
-    """Return the pages that the next transaction may use, by the transaction that has left them.
+    """Return the pages that the next transaction may use, by the transaction that freed them.
 
     Raises `StoreDamaged`, `OSError`.
     """
@@ -81,7 +81,7 @@ def read_free_map(path: Path) -> bytearray:
 
 
 def main() -> int:
-    """Check the file of a directory; 1 if it is damaged."""
+    """Check the file of a directory; return 1 if it is damaged."""
     path = Path(sys.argv[1]) / "data.mdb"
     try:
         check_file(path)

@@ -1,9 +1,9 @@
-"""The pages of LMDB's file, looked at without LMDB. `lmdb_file` is the way to them.
+"""A checker of the pages of LMDB's file that does not use LMDB. Use it through `lmdb_file`.
 
-LMDB believes what its pages say, and a process that reads a damaged one may crash, or wait for
-ever. So before it is given the file, every page that can be reached is read here, where no number
-is believed: which page it says it is, what kind, where its nodes are, whether its keys are in
-order, whether pages and records are as many as there should be, and the checksum of each value.
+LMDB trusts the content of its pages: a process that reads a damaged one may crash or hang. So every
+reachable page is checked here before LMDB gets the file: its number, its kind, the places of its
+nodes, the order of its keys, the number of pages and records, and the checksum of each value. No
+number in the file is trusted.
 
 The format (version 1, little-endian; the same since LMDB 0.9.0):
 
@@ -30,7 +30,7 @@ from ferrymq_broker.store.keys import KEY_BYTES, describe_key
 PAGE_HEAD_BYTES: Final = 16
 _NODE_HEAD: Final = 8
 NODE_BYTES: Final = _NODE_HEAD + 2
-"""Bytes that a node takes beside its key and value: its head, and the offset that leads to it."""
+"""Bytes that a node takes besides its key and value: its head, and the offset that leads to it."""
 
 _BRANCH: Final = 0x01
 _LEAF: Final = 0x02
@@ -40,7 +40,7 @@ _META: Final = 0x08
 _BIG: Final = 0x01
 
 _NO_PAGE: Final = -1
-# Pages that are read together where they follow each other.
+# The most consecutive pages that are read together.
 _AHEAD: Final = 64
 _MAX_DEPTH: Final = 32
 
@@ -51,7 +51,7 @@ _META_HEAD: Final = struct.Struct("<IIQQ")
 _TREE: Final = struct.Struct("<IHHQQQQq")
 _META_TAIL: Final = struct.Struct("<QQ")
 
-# What the flags of a tree may say: keys that are numbers, for that of free pages.
+# The allowed flag of the tree of free pages: its keys are numbers.
 _INTEGER_KEYS: Final = 0x08
 
 _crc: Final[Any] = google_crc32c.value
@@ -79,8 +79,8 @@ class Tree:
 
 @final
 class PageFile:
-    """LMDB's file, read page by page; checksums of `values` are looked at or not. Everything raises
-    `StoreDamaged` with what is wrong, and `OSError`."""
+    """LMDB's file, read page by page. `values` says whether checksums of values are checked. All
+    methods raise `StoreDamaged` with what is wrong, and `OSError`."""
 
     __slots__ = (
         "path",
@@ -90,7 +90,7 @@ class PageFile:
         "records",
         "_descriptor",
         "_size",
-        # Of the walk: the tree, where in it it is, and what it has seen.
+        # State of the walk: the pages to visit, and counts of what was visited.
         "_stack",
         "_before",
         "_branches",
@@ -108,21 +108,21 @@ class PageFile:
     def __init__(self, path: str, values: bool = True) -> None:
         self.path = path
         self._values = values
-        # Pages that were read before they are looked at, and the number of the first.
+        # Pages read ahead, and the number of the first.
         self._ahead = b""
         self._ahead_at: i64 = 0
         self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         self._size: i64 = os.fstat(self._descriptor).st_size
-        # Pages to be read, each with its depth and the key that its keys may not be below.
+        # Pages to be read, each with its depth and the limits of its keys: lowest, and end.
         self._stack: list[tuple[int, int, bytes, bytes | None]] = []
         self._before = b""
         self._branches: i64 = 0
         self._leaves: i64 = 0
         self._overflows: i64 = 0
         self._entries: i64 = 0
-        # Free pages that were listed.
+        # The number of free pages listed.
         self._listed: i64 = 0
-        # Transactions and the pages that each has left free, if somebody wants to know.
+        # Transactions and the pages each has freed; None if they are not collected.
         self._lists: list[tuple[int, list[int]]] | None = None
         # The last transaction.
         self.transaction = 0
@@ -135,7 +135,7 @@ class PageFile:
             raise
 
     def close(self) -> None:
-        """The end."""
+        """Close the file."""
         os.close(self._descriptor)
 
     # -- meta pages --------------------------------------------------------------------------
@@ -180,14 +180,14 @@ class PageFile:
     # -- walking -----------------------------------------------------------------------------
 
     def check_free(self) -> None:
-        """Look at the tree of free pages, all of it."""
+        """Check the whole tree of free pages."""
         self._begin(self.free)
         while not self._step(self.free, False):
             pass
 
     def free_pages(self) -> list[tuple[int, list[int]]]:
-        """The pages that the next transaction may use, by the transaction that has left them. What
-        the last one has left is still needed if that turns out not to be on disk."""
+        """Return the pages that the next transaction may use, by the transaction that freed them.
+        Pages freed by the last one are left out: they are needed if it is not on disk."""
         lists: list[tuple[int, list[int]]] = []
         self._lists = lists
         self.check_free()
@@ -195,7 +195,7 @@ class PageFile:
         return [one for one in lists if one[0] < self.transaction]
 
     def free_map(self) -> bytearray:
-        """A bit for each page, the lowest of a byte first, which is set if the page is free."""
+        """Return a bit for each page, the lowest of a byte first, set if the page is free."""
         free = bytearray(self.last_page // 8 + 1)
         self._lists = []
         self._begin(self.free)
@@ -211,11 +211,11 @@ class PageFile:
         return free
 
     def begin_records(self) -> None:
-        """Begin with the tree of records; `check_free` was called before."""
+        """Start at the tree of records, after `check_free`."""
         self._begin(self.records)
 
     def check_records(self, pages: int) -> bool:
-        """Look at some more pages of the tree of records; whether that was all."""
+        """Check some more pages of the tree of records. Return whether all are checked."""
         for _ in range(pages):
             if self._step(self.records, True):
                 # Every page is a meta page, in a tree, or free.
@@ -232,7 +232,7 @@ class PageFile:
 
     @property
     def seen(self) -> int:
-        """Records that were looked at."""
+        """The number of records checked."""
         return self._entries
 
     def _begin(self, tree: Tree) -> None:
@@ -245,7 +245,7 @@ class PageFile:
             self._stack.append((tree.root, 1, b"", None))
 
     def _step(self, tree: Tree, is_records: bool) -> bool:
-        """Look at the next page; whether there was none."""
+        """Check the next page. Return whether there was none left."""
         if not self._stack:
             if (
                 self._branches != tree.branches
@@ -266,7 +266,7 @@ class PageFile:
             raise self._bad_page(number)
         lower: i64 = i64(read_i16_le(page, 12)) & 0xFFFF
         upper: i64 = i64(read_i16_le(page, 14)) & 0xFFFF
-        # An upper end of 0 is one of 65536.
+        # An upper end of 65536 is stored as 0.
         if lower < PAGE_HEAD_BYTES or lower & 1 or lower > upper or upper > self.page_bytes:
             raise self._bad_page(number)
         nodes: i64 = (lower - PAGE_HEAD_BYTES) // 2
@@ -308,7 +308,7 @@ class PageFile:
             key_bytes: i64 = i64(read_i16_le(page, at + 6)) & 0xFFFF
             if at + _NODE_HEAD + key_bytes > self.page_bytes:
                 raise self._bad_page(number)
-            # The first key is whatever comes before the second one.
+            # The first key of a branch is not stored: it is the lower limit.
             key = page[at + _NODE_HEAD : at + _NODE_HEAD + key_bytes] if at_index else low
             if at_index and is_records and (key <= before or (high is not None and key >= high)):
                 raise self._bad_page(number)
@@ -374,8 +374,8 @@ class PageFile:
     def _check_shape(
         self, number: int, page: bytes, nodes: i64, upper: i64, low: bytes, high: bytes | None
     ) -> bool:
-        """As `_check_leaf`, without looking at values. False, and nothing is done, if the page is
-        not what those of records look like: then `_check_leaf` has a closer look."""
+        """Check a leaf without its values. Return False, without an effect, if the page does not
+        look like one of records: then `_check_leaf` must check it."""
         end_of_page = self.page_bytes
         big: list[tuple[int, int]] = []
         first = b""
@@ -418,7 +418,7 @@ class PageFile:
                 size = 8
             elif flags != 0 or value_at + size > end_of_page:
                 return False
-            # Nodes begin at even places, and there is nothing between them.
+            # Nodes begin at even offsets, without gaps between them.
             taken += (_NODE_HEAD + KEY_BYTES + size + 1) & ~1
             if index == 0:
                 first = page[begin:value_at]
@@ -438,7 +438,7 @@ class PageFile:
         return True
 
     def _check_overflow(self, number: int, size: i64) -> None:
-        """Look at the head of the pages that a value has to itself."""
+        """Check the head of the pages that hold one large value."""
         count = (PAGE_HEAD_BYTES - 1 + size) // self.page_bytes + 1
         if number < 2 or number + count - 1 > self.last_page:
             raise self._wrong(f"a page {number} is said to be in it")
@@ -451,7 +451,7 @@ class PageFile:
         self._overflows += count
 
     def _check_list(self, number: int, key: bytes, value: bytes) -> None:
-        """The free pages that a transaction has left: their count, then each."""
+        """Check the list of pages that a transaction has freed: their count, then each."""
         if len(key) != 8 or len(value) < 8 or len(value) & 7:
             raise self._bad_page(number)
         count = read_i64_le(value, 0)
@@ -482,7 +482,7 @@ class PageFile:
         return data[PAGE_HEAD_BYTES : PAGE_HEAD_BYTES + size]
 
     def _read(self, number: int, count: i64) -> bytes:
-        """Pages that are one after the other, the first of which says that it is `number`."""
+        """Read consecutive pages and check that the first says it is `number`."""
         if number < 2 or number + count - 1 > self.last_page:
             raise self._wrong(f"a page {number} is said to be in it")
         size = count * self.page_bytes
@@ -497,7 +497,7 @@ class PageFile:
         return data
 
     def _read_ahead(self, number: int) -> bytes:
-        """A page, and with it those that are looked at next if they follow it."""
+        """Read a page, together with the pages to be checked next if they follow it."""
         size = self.page_bytes
         at = i64(number) - self._ahead_at
         if at < 0 or at >= i64(len(self._ahead)) // size:

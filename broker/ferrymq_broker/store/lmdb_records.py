@@ -1,8 +1,8 @@
 """Records in LMDB: a file `data.mdb`, all tables in one tree.
 
-LMDB's own locks belong to threads and processes, so they are off: the broker keeps other processes
-out by itself, changes in one place, and reads for no longer than a call. A transaction can then be
-filled by the event loop and committed by a thread.
+LMDB's own locks belong to threads and processes, so they are off: the broker itself locks out other
+processes, changes records in one place, and reads for no longer than a call. So a transaction can
+be filled by the event loop and committed by a thread.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ __all__ = ["DATA_NAME", "LmdbRecords", "describe_key", "encode_key", "is_intact"
 
 DATA_NAME: Final = "data.mdb"
 
-# The map is only addresses; the file grows as it is used.
+# The map only reserves addresses; the file grows as it is used.
 _MIN_MAP: Final = 1 << 30
-# More free room than this is there before changes begin, so that they hardly ever begin again.
+# The least free bytes of the map before changes begin, so that they rarely have to be repeated.
 _HEADROOM: Final = 256 << 20
-# Records that are read at once, and bytes of them: each may be long.
+# How many records, and bytes of them, are read at once.
 _SCAN_AT_ONCE: Final = 100
 _SCAN_BYTES: Final = 1 << 18
 
-# Fewer records than this in a page: what the split of a page leaves empty is too much.
+# With fewer records than this in a page, splitting it wastes too much space.
 _FEW: Final = 5
-# The number that no record has, behind all others of a prefix.
+# A number behind all others of a prefix, which no record has.
 _BEHIND: Final = b"\xff" * 8
-# When so much was put, it is looked at whether there is room: LMDB may begin to write.
+# After this many bytes were put, free space is checked: LMDB may begin to write.
 _LOOK_AFTER: Final = 128 << 20
 
 
 class LmdbRecords(Records):
-    """The records in a directory. Raises `StoreDamaged` for a file that is none of LMDB's."""
+    """The records in a directory. Raises `StoreDamaged` for a file that LMDB did not write."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / DATA_NAME
@@ -80,12 +80,12 @@ class LmdbRecords(Records):
         self._txn: Any = None
         # Whether the map was too small.
         self._grow = False
-        # What the transaction may write, and at how many bytes of values it is looked at.
+        # The estimate of what the transaction writes, and the bytes of values at the next check.
         self._page_bytes: int = self._env.stat()["psize"]
         self._footprint = Footprint(self._page_bytes)
-        # What is free in the file and on the disk.
+        # Returns free pages of the file to the file system.
         self.holes = HolePuncher(self.path, self._page_bytes)
-        # The key that lies behind those that are put.
+        # A temporary key behind those that are being put.
         self._end: bytes | None = None
         self._put_bytes = 0
         self._look_at = _LOOK_AFTER
@@ -124,7 +124,7 @@ class LmdbRecords(Records):
                     return []
                 return take_values(cursor.iternext(), key, end, most)
         except lmdb.Error:
-            # Whoever needs the first asks for it alone, and is told.
+            # A caller that needs the first record asks for it alone, and gets the error then.
             return []
 
     def scan(self, table: int) -> Iterator[Record]:
@@ -188,7 +188,7 @@ class LmdbRecords(Records):
         size = info["map_size"]
         used = (info["last_pgno"] + 1) * self._env.stat()["psize"]
         if self._grow or size - used < _HEADROOM:
-            # Nobody reads now: that would be in this thread.
+            # No read is under way: reads are made in this thread.
             self._env.set_mapsize(2 * size)
             self._grow = False
         self._footprint.clear()
@@ -213,10 +213,10 @@ class LmdbRecords(Records):
     def extend(self, prefix: bytes, size: int) -> None:
         """See `Records.extend`.
 
-        LMDB splits a page that is full where a record is put behind the last one so that the last
-        record of the page goes to the new page. Of pages that have room for few records much is
-        lost. Where something lies behind the record that is put, LMDB leaves full pages full. So
-        a record without a value lies there for the time being.
+        When a record is put behind the last one of a full page, LMDB moves the last record of the
+        page to the new page. Pages with room for few records lose much space by that. If another
+        key is behind the new record, LMDB leaves full pages full. So an empty record is put there
+        for the time of the run.
         """
         self._end_run()
         node = NODE_BYTES + KEY_BYTES + size
@@ -250,7 +250,7 @@ class LmdbRecords(Records):
                     if limit <= 0:
                         return False
                     limit -= 1
-                    # The cursor is at the next one then.
+                    # `delete` moves the cursor to the next record.
                     found = cursor.delete()
                     if found and not cursor.key():
                         break
@@ -259,8 +259,8 @@ class LmdbRecords(Records):
         return True
 
     def commit(self, applied: int) -> None:
-        """See `Records.commit`. Nothing was written when this raises ENOSPC for want of room that
-        can be seen before."""
+        """See `Records.commit`. Raises ENOSPC before anything is written if the lack of room can be
+        foreseen."""
         self._end_run()
         self._look_for_room()
         txn = self._txn
@@ -288,7 +288,7 @@ class LmdbRecords(Records):
             txn.abort()
 
     def _failed(self, error: lmdb.Error) -> Exception:
-        """Forget the changes, and return the error of ours for one of LMDB."""
+        """Discard the changes, and return the exception for an error of LMDB."""
         self.abort()
         if isinstance(error, lmdb.MapFullError):
             self._grow = True
@@ -300,12 +300,12 @@ class LmdbRecords(Records):
         return failed
 
     def _look_for_room(self) -> None:
-        """Raise ENOSPC, and forget the changes, if the disk may have no room for them. LMDB itself
-        says EIO when the system writes less than it was given, as if the disk had failed."""
+        """Discard the changes and raise ENOSPC if the disk may have no room for them. LMDB itself
+        reports EIO when the system writes less than asked, as if the disk had failed."""
         free = free_bytes(self.path.parent) // self._page_bytes
         now = self._txn.stat()
         pages: int = self._env.info()["last_pgno"] + 1
-        # Lists of free pages, eight bytes for each, are written again.
+        # The lists of free pages, eight bytes for each page, are written again.
         lists = 8 * pages // self._page_bytes + 8
         if self._footprint.most_pages(now["depth"]) + 2 * lists <= free:
             return
@@ -314,7 +314,7 @@ class LmdbRecords(Records):
         growth = self._footprint.growth(
             now["leaf_pages"], now["branch_pages"], freed, read_free_lists(self.path)
         )
-        # Some of what is free in the file may have no place on the disk, but no more pages need one
+        # Some free pages of the file may have no space on the disk, but no more of them need space
         # than are written.
         blocks = self.holes.allocated() // self._page_bytes
         written = self._footprint.written(now["leaf_pages"], now["branch_pages"]) + 2 * lists
@@ -355,7 +355,7 @@ def _pages_of(stat: Any) -> int:
 
 
 def as_os_error(error: lmdb.Error) -> OSError | None:
-    """The error of the system that LMDB passes on, if it is one: it keeps nothing but the text."""
+    """Return the system's error that LMDB passes on as text, None if it is another error."""
     text = str(error)
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EACCES, errno.EROFS, errno.EFBIG):
         if os.strerror(code) in text:

@@ -14,14 +14,14 @@ from ferrymq_codec.value_writer import write_value
 
 
 def encode_map(fields: Mapping[str, object]) -> bytes:
-    """The fields as bytes; values are of AMQP's types."""
+    """Encode fields, whose values have AMQP types."""
     w = BytesWriter()
     write_value(w, dict(fields), "record")
     return w.getvalue()
 
 
 def decode_map(value: bytes) -> dict[str, object]:
-    """Return the map that `encode_map` encoded. Raises `StoreDamaged` for anything else."""
+    """Decode what `encode_map` made. Raises `StoreDamaged` for anything else."""
     try:
         reader = Reader(value)
         fields = read_value(reader, "record")

@@ -1,4 +1,4 @@
-"""Small files of text that say something of a store: a title, fields, and a checksum of both."""
+"""Small text files that describe a store: a title, fields, and a checksum of both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def encode_label(title: str, fields: Mapping[str, object]) -> bytes:
 
 
 def decode_label(title: str, data: bytes) -> dict[str, str] | None:
-    """Decode what `encode_label` made, zeros behind it left out; None if it is not that."""
+    """Decode what `encode_label` made, ignoring zeros behind it; None for anything else."""
     data = data.rstrip(b"\0")
     first, *lines = data.decode("ascii", "replace").split("\n")
     fields = dict(line.partition(": ")[::2] for line in lines if line)

@@ -11,7 +11,7 @@ from ferrymq_broker.store.records import Record, Records
 
 
 class MemoryDisk:
-    """What was committed: it outlives the `MemoryRecords` that did so."""
+    """Committed records, which outlive the `MemoryRecords` that committed them."""
 
     def __init__(self) -> None:
         self.stored: dict[bytes, bytes] = {}
@@ -20,7 +20,7 @@ class MemoryDisk:
 
 
 class MemoryRecords(Records):
-    """The records of a disk."""
+    """Records on a `MemoryDisk`."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk

@@ -1,8 +1,8 @@
-"""What many batches add up to: each record is written once, as the last of them says.
+"""The combined effect of many batches: each record is written once, with its last value.
 
-Later changes win. What came and went within the batches, and was not there before, is never written
-at all: that it was not there is known for numbers above the highest one the records have, which is
-how entries and deliveries come.
+Later changes win. A record that is created and deleted within the batches, and did not exist
+before, is never written. It is known not to exist if its number is above the highest one in the
+records, which is how entries and deliveries are numbered.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PUT_HEAD: Final = 1 + _KEY_BYTES + 8
 _DROP_BYTES: Final = 1 + _KEY_BYTES
 _RANGE_BYTES: Final = 1 + _KEY_BYTES + 8
 
-# How many changes are sorted while one is written; and how many records are a run.
+# How many changes are sorted per change written; and how many records make a run.
 _GATHERED: Final = 10
 _RUN: Final = 4
 
 
 @final
 class DroppedRanges:
-    """Ranges of numbers that were dropped, each with when that was last: disjoint, in order."""
+    """Deleted ranges of numbers, disjoint and in order, each with the time of its last deletion."""
 
     __slots__ = ("firsts", "lasts", "times")
 
@@ -43,11 +43,11 @@ class DroppedRanges:
         self.times: list[int] = []
 
     def add(self, first: int, last: int, time: int) -> None:
-        """A range is dropped, later than all others so far."""
+        """Add a range that is deleted later than all others so far."""
         firsts = self.firsts
         lasts = self.lasts
         times = self.times
-        # Everything from `begin` to `end` has something in common with the new range.
+        # The ranges from `begin` to `end` overlap the new one.
         begin = bisect_left(lasts, first)
         end = begin
         while end < len(firsts) and firsts[end] <= last:
@@ -69,7 +69,7 @@ class DroppedRanges:
         times[begin:end] = new_times
 
     def time_of(self, number: int) -> int:
-        """When a number was last in a range that was dropped; -1 if it never was."""
+        """Return when a number was last in a deleted range; -1 if never."""
         index = bisect_left(self.lasts, number)
         if index < len(self.firsts) and self.firsts[index] <= number:
             return self.times[index]
@@ -78,8 +78,8 @@ class DroppedRanges:
 
 @final
 class _Group:
-    """The changes of one prefix: `keys`, of which those before `next` are done, among them `puts`
-    of values with `bytes` bytes. `begun` is whether the first was made."""
+    """The changes of one prefix: `keys`, of which those before `next` are done. `puts` of them set
+    values, of `bytes` bytes in all. `begun` says whether the first change was made."""
 
     __slots__ = ("prefix", "keys", "next", "puts", "bytes", "begun")
 
@@ -94,9 +94,9 @@ class _Group:
 
 @final
 class NetEffect:
-    """Reads batches with `begin` and `read`, then writes with `rewind` and `write`.
+    """A reader of batches (`begin`, `read`) and a writer of their effect (`rewind`, `write`).
 
-    Both are done in slices, so that an event loop can do them between other things.
+    Both work in slices, so that an event loop can do other work in between.
     """
 
     __slots__ = (
@@ -118,23 +118,22 @@ class NetEffect:
     )
 
     def __init__(self) -> None:
-        # Changes that were read.
+        # The number of changes read.
         self.changes: i64 = 0
         # Bytes of the longest batch.
         self.longest: i64 = 0
         self._batches: list[bytes] = []
         self._batch = b""
         self._position: i64 = 0
-        # Key -> where its last change is: the index of the batch, then the position of checksum and
-        # value. These are also in the order of the changes. A record that is dropped has the
-        # complement.
+        # Key -> the place of its last change: index of the batch, then position of checksum and
+        # value. Places are in the order of the changes. The place of a deletion is complemented.
         self._places: dict[bytes, int] = {}
         self._ranges: dict[bytes, DroppedRanges] = {}
         self._drops: list[tuple[bytes, bytes]] = []
         self._next_drop: i64 = 0
         self._items: Iterator[tuple[bytes, int]] = iter(())
-        # The changes by prefix, so that records that follow each other are written together; the
-        # group that is being written.
+        # The changes by prefix, so that consecutive records are written together, and the group
+        # being written.
         self._groups: dict[bytes, _Group] = {}
         self._waiting: Iterator[_Group] = iter(())
         self._group: _Group | None = None
@@ -145,7 +144,7 @@ class NetEffect:
     # -- reading -----------------------------------------------------------------------------
 
     def begin(self, batch: bytes) -> None:
-        """Make `read` go on with this batch."""
+        """Start to `read` this batch."""
         self._batches.append(batch)
         if len(batch) > self.longest:
             self.longest = len(batch)
@@ -153,8 +152,8 @@ class NetEffect:
         self._position = 0
 
     def read(self, limit: int) -> bool:
-        """Read up to `limit` changes of the batch; whether that was all of it. Raises
-        `StoreDamaged` for what is no change."""
+        """Read up to `limit` changes of the batch. Return whether all of it is read. Raises
+        `StoreDamaged` for bytes that are not a change."""
         batch = self._batch
         end: i64 = len(batch)
         position = self._position
@@ -204,7 +203,7 @@ class NetEffect:
     # -- writing -----------------------------------------------------------------------------
 
     def rewind(self) -> None:
-        """Begin to write, or begin again."""
+        """Start to write, or start again."""
         self._highest = {}
         self._next_drop = 0
         self._drops = [
@@ -217,9 +216,9 @@ class NetEffect:
         self._gathered = False
 
     def write(self, records: Records, limit: int) -> bool:
-        """Make up to `limit` changes of records; whether these were all.
+        """Make up to `limit` changes of records. Return whether all are made.
 
-        A value counts for one change more for each 8 KiB.
+        Each 8 KiB of a value count as a further change.
         """
         while self._next_drop < len(self._drops):
             first, last = self._drops[self._next_drop]
@@ -247,7 +246,7 @@ class NetEffect:
         return True
 
     def _gather(self, limit: i64) -> bool:
-        """Sort up to `limit` changes by their prefixes; whether these were all."""
+        """Sort up to `limit` changes by their prefixes. Return whether all are sorted."""
         groups = self._groups
         batches = self._batches
         for key, place in self._items:
@@ -271,7 +270,8 @@ class NetEffect:
         self._group = next(self._waiting, None)
 
     def _write_group(self, group: _Group, records: Records, left: i64) -> i64:
-        """Make up to `left` changes of a group; how many more may be made, 0 if there are more."""
+        """Make up to `left` changes of a group. Return how many are left, 0 if the group is not
+        done."""
         has_ranges = len(self._ranges) > 0
         batches = self._batches
         places = self._places

@@ -1,6 +1,6 @@
-"""Messages that are on disk for want of memory only: nothing of this is there after a restart.
+"""A store for messages moved out of memory to the disk; it is discarded at a restart.
 
-They are in an LMDB of their own, whose writes nobody syncs or waits for.
+The messages are in an LMDB file of their own, whose writes are neither synced nor waited for.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import google_crc32c
 import lmdb
 
 _MIN_MAP: Final = 1 << 30
-# More free room than this is in the map before anything is written.
+# The least free bytes of the map before anything is written.
 _HEADROOM: Final = 64 << 20
-# A file that has nothing in it is begun anew when it is larger than this.
+# An empty file that is larger than this is removed and created again.
 _WASTE: Final = 64 << 20
-# A key: what the page belongs to, and a number, which is never negative.
+# A key has the owner of the page in this many bytes, then a number that is never negative.
 _PREFIX_BYTES: Final = 8
 _BEHIND: Final = b"\xff" * 8
-# A page of LMDB has room for less than five values of this size.
+# An LMDB page holds less than five values of this size.
 _LARGE: Final = 780
 
 _crc: Final[Any] = google_crc32c.value
@@ -32,34 +32,34 @@ class PageStore:
     """Values by keys of 16 bytes. All methods but `drop` raise `OSError`."""
 
     def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        """Keep these values, all of them or none."""
+        """Store these values, all of them or none."""
         raise NotImplementedError
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key; None if there is none, or if it is damaged."""
+        """Return the value of a key; None if it does not exist or is damaged."""
         raise NotImplementedError
 
     def take(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of these keys, which are no longer there then; None as in `get`."""
+        """Remove these keys and return their values; None as in `get`."""
         raise NotImplementedError
 
     def drop(self, keys: Sequence[bytes]) -> None:
-        """The values of these keys are not needed any more."""
+        """Remove the values of these keys."""
         raise NotImplementedError
 
     def used_bytes(self) -> int:
-        """How large the file is."""
+        """Return the size of the file."""
         return 0
 
     def tidy(self) -> None:
-        """To be called now and then: give back what is not needed."""
+        """Give back unused space. Call it from time to time."""
 
     def close(self) -> None:
-        """The end."""
+        """Close the store and remove its file."""
 
 
 class LmdbPageStore(PageStore):
-    """In a directory that is nobody else's. Whatever was in it is gone."""
+    """A page store in a directory of its own, which is emptied first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class LmdbPageStore(PageStore):
         shutil.rmtree(folder, ignore_errors=True)
 
     def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        """As in `PageStore`: one transaction, which nobody syncs."""
+        """Store values in one transaction that is not synced. See `PageStore.put`."""
         if self._env is None:
             self._open()
         need = sum(len(value) for _, value in pairs)
@@ -79,8 +79,8 @@ class LmdbPageStore(PageStore):
             self._env.set_mapsize(2 * info["map_size"] + 4 * need)
         try:
             with self._env.begin(write=True) as txn, txn.cursor() as cursor:
-                # Something lies behind what is put in order and fills pages with a few, so that
-                # LMDB leaves full pages full (`LmdbRecords.extend`).
+                # Values are put in order and fill pages with a few each. A key behind them makes
+                # LMDB leave full pages full (`LmdbRecords.extend`).
                 ends: set[bytes] = set()
                 if need > _LARGE * len(pairs):
                     ends = {key[:_PREFIX_BYTES] + _BEHIND for key, _ in pairs}
@@ -93,7 +93,7 @@ class LmdbPageStore(PageStore):
         self._count += len(pairs)
 
     def get(self, key: bytes) -> bytes | None:
-        """As in `PageStore`."""
+        """See `PageStore.get`."""
         if self._env is None:
             return None
         try:
@@ -103,7 +103,7 @@ class LmdbPageStore(PageStore):
             raise OSError(str(error)) from error
 
     def take(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """As in `PageStore`: one transaction."""
+        """Remove keys in one transaction. See `PageStore.take`."""
         if self._env is None:
             return [None] * len(keys)
         try:
@@ -115,7 +115,7 @@ class LmdbPageStore(PageStore):
         return [_opened(key, value) for key, value in zip(keys, values, strict=True)]
 
     def drop(self, keys: Sequence[bytes]) -> None:
-        """As in `PageStore`; what cannot be dropped stays, and nobody asks for it."""
+        """See `PageStore.drop`. Values that cannot be removed stay; they are never read."""
         if self._env is None:
             return
         try:
@@ -123,16 +123,16 @@ class LmdbPageStore(PageStore):
                 for key in keys:
                     txn.delete(key)
         except lmdb.Error:
-            # They stay where they are, and nobody asks for them.
+            # The values stay, but are never read.
             return
         self._count -= len(keys)
 
     def used_bytes(self) -> int:
-        """The size of the file."""
+        """See `PageStore.used_bytes`."""
         return self.path.stat().st_size if self._env is not None else 0
 
     def tidy(self) -> None:
-        """Begin anew if there is nothing in a large file."""
+        """Remove a large file that is empty; the next `put` creates it again."""
         if self._count <= 0 and self.used_bytes() > _WASTE:
             self.close()
 

@@ -1,11 +1,10 @@
-"""The file `paged-out`: what was on disk only when the store was closed, for the next start.
+"""The file `paged-out`: blocks that a closed store keeps for the next start.
 
-It is blocks of bytes that mean something to the broker alone (`recovery/paged_out.py`). They are
-true of the records of one batch, and of no others. So the file says which batch that is, and which
-`data.mdb`; it is read and removed when the store is opened. Without it a start takes longer, and
-nothing else is different.
+Only the broker knows what the blocks mean (`recovery/paged_out.py`). They are valid only for the
+records of one batch, so the file names that batch and its `data.mdb`. It is read and removed when
+the store is opened. Without it a start takes longer; nothing else differs.
 
-A label of 4096 bytes, then each block: its length u32, its CRC-32C u32, its bytes.
+The file is a label of 4096 bytes, then each block: length u32, CRC-32C u32, bytes.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ _DATA_NAME: Final = "data.mdb"
 _VERSION: Final = "1"
 _LABEL_BYTES: Final = 4096
 _HEAD_BYTES: Final = 8
-# What is written at once.
+# Bytes per write.
 _AT_ONCE: Final = 1 << 23
 
 _crc: Final[Any] = google_crc32c.value
 
 
 def write_paged_out(folder: Folder, applied: int, blocks: Sequence[bytes]) -> None:
-    """Leave blocks that are true of the records with the batch `applied`. If that cannot be done,
-    there is no file."""
+    """Write blocks that are valid for the records with the batch `applied`. If that fails, there is
+    no file."""
     if not blocks:
         return
     try:
@@ -48,13 +47,13 @@ def write_paged_out(folder: Folder, applied: int, blocks: Sequence[bytes]) -> No
         try:
             folder.remove(PAGED_OUT_NAME)
         except OSError:
-            # There is no `clean` beside it if the disk takes nothing at all.
+            # If the disk accepts nothing at all, the file `clean` is not written either.
             return
 
 
 def take_paged_out(folder: Folder, applied: int) -> list[bytes]:
-    """Read the blocks that are true of the records with the batch `applied`, none if there are no
-    such; the file is removed. Raises `OSError`."""
+    """Return the blocks that are valid for the records with the batch `applied`, if any, and remove
+    the file. Raises `OSError`."""
     if PAGED_OUT_NAME not in folder.names():
         return []
     file = folder.open(PAGED_OUT_NAME)

@@ -1,4 +1,4 @@
-"""Records out of keys and what is stored for them: many at once, as there may be millions."""
+"""Reading of many records at once from keys and stored values: there may be millions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ferrymq_broker.store.records import HEAD_BYTES, Brief, Part, Record
 _KEY_BYTES: Final = 17
 _CRC_BYTES: Final = 4
 _PAGE: Final = 4096
-# So many records are passed one by one: the cursor would not be there sooner.
+# Up to this many unwanted records are skipped one by one: moving the cursor is not faster.
 _FEW: Final = 8
 
 _crc: Final[Any] = google_crc32c.value
 _extend_crc: Final[Any] = google_crc32c.extend
-# What the class itself does, without a call of Python in between.
+# The constructor of a named tuple, without a call of Python code.
 _new: Final[Any] = tuple.__new__
 
 
@@ -29,8 +29,8 @@ def take_records(
 ) -> bytes | None:
     """Append the next records of `table` to `records`: up to `count`, until they have `most` bytes.
 
-    The answer is the key of a damaged one, where it ends. It ends without any at a record of
-    another table, and at the end of `items`.
+    Stop at a damaged record and return its key. Return None otherwise, also at a record of another
+    table and at the end of `items`.
     """
     wanted: i64 = table
     size: i64 = 0
@@ -62,10 +62,10 @@ def take_parts(
     most: i64,
     beyond: list[bytes],
 ) -> bytes | None:
-    """As `take_records`, with no more of each value than `brief` wants; what is left out counts a
-    page.
+    """Append parts of records, as `take_records` does, with only the bytes of a value that `brief`
+    needs. A value cut short counts as at most a page.
 
-    At many records that nobody asks for it ends, and `beyond` has the key behind them.
+    Stop before a long run of unwanted records, and append the key behind them to `beyond`.
     """
     wanted: i64 = table
     taken: i64 = 0
@@ -108,9 +108,9 @@ def take_parts(
 def take_values(
     items: Iterator[tuple[bytes, bytes]], key: bytes, end: i64, most: i64
 ) -> list[bytes]:
-    """The values of the records from the one of `key` on, with numbers without gaps before `end`.
+    """Return the values of consecutive numbers, from the record of `key` to before `end`.
 
-    They end before one that is damaged, and when they have `most` bytes together.
+    Stop before a missing or damaged record, and when the values have `most` bytes together.
     """
     values: list[bytes] = []
     if len(key) != _KEY_BYTES:

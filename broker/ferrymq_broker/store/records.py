@@ -1,4 +1,4 @@
-"""The records that batches add up to, as something else than a journal keeps them."""
+"""The interface of the records: the state that all applied batches add up to."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 from ferrymq_broker.store.errors import StoreDamaged
 
-# What `Brief` is shown of a value.
+# How many bytes of a value `Brief` gets.
 HEAD_BYTES: Final = 14
 
 
 class Record(NamedTuple):
-    """A record as it was found; its checksum was right."""
+    """A record that was read; its checksum was right."""
 
     id: int
     number: int
@@ -27,7 +27,7 @@ def run_of(
     end: int,
     most: int,
 ) -> list[bytes]:
-    """Answer `Records.run` where records can be read one by one only."""
+    """Answer `Records.run` for a store that returns records only one by one."""
     values: list[bytes] = []
     size = 0
     while first < end and size < most:
@@ -44,21 +44,21 @@ def run_of(
 
 
 class Brief:
-    """Who goes through the records of a table, and can do without most of what is in some."""
+    """A reader that does not need the whole value of each record."""
 
     def suffices(self, id: int, head: bytes) -> bool:
-        """Whether the first `HEAD_BYTES` of the value of a record of this id are enough."""
+        """Return whether the first `HEAD_BYTES` of the value of a record of this id are enough."""
         raise NotImplementedError
 
     def passed(self, id: int, number: int) -> int:
-        """The last number of the records of this id, from `number` on, that nobody asks for; -1 if
-        this very one is asked for."""
+        """Return the last of the consecutive numbers of this id, from `number` on, that the reader
+        does not need; -1 if it needs this one."""
         return -1
 
 
 class Part(NamedTuple):
-    """A record as it was found, or the beginning of its `value`, which has `size` bytes. If this is
-    all of it, its checksum was right; of a beginning nobody has looked at it."""
+    """A record that was read, or the beginning of its `value`, which has `size` bytes. The checksum
+    of a whole value was right; that of a beginning was not checked."""
 
     id: int
     number: int
@@ -67,7 +67,7 @@ class Part(NamedTuple):
 
 
 def parts_of(records: Iterator[Record], brief: Brief) -> Iterator[Part]:
-    """Answer `Records.scan_parts` where records can be read whole only."""
+    """Answer `Records.scan_parts` for a store that returns only whole records."""
     for id, number, value in records:
         if brief.passed(id, number) >= 0:
             continue
@@ -80,15 +80,15 @@ def parts_of(records: Iterator[Record], brief: Brief) -> Iterator[Part]:
 
 
 class RecordsGrow(Exception):
-    """The records need more room than they were given: abort, and do it again. Nothing was lost."""
+    """The records need more room than their map has: abort and repeat. Nothing was lost."""
 
 
 class Records:
-    """All records up to the batch `applied`.
+    """Access to all records up to the batch `applied`.
 
-    Changes are made between `begin` and `commit`; `commit` alone may be called in another thread,
-    and is the only thing that blocks for long. Reads see what was committed last. There is one
-    writer, and no read lasts longer than a call but `scan`, which is for times without changes.
+    Changes are made between `begin` and `commit`. Only `commit` blocks for long, and only it may be
+    called in another thread. Reads see the last commit. There is one writer. No read lasts longer
+    than a call, except `scan`, which must not run while changes are made.
     """
 
     applied: int
@@ -96,27 +96,27 @@ class Records:
     is_new: bool
 
     def get(self, table: int, id: int, number: int) -> bytes | None:
-        """The value of a record, None if there is none. Raises `StoreDamaged`."""
+        """Return the value of a record, None if there is none. Raises `StoreDamaged`."""
         raise NotImplementedError
 
     def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
-        """The values of the records from the number `first` to before `end`, without gaps.
+        """Return the values of consecutive numbers, from `first` to before `end`.
 
-        They end before the first that is missing or damaged, and when they have `most` bytes.
+        Stop before a missing or damaged record, and when the values have `most` bytes.
         """
         return run_of(self.get, table, id, first, end, most)
 
     def scan(self, table: int) -> Iterator[Record]:
-        """All records of a table by id and number. Raises `StoreDamaged`."""
+        """Yield all records of a table by id and number. Raises `StoreDamaged`."""
         raise NotImplementedError
 
     def scan_parts(self, table: int, brief: Brief) -> Iterator[Part]:
-        """As `scan`, with no more of each value than `brief` wants."""
+        """Yield records as `scan` does, with only the bytes of a value that `brief` needs."""
         return parts_of(self.scan(table), brief)
 
     def highest(self, prefix: bytes) -> int:
-        """The highest number that a record of a prefix (table, id: 9 bytes) has, -1 if there is
-        none; to be called between `begin` and `commit`."""
+        """Return the highest number of a prefix (table, id: 9 bytes), -1 if there is none. Call it
+        between `begin` and `commit`."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -124,42 +124,42 @@ class Records:
         raise NotImplementedError
 
     def put(self, key: bytes, value: bytes | memoryview) -> None:
-        """Set the record of a key (table, id, number: 17 bytes): checksum and value."""
+        """Set checksum and value of a key (table, id, number: 17 bytes)."""
         raise NotImplementedError
 
     def extend(self, prefix: bytes, size: int) -> None:
-        """Puts of records of this prefix follow, in order, with values of about this size, until
-        this is called again. It makes no difference but to how the records are laid out."""
+        """Announce that records of this prefix will be put, in order, with values of about this
+        size, until the next call. The call affects only the layout of the records."""
 
     def drop(self, key: bytes) -> None:
-        """Remove the record of a key."""
+        """Delete a record."""
         raise NotImplementedError
 
     def drop_range(self, first: bytes, last: bytes, limit: int) -> bool:
-        """Drop records from one key to another, both included, but no more than `limit`; whether
-        all are gone."""
+        """Delete at most `limit` records from one key to another, both included. Return whether all
+        are deleted."""
         raise NotImplementedError
 
     def commit(self, applied: int) -> None:
-        """Make the changes stay, and `applied` with them; synced."""
+        """Commit the changes together with `applied`, and sync them."""
         raise NotImplementedError
 
     def abort(self) -> None:
-        """Forget the changes, if there are any."""
+        """Discard the changes, if there are any."""
         raise NotImplementedError
 
     def count(self) -> int:
-        """How many records there are, or 0 if nobody knows."""
+        """Return the number of records, or 0 if it is unknown."""
         return 0
 
     def file_bytes(self) -> int:
-        """Return the size of the file of the records, in bytes, with its free pages."""
+        """Return the bytes of the records' file, free pages included."""
         return self.used_bytes()
 
     def used_bytes(self) -> int:
-        """Return the bytes that records take on disk, without free pages."""
+        """Return the bytes that records take on the disk, without space that can be reused."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """The end."""
+        """Close the records."""
         raise NotImplementedError

@@ -1,13 +1,13 @@
 """The files of the journal.
 
-- `journal-N-B` is in use: it has the batches from N on, and B bytes, whatever is written in it;
-- `spare-N-K` is full of zeros or of frames of earlier uses, and becomes the next `journal-N`; when
-  it got its name, all batches up to N were applied;
+- `journal-N-B` is in use: it has the batches from N on, and a size of B bytes, used or not;
+- `spare-N-K` is full of zeros or of old frames, and becomes the next `journal-N`; when it got its
+  name, all batches up to N were applied;
 - `new-K` is being filled with zeros.
 
-A file has all its bytes, synced, before it is called `journal-N-B`. So one that has not was cut off
-by somebody, and whether there were batches in what is gone cannot be known. The name says how many
-there were, as nothing in a file can be trusted to be still there.
+A file has its full size, synced, before it is renamed to `journal-N-B`. A shorter file was
+truncated from outside, and the missing part may have held batches. The size is in the name because
+the content of a damaged file cannot be trusted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ JOURNAL_PREFIX: Final = "journal-"
 SPARE_PREFIX: Final = "spare-"
 NEW_PREFIX: Final = "new-"
 
-# What is read at once when frames are looked for where none can be read.
+# Bytes per read when the next frame is searched behind an unreadable place.
 _SEARCH_BYTES: Final = 1 << 20
 
 
@@ -50,7 +50,7 @@ class JournalSegment:
 
 
 class JournalFrame(NamedTuple):
-    """A batch that was read, and where it was."""
+    """A batch that was read, and its place."""
 
     segment: JournalSegment
     offset: int
@@ -59,12 +59,12 @@ class JournalFrame(NamedTuple):
 
 
 def journal_name(first: int, capacity: int) -> str:
-    """The name of the segment that begins with a batch and has so many bytes."""
+    """Return the name of the segment of this size whose first batch is `first`."""
     return f"{JOURNAL_PREFIX}{first:016}-{capacity}"
 
 
 def parse_journal(name: str) -> tuple[int, int] | None:
-    """The first batch of the segment of this name and its bytes, None if it is none."""
+    """Return the first batch and the size that a segment's name says, None for another file."""
     first, _, capacity = name.removeprefix(JOURNAL_PREFIX).partition("-")
     if name.startswith(JOURNAL_PREFIX) and first.isdecimal() and capacity.isdecimal():
         return int(first), int(capacity)
@@ -72,12 +72,12 @@ def parse_journal(name: str) -> tuple[int, int] | None:
 
 
 def spare_name(applied: int, number: int) -> str:
-    """The name of a spare, when all batches up to `applied` were applied."""
+    """Return the name of a spare that is named when all batches up to `applied` are applied."""
     return f"{SPARE_PREFIX}{applied:016}-{number}"
 
 
 def parse_spare(name: str) -> tuple[int, int] | None:
-    """Return what the name of a spare says; None for the name of another file."""
+    """Return the batch and the number that a spare's name says, None for another file."""
     applied, _, number = name.removeprefix(SPARE_PREFIX).partition("-")
     if name.startswith(SPARE_PREFIX) and applied.isdecimal() and number.isdecimal():
         return int(applied), int(number)
@@ -85,8 +85,10 @@ def parse_spare(name: str) -> tuple[int, int] | None:
 
 
 def find_segments(folder: Folder) -> list[JournalSegment]:
-    """The segments in use, in the order of their batches. They are to be closed. Raises
-    `StoreDamaged` if one has not the size it was made with."""
+    """Return the segments in use, open, in the order of their batches. The caller closes them.
+
+    Raises `StoreDamaged` if a segment does not have its original size.
+    """
     found: list[JournalSegment] = []
     try:
         for name in folder.names():
@@ -114,7 +116,7 @@ def find_segments(folder: Folder) -> list[JournalSegment]:
 
 
 def read_frame(secret: bytes, segment: JournalSegment, offset: int) -> JournalFrame | None:
-    """The frame at an offset, None if there is none that can be read."""
+    """Return the frame at an offset, None if no valid frame is there."""
     header = decode_header(segment.file.read(offset, HEADER_BYTES))
     if header is None or header.segment != segment.first:
         return None
@@ -127,10 +129,10 @@ def read_frame(secret: bytes, segment: JournalSegment, offset: int) -> JournalFr
 
 
 class JournalReader:
-    """Reads the batches of segments in order, and finds out where the journal ends.
+    """A reader of the batches of segments, in order, that also finds the end of the journal.
 
-    `applied` is the last batch that is not needed any more: what is missing up to there is missed
-    by nobody. After reading, `last` is the last batch there is.
+    `applied` is the last batch that is in the records: batches up to it may be missing. After
+    reading, `last` is the last batch found.
     """
 
     def __init__(
@@ -141,17 +143,17 @@ class JournalReader:
         self._secret = secret
         self._segments = segments
         self._applied = applied
-        # The last batch that was read, 0 before the first one.
+        # The last batch read, 0 before the first one.
         self._read = 0
-        # Where reading could not go on.
+        # The segment and offset where no frame could be read.
         self._stopped: tuple[JournalSegment, int] | None = None
 
     def frames(self) -> Iterator[JournalFrame]:
-        """All batches that can be read, from the oldest segment on, also those that were applied.
+        """Yield all readable batches from the oldest segment on, also those already applied.
 
-        An unreadable one with nothing readable behind it was never acknowledged: it was being
-        written when the process or the machine stopped. With something behind it, it was. Raises
-        `StoreDamaged`.
+        An unreadable batch with no readable one behind it was never acknowledged: it was being
+        written when the process or the machine stopped. With a readable batch behind it, it was
+        acknowledged, and the journal is damaged. Raises `StoreDamaged`.
         """
         for segment in self._segments:
             offset: int | None = 0
@@ -173,7 +175,7 @@ class JournalReader:
             self._report(*self._stopped)
 
     def _search(self, segment: JournalSegment, offset: int) -> int | None:
-        """Where the next thing is that looks like the beginning of a frame of this segment."""
+        """Return the next offset that looks like the beginning of a frame of this segment."""
         wanted = MAGIC + segment.first.to_bytes(8, "big")
         while offset < segment.capacity:
             data = segment.file.read(offset, _SEARCH_BYTES)
@@ -188,7 +190,7 @@ class JournalReader:
         return None
 
     def _check(self, frame: JournalFrame) -> None:
-        """Whether a batch is the next one."""
+        """Check that a batch is the next one."""
         number = frame.header.number
         expected = self._read + 1 if self._read else min(number, self._applied + 1)
         if number != expected and not expected < number <= self._applied + 1:
@@ -212,7 +214,7 @@ class JournalReader:
         return f"{where}: at byte {frame.offset} is batch {number}; batch {expected} is missing"
 
     def _report(self, segment: JournalSegment, offset: int) -> None:
-        """Say that something was cut off, if it can be seen that it was."""
+        """Log that a batch was cut off, if its header can be read."""
         header = decode_header(segment.file.read(offset, HEADER_BYTES))
         if (
             header is not None

@@ -1,4 +1,4 @@
-"""What the broker sees of its store."""
+"""The interface of the store to the broker."""
 
 from __future__ import annotations
 
@@ -9,49 +9,52 @@ from ferrymq_broker.store.records import Brief, Part, Record, parts_of, run_of
 
 
 class Store:
-    """Takes batches of `changes` and answers what was stored before."""
+    """A writer of the batches of `changes` and a reader of what was stored before."""
 
     changes: Changes
 
     @property
     def applied(self) -> int:
-        """The number of the last batch of which `get` sees the records."""
+        """The number of the last batch that is in the records."""
         raise NotImplementedError
 
     def push(self) -> None:
-        """Take the batch, if there is one and no other is under way; to be called between passes.
+        """Write the batch unless it is empty or another is under way. Call it between passes.
 
-        When it is on disk, the broker hears of it (`Broker.on_stable`) in a pass of its own.
+        When the batch is on disk, the store calls `Broker.on_stable` in a pass of its own.
         """
         raise NotImplementedError
 
     def get(self, table: int, id: int, number: int) -> bytes | None:
-        """The value of a record; None if there is none, or none yet. Raises `StoreDamaged`."""
+        """Return the value of a record; None if it does not exist or is not applied yet.
+
+        Raises `StoreDamaged`.
+        """
         raise NotImplementedError
 
     def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
-        """The values of the records from the number `first` to before `end`, without gaps.
+        """Return the values of consecutive numbers, from `first` to before `end`.
 
-        They end before the first that is missing or damaged, and when they have `most` bytes.
+        Stop before a missing or damaged record, and when the values have `most` bytes.
         """
         return run_of(self.get, table, id, first, end, most)
 
     def tidy(self) -> None:
-        """To be called now and then, between passes: give back what is not needed."""
+        """Give back unused space. Call it from time to time, between passes."""
 
     def count(self) -> int:
-        """How many records there are in all tables, or 0 if nobody knows."""
+        """Return the number of records in all tables, or 0 if it is unknown."""
         return 0
 
     def take_paged_out(self) -> list[bytes]:
-        """Return, once, what the broker left at a clean stop (`recovery/paged_out.py`); nothing
-        after another stop, or if the store has changed since."""
+        """Return, once, the blocks that the broker left at a proper stop (`recovery/paged_out.py`).
+        The list is empty if there are none, or if anything has changed since."""
         return []
 
     def scan_parts(self, table: int, brief: Brief) -> Iterator[Part]:
-        """As `scan`, with no more of each value than `brief` wants."""
+        """Yield records as `scan` does, with only the bytes of a value that `brief` needs."""
         return parts_of(self.scan(table), brief)
 
     def scan(self, table: int) -> Iterator[Record]:
-        """All records of a table, by id and number; for the time before `push` is first called."""
+        """Yield all records of a table, by id and number; before the first `push`."""
         raise NotImplementedError

@@ -1,26 +1,26 @@
 """The tables of the store.
 
-Every record has the same kind of key: a table, the `id` of what it belongs to, and a `number` in
-that. Ids come from `Changes.new_id` and are never used again while anything has them.
+Every record has the same kind of key: a table, the `id` of its owner, and a `number` unique for
+that owner. Ids come from `Changes.new_id` and are not reused while anything has them.
 
 | table | id | number | value |
 |---|---|---|---|
-| `NODE` | the node | 0 | what it is: a map |
-| `SUBSCRIPTION` | the topic | id of the queue | what it is: a map |
-| `BINDING` | the exchange | any, unique | what it is: a map |
+| `NODE` | the node | 0 | its description: a map |
+| `SUBSCRIPTION` | the topic | id of the queue | its description: a map |
+| `BINDING` | the exchange | any, unique | its description: a map |
 | `ALIAS` | any, unique | 0 | a map |
 | `ENTRY` | the queue | sequence | head of an entry, then the message or the id of its body |
-| `STATE` | the queue | sequence | what has happened to an entry since it came |
-| `BODY` | the message | 0 | a message that several entries have |
+| `STATE` | the queue | sequence | later changes of an entry's state |
+| `BODY` | the message | 0 | a message that several entries share |
 | `SCHEDULED` | the queue | number | as `ENTRY` |
-| `DUPLICATE` | the queue | number | when, and the identity |
-| `PARTITION` | the partition | 0 | stream, number, and where the records begin: a map |
+| `DUPLICATE` | the queue | number | time and identity |
+| `PARTITION` | the partition | 0 | stream, number, and the offset of the first record: a map |
 | `RECORD` | the partition | offset | head of a record, then the message |
-| `TERMINUS` | the terminus | 0 | what it is: a map |
-| `DELIVERY` | the terminus | number | tag, state, and what it is a delivery of: a map |
+| `TERMINUS` | the terminus | 0 | its description: a map |
+| `DELIVERY` | the terminus | number | tag, state, and the message delivered: a map |
 | `FENCE` | any, unique | 0 | group, member, target, sequence, rows, digest: a map |
 | `HOLD` | any, unique | 0 | stream, holder: a map |
-| `HELD` | the hold | partition | from which offset on: a map |
+| `HELD` | the hold | partition | the first offset held: a map |
 """
 
 from __future__ import annotations
