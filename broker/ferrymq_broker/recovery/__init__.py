@@ -1,1 +1,1 @@
-"""The broker as it was: nodes, messages and termini from the records of its store."""
+"""Recovery of the broker's state: nodes, messages and termini from the records of its store."""

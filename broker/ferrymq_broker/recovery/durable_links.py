@@ -1,4 +1,4 @@
-"""Termini that outlive their links, out of the store, with what was unsettled on them."""
+"""Recovery of durable termini and their unsettled deliveries from the store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _POLICIES = ("link-detach", "session-end", "connection-close", "never")
 
 @final
 class _Wanted:
-    """A delivery of a source that was stored."""
+    """A stored delivery of a source."""
 
     __slots__ = ("terminus", "tag", "number", "sequence", "first", "time", "left")
 
@@ -51,16 +51,15 @@ class _Wanted:
         self.number = number
         self.sequence = sequence
         self.first = first
-        # Of a record of an earlier version, when it was sent; others say how much time was left.
+        # Records of an earlier version have the time of sending, others the time that was left.
         self.time = time
         self.left = left
 
 
 def recover_termini(broker: Broker, store: Store, found: RecoveredState) -> int:
-    """All termini have what they had; how many there are. To be called when queues have what they
-    had. Raises `StoreDamaged`.
+    """Recover all termini and return their number. Call it after the queues are recovered.
 
-    The links of those that had any are gone: from now on their time runs.
+    The links of the termini are gone: their timeouts run from now on. Raises `StoreDamaged`.
     """
     termini: dict[int, Terminus] = {}
     for record in store.scan(TERMINUS):
@@ -73,7 +72,7 @@ def recover_termini(broker: Broker, store: Store, found: RecoveredState) -> int:
     agenda = broker.agenda
     for terminus in termini.values():
         if terminus.expiry_policy != "never":
-            # When their links went is not known if nobody was there to see it.
+            # The time of the detach is unknown if the broker was killed.
             since = terminus.since or agenda.wall
             if since != terminus.since:
                 terminus.since = since
@@ -83,7 +82,7 @@ def recover_termini(broker: Broker, store: Store, found: RecoveredState) -> int:
 
 
 def _read(broker: Broker, found: RecoveredState, id: int, fields: Fields) -> Terminus | None:
-    """A terminus; None if it is to be put aside, or dropped."""
+    """Return a terminus; None if it is kept aside or dropped."""
     changes = broker.agenda.changes
     space = fields.text("space")
     if space not in broker.spaces:
@@ -97,7 +96,7 @@ def _read(broker: Broker, found: RecoveredState, id: int, fields: Fields) -> Ter
     key = (space, user, fields.text("container"), fields.text("link"), sends)
     told = fields.map.get("told")
     durable = fields.number("durable")
-    # Records of earlier versions do not have it.
+    # Records of earlier versions have no mode.
     mode = None if fields.map.get("mode") is None else fields.text("mode")
     policy = fields.text("expiry-policy")
     if policy not in _POLICIES:
@@ -127,7 +126,7 @@ def _read(broker: Broker, found: RecoveredState, id: int, fields: Fields) -> Ter
         target = decode_target(told)
         address = fields.map.get("address")
         if not isinstance(address, str):
-            # A record of an earlier version has no more than what the client called it.
+            # A record of an earlier version has only the address that the client used.
             address = _meant_by(broker, space, target.address or "")
         identity = LinkIdentity(key, address, durable, mode)
         terminus = TargetTerminus(identity, broker.shared.termini, target)
@@ -140,7 +139,7 @@ def _read(broker: Broker, found: RecoveredState, id: int, fields: Fields) -> Ter
 
 
 def _meant_by(broker: Broker, space: str, named: str) -> str:
-    """The address that an address stands for; itself if its aliases lead in a circle."""
+    """Resolve the aliases of an address; return the address itself if they form a cycle."""
     try:
         return broker.spaces[space].canonical(named)
     except BrokerError:
@@ -180,7 +179,7 @@ def _recover_deliveries(
         for one in deliveries:
             entry = held.pop(one.sequence, None)
             if entry is None:
-                # It has left the queue otherwise.
+                # The entry has left the queue in another way.
                 broker.agenda.changes.drop(DELIVERY, one.terminus.store_id, one.number)
             else:
                 one.terminus.restore(
@@ -190,7 +189,7 @@ def _recover_deliveries(
 
 
 def _left(agenda: Agenda, entry: Entry, one: _Wanted) -> int:
-    """How many milliseconds of the entry's time were left when it was sent."""
+    """Return how many milliseconds of the entry's time to live were left when it was sent."""
     if one.left is not None:
         return one.left
     if entry.expires == 0:

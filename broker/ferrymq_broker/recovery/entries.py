@@ -1,4 +1,4 @@
-"""What is in queues, out of the store: entries, what is to come, what has come before."""
+"""Recovery of queues from the store: entries, scheduled messages, identities of duplicates."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from ferrymq_broker.store.records import Brief, Record
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import DUPLICATE, ENTRY, NAMES, SCHEDULED, STATE
 
-# Called with how many entries there have been so far.
+# A callback that gets the number of entries recovered so far.
 OnEntries = Callable[[int], None]
 
-# How often it is called.
+# The entries between two calls of `OnEntries`.
 _STEP: Final = 10_000
-# What is mapped for the head of an entry.
+# The mapped bytes counted for the head of an entry.
 _PAGE: Final = 4096
 
 
 def recover_entries(
     broker: Broker, store: Store, found: RecoveredState, reading: ReadAhead, told: OnEntries
 ) -> int:
-    """All queues have what they had; how many entries that is. Raises `StoreDamaged`."""
+    """Recover the entries of all queues and return their number. Raises `StoreDamaged`."""
     messages = MessageLoader(broker.agenda, store, reading)
     states = _States(store)
     count: i64 = 0
@@ -105,7 +105,7 @@ def recover_entries(
 
 @final
 class _Heads(Brief):
-    """Does without messages that are to stay on disk, where the queue need not see them."""
+    """A reader that skips the bodies of messages that stay on disk and need not be seen."""
 
     __slots__ = ("_queues", "_paged_out", "_last", "_restore", "_runs")
 
@@ -137,7 +137,7 @@ class _Heads(Brief):
 
 
 class _States:
-    """What has happened to entries, read beside them: both are in the same order."""
+    """The states of entries, read along with them: both are in the same order."""
 
     def __init__(self, store: Store) -> None:
         self._records = store.scan(STATE)
@@ -145,8 +145,8 @@ class _States:
         self._advance()
 
     def of(self, id: i64, sequence: i64) -> bytes:
-        """Return the state of the entry of a sequence in the queue `id`, empty if it has none;
-        entries are asked for in order.
+        """Return the state of the entry of a sequence in the queue `id`, empty if it has none.
+        Entries must be asked for in order.
 
         Raises `StoreDamaged`.
         """
@@ -198,7 +198,7 @@ def _recover_identities(
 
 
 class Gone:
-    """Records of queues that are not there."""
+    """A collector of records whose queues do not exist."""
 
     def __init__(self, broker: Broker, found: RecoveredState) -> None:
         self._changes = broker.agenda.changes
@@ -206,7 +206,7 @@ class Gone:
         self._met: dict[tuple[int, int], int] = {}
 
     def meet(self, table: i64, id: i64, value: bytes, messages: MessageLoader) -> None:
-        """Another one. That of a queue which is kept aside keeps its body."""
+        """Count a record. If its queue is kept aside, keep its body instead."""
         if id in self._aside:
             if value:
                 messages.keep(value)
@@ -215,7 +215,7 @@ class Gone:
             self._met[key] = self._met.get(key, 0) + 1
 
     def report(self) -> None:
-        """Drop them, and say so."""
+        """Drop the records, and log how many there were."""
         for (table, id), count in self._met.items():
             log.warning(
                 "records of a queue that is gone are dropped",

@@ -1,4 +1,4 @@
-"""Fences out of the store."""
+"""Recovery of fences from the store."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ferrymq_broker.store.tables import FENCE
 
 
 def recover_fences(broker: Broker, store: Store) -> int:
-    """Read how far the writers of every virtual host have got; return how many fences there are.
+    """Restore the fences of all virtual hosts and return their number.
 
-    Raises `StoreDamaged` for a record that makes no sense.
+    Raises `StoreDamaged` for an invalid record.
     """
     count = 0
     for record in store.scan(FENCE):
@@ -30,7 +30,7 @@ def recover_fences(broker: Broker, store: Store) -> int:
         sequence, width, time = (fields.get(key) for key in ("sequence", "width", "time"))
         if not (isinstance(sequence, int) and isinstance(width, int) and isinstance(time, int)):
             raise StoreDamaged(f"fence {record.id} has no sequence, width or time")
-        # Those of older releases have no target, and say nothing of what was written.
+        # Fences of older releases have no target, rows or digest.
         rows, digest = fields.get("rows", 0), fields.get("digest", b"")
         repeated = fields.get("repeated", 0)
         if not (isinstance(rows, int) and isinstance(digest, bytes) and isinstance(repeated, int)):

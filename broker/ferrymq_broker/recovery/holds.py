@@ -1,4 +1,4 @@
-"""Holds out of the store: before any record is let go."""
+"""Recovery of retention holds from the store, before any record is deleted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ferrymq_broker.store.tables import HELD, HOLD
 
 
 def recover_holds(broker: Broker, store: Store, found: RecoveredState) -> None:
-    """Give streams, which have their partitions, their holds. Raises `StoreDamaged`."""
+    """Restore the holds of streams that have their partitions. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     holds: dict[int, tuple[Stream, RetentionHold]] = {}
     for record in store.scan(HOLD):
@@ -35,7 +35,7 @@ def recover_holds(broker: Broker, store: Store, found: RecoveredState) -> None:
         known = holds.get(record.id)
         if known is not None:
             fields = Fields(f"hold {record.id}", decode_map(record.value))
-            # Records of earlier versions do not say where it has begun.
+            # Records of earlier versions do not have the offset where the hold began.
             begun = fields.number("begun") if "begun" in fields.map else 0
             offset = fields.number("offset")
             known[0].holds.restore_offset(known[1], record.number, offset, begun)

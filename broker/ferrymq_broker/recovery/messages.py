@@ -1,4 +1,4 @@
-"""Messages out of the store."""
+"""Recovery of messages from the store."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import BODY
 from ferrymq_codec.errors import DecodeError
 
-# The connection that brought it is gone: it is nobody's now, and not the broker's own.
+# The origin of recovered messages: a connection that no longer exists, not the broker itself.
 ELSEWHERE: Final = -1
-# The size of a body that stays for entries which are kept aside.
+# The size noted for a body that must stay for entries kept aside.
 _KEPT: Final = -1
 
 
 @final
 class MessageLoader:
-    """Makes messages of the values of entries; one that several entries have is made once.
+    """A maker of messages from the values of entries; a message shared by entries is made once.
 
-    The body of such a message is read when the first entry asks for it, and may leave memory before
-    the next one does. Of each body there are 24 bytes here, beside its message.
+    The body of a shared message is read for the first entry, and may leave memory before the next.
+    Each body takes 24 bytes here besides its message.
     """
 
     __slots__ = ("_agenda", "_store", "_ids", "_messages", "_sizes", "_reading")
@@ -35,8 +35,8 @@ class MessageLoader:
         self._agenda = agenda
         self._store = store
         self._reading = reading
-        # The ids of all bodies, in order; the message of each once an entry has asked for it, and
-        # the size of its payload.
+        # The ids of all bodies, in order; the message of each once an entry needs it, and the size
+        # of its payload.
         self._ids: array[int] = array("q")
         for record in store.scan(BODY):
             self._ids.append(record.id)
@@ -48,7 +48,7 @@ class MessageLoader:
             agenda.changes.has_id(self._ids[-1])
 
     def load(self, head: EntryHead, value: bytes) -> tuple[BrokerMessage, int]:
-        """Make or find the message of the value of an `ENTRY` or `SCHEDULED`, and the size of its
+        """Return the message of the value of an `ENTRY` or `SCHEDULED`, and the size of its
         payload. Raises `StoreDamaged`."""
         if not head.shared:
             return _restore(value[HEAD:], head), len(value) - HEAD
@@ -68,12 +68,12 @@ class MessageLoader:
         return message, self._sizes[at]
 
     def keep(self, value: bytes) -> None:
-        """Leave the body of a value in the store."""
+        """Keep the body of a value in the store without reading it."""
         if read_head(value).shared:
             self._sizes[self._find(body_id(value))] = _KEPT
 
     def drop_orphans(self) -> int:
-        """Drop the bodies that no entry has; how many there were."""
+        """Drop the bodies that no entry uses, and return their number."""
         count = 0
         for id, message, size in zip(self._ids, self._messages, self._sizes, strict=True):
             if message is None and size != _KEPT:
@@ -89,7 +89,7 @@ class MessageLoader:
 
 
 def origin_of(head: EntryHead) -> int:
-    """The origin of a message that was restored."""
+    """Return the origin of a restored message."""
     return 0 if head.own else ELSEWHERE
 
 

@@ -1,4 +1,4 @@
-"""Nodes out of the store, with their policies, and the names that lead to them."""
+"""Recovery of nodes with their policies, of bindings and of aliases from the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ferrymq_broker.store.tables import ALIAS, BINDING, NODE
 
 
 def recover_nodes(broker: Broker, store: Store, found: RecoveredState) -> None:
-    """All nodes that somebody made. Raises `StoreDamaged`."""
+    """Restore all declared nodes. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     for record in store.scan(NODE):
         changes.has_id(record.id)
@@ -52,7 +52,7 @@ def recover_nodes(broker: Broker, store: Store, found: RecoveredState) -> None:
 
 
 def recover_bindings(broker: Broker, store: Store, found: RecoveredState) -> None:
-    """Make the bindings of exchanges. Raises `StoreDamaged`."""
+    """Restore the bindings of exchanges. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     for record in store.scan(BINDING):
         if record.id in found.aside:
@@ -69,7 +69,7 @@ def recover_bindings(broker: Broker, store: Store, found: RecoveredState) -> Non
 
 
 def recover_aliases(broker: Broker, store: Store) -> None:
-    """Further names that somebody gave to addresses. Raises `StoreDamaged`."""
+    """Restore the aliases of addresses. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     for record in store.scan(ALIAS):
         changes.has_id(record.id)

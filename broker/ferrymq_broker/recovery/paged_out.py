@@ -1,14 +1,14 @@
-"""Runs of messages that were out when the broker was stopped, for the next start.
+"""Runs of messages that were on disk only when the broker was stopped, kept for the next start.
 
-A start goes through the entries of all queues. Of messages that stay on disk it would learn nothing
-but what the runs of the broker that was stopped have said (`nodes/queues/disk_runs.py`). So these
-are left as blocks of bytes (`store/paged_out_file.py`), and the start passes over the records.
+A start reads the entries of all queues. For messages that stay on disk it would learn nothing that
+the stopped broker did not know from its runs (`nodes/queues/disk_runs.py`). So the runs are stored
+as blocks of bytes (`store/paged_out_file.py`), and the start skips their records.
 
 | block | after its first byte |
 |---|---|
-| `QUEUE` | id of the queue i64; ranges of sequences that are all in runs: first i64, last i64 |
-| `RUN` | id of the queue, level, `DiskRun.base`: i64 each; how many kinds there are u8; of each |
-| | whether it is of the broker's own messages u8; the rows |
+| `QUEUE` | id of the queue i64; the ranges of sequences that are in runs: first i64, last i64 |
+| `RUN` | id of the queue, level, `DiskRun.base`: i64 each; number of kinds u8; for each kind |
+| | whether its messages are the broker's own u8; the rows |
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BEHIND: Final = (1 << 63) - 1
 
 
 def describe_paged_out(broker: Broker) -> list[bytes]:
-    """Return, as blocks, what all queues have on disk only, once all of it is stored."""
+    """Return the runs of all queues as blocks, valid once everything is stored."""
     sweep = broker.memory.sweep
     blocks: list[bytes] = []
     if sweep is not None:
@@ -74,7 +74,7 @@ def _describe(queue: Queue) -> list[bytes]:
 
 
 def _runs(priority_level: PriorityLevel) -> Iterator[DiskRun]:
-    """The runs of a lane that are all of messages which are plain, and in the store."""
+    """Yield the runs of a priority level that have only plain, stored messages."""
     entry = priority_level.first
     while entry is not None:
         if entry.state == RUN and priority_level.runs is not None:
@@ -85,7 +85,7 @@ def _runs(priority_level: PriorityLevel) -> Iterator[DiskRun]:
 
 
 def _sequences(priority_level: PriorityLevel) -> Iterator[tuple[int, int]]:
-    """The sequences of these runs, in order: first and last of those that follow each other."""
+    """Yield the sequences of these runs in order, as first and last of consecutive ones."""
     for run in _runs(priority_level):
         first = run.sequence(run.begin)
         last = run.sequence(run.end - 1)
@@ -119,7 +119,7 @@ def _encode_run(id: i64, level: i64, run: DiskRun) -> bytes:
 
 @final
 class PagedOut:
-    """The runs of one queue, which come back in between its entries."""
+    """The runs of one queue, which are restored between its entries."""
 
     __slots__ = ("queue", "_ranges", "_at", "_runs")
 
@@ -127,11 +127,11 @@ class PagedOut:
         self.queue = queue
         self._ranges = ranges
         self._at: i64 = _HEAD
-        # By their first sequences, the last one first: (sequence, level, run).
+        # By their first sequences in descending order: (sequence, level, run).
         self._runs: list[tuple[int, int, DiskRun]] = []
 
     def add(self, block: bytes) -> None:
-        """Take in a block of a run."""
+        """Add the run of a block."""
         pager = pager_of(self.queue.agenda)
         assert pager is not None
         run = DiskRun(read_i64_be(block, 17))
@@ -147,12 +147,12 @@ class PagedOut:
         self._runs.append((int(run.sequence(0)), int(read_i64_be(block, 9)), run))
 
     def sort(self) -> None:
-        """There are no more runs."""
+        """Sort the runs, once all are added."""
         self._runs.sort(key=_first, reverse=True)
 
     def passed(self, sequence: i64) -> i64:
-        """The last of the sequences from this one on that are in runs, -1 if this one is in none;
-        sequences are asked for in order."""
+        """Return the last of the consecutive sequences, from this one on, that are in runs; -1 if
+        this one is in none. Sequences must be asked for in order."""
         ranges = self._ranges
         while self._at < len(ranges):
             if sequence < read_i64_be(ranges, self._at):
@@ -164,8 +164,8 @@ class PagedOut:
         return -1
 
     def restore(self, before: i64 = _BEHIND) -> i64:
-        """Append the runs that begin before a sequence to their lanes; how many messages they
-        have."""
+        """Append the runs that begin before a sequence to their priority levels, and return how
+        many messages they have."""
         restore = self.queue.restorer()
         count: i64 = 0
         while self._runs and self._runs[-1][0] < before:
@@ -176,12 +176,12 @@ class PagedOut:
 
 
 def find_paged_out(blocks: list[bytes], queues: dict[int, Queue]) -> dict[int, PagedOut]:
-    """Return what blocks say of queues, by their ids; the list of blocks is empty afterwards. A
-    queue that has to look at its messages is left out."""
+    """Return the runs of queues by their ids, and empty the list of blocks. Queues that have to see
+    their messages are left out."""
     found: dict[int, PagedOut] = {}
     blocks.reverse()
     while blocks:
-        # There may be millions of rows: they are not to be in memory twice.
+        # There may be millions of rows, so each block is freed when it is taken over.
         block = blocks.pop()
         id = int(read_i64_be(block, 1))
         if block[:1] == _QUEUE:

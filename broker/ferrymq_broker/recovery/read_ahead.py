@@ -1,7 +1,7 @@
-"""What recovery reads of the store's file, given back as it goes.
+"""Release of the mapped parts of the store's file that recovery has read.
 
-LMDB maps its file. What was read of it counts as memory of the process until the mapping is given
-back, and recovery may read all there is.
+LMDB maps its file. The pages read count as memory of the process until the mapping is given back,
+and recovery may read the whole file.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-# Bytes that are read before their mapping is given back.
+# The bytes read before their mapping is given back.
 _AT_ONCE: Final = 1_048_576
 
 
 @final
 class ReadAhead:
-    """Counts bytes that were read, and calls `unmap` after every MiB of them."""
+    """A counter of bytes read, which calls `unmap` after every MiB of them."""
 
     __slots__ = ("_unmap", "_bytes")
 
@@ -32,7 +32,7 @@ class ReadAhead:
             self.end()
 
     def end(self) -> None:
-        """Give back what is mapped now."""
+        """Give back the current mapping."""
         self._bytes = 0
         if self._unmap is not None:
             self._unmap()

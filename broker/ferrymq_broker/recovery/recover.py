@@ -1,4 +1,4 @@
-"""From the records of a store to the broker that wrote them."""
+"""Recovery of a broker from the records of its store."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ferrymq_broker.recovery.streams import recover_streams
 from ferrymq_broker.recovery.subscriptions import recover_subscriptions
 from ferrymq_broker.store.store import Store
 
-# What is told as it goes: what is being done, how much of it is done, and of how much, 0 if that is
-# not known.
+# A callback that gets the name of the work, how much of it is done, and the total, 0 if it is
+# unknown.
 Progress = Callable[[str, int, int], None]
 
 _WHAT: Final = "recovering messages"
@@ -30,16 +30,16 @@ def recover(
     progress: Progress | None = None,
     unmap: Callable[[], object] | None = None,
 ) -> RecoveredState:
-    """Fill a new broker with all that is in the store, and give it the store.
+    """Restore the state of a new broker from the store, which the broker uses from now on.
 
-    To be called in a pass, once the virtual hosts are there and before anything is declared in
-    them (`make_hosts` and `declare` of `config.apply.declare`). What has to be tidied up is in the
-    batch when this returns, and nothing else; what has become due meanwhile is done in the first
-    passes after, as if it were due then. `unmap` gives back what is mapped of the store's file; it
-    is called after every few MiB that were read. Raises `StoreDamaged`.
+    Call it in a pass, when the virtual hosts exist and before anything is declared in them
+    (`config.apply.make_hosts`, `config.apply.declare`). When it returns, the current batch has only
+    the records to be cleaned up. Timers that expired while the broker was stopped fire in the first
+    passes after that. `unmap` gives back the mapping of the store's file; it is called after every
+    few MiB read. Raises `StoreDamaged`.
     """
 
-    # There are other records than those of messages, but few.
+    # The total also has records that are not messages, but few.
     total = store.count()
 
     def told(count: int) -> None:
@@ -49,7 +49,7 @@ def recover(
     broker.keep(store)
     found = RecoveredState()
     reading = ReadAhead(unmap)
-    # Nothing of what is made here is garbage, and there may be millions of it.
+    # Recovery makes no garbage, but possibly millions of objects.
     collecting = gc.isenabled()
     gc.disable()
     try:

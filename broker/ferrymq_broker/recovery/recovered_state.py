@@ -1,4 +1,4 @@
-"""What has been found in the store so far, by the ids of records."""
+"""The objects recovered so far, by the ids of their records."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ferrymq_broker.store.errors import StoreDamaged
 
 @final
 class RecoveredState:
-    """`nodes` by id; `queues` are those of them and the ones behind subscriptions.
+    """Recovered `nodes` by id; `queues` has the queues among them and those of subscriptions.
 
-    `aside` are nodes of virtual hosts that are not configured: what they have stays where it is.
+    `aside` has the ids of nodes of virtual hosts that are not configured: their records stay.
     """
 
     __slots__ = ("nodes", "queues", "aside")
@@ -26,7 +26,7 @@ class RecoveredState:
 
 @final
 class Fields:
-    """The map that a record is, read with care. Everything raises `StoreDamaged`."""
+    """The fields of a record that is a map, with checks. All methods raise `StoreDamaged`."""
 
     __slots__ = ("what", "map")
 
@@ -35,33 +35,33 @@ class Fields:
         self.map = map
 
     def text(self, key: str) -> str:
-        """A string, empty if it is missing."""
+        """Return a string, empty if it is missing."""
         value = self.map.get(key, "")
         if not isinstance(value, str):
             raise self.wrong(key)
         return str(value)
 
     def number(self, key: str) -> int:
-        """An integer, 0 if it is missing."""
+        """Return an integer, 0 if it is missing."""
         value = self.map.get(key, 0)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.wrong(key)
         return int(value)
 
     def flag(self, key: str) -> bool:
-        """Whether it is so, false if it is missing."""
+        """Return a boolean, false if it is missing."""
         value = self.map.get(key, False)
         if not isinstance(value, bool):
             raise self.wrong(key)
         return value
 
     def named(self, key: str) -> dict[str, object]:
-        """A map with strings for keys, empty if it is missing."""
+        """Return a map with strings as keys, empty if it is missing."""
         value = self.map.get(key, {})
         if not isinstance(value, dict):
             raise self.wrong(key)
         return {str(name): item for name, item in value.items()}
 
     def wrong(self, key: str) -> StoreDamaged:
-        """Return the error for a value that cannot be."""
+        """Return the error for an invalid value."""
         return StoreDamaged(f"{self.what}: {key!r} is {self.map.get(key)!r}")

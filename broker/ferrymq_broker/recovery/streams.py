@@ -1,4 +1,4 @@
-"""What is in streams, out of the store."""
+"""Recovery of the records of streams from the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ferrymq_broker.store.tables import PARTITION, RECORD
 def recover_streams(
     broker: Broker, store: Store, found: RecoveredState, reading: ReadAhead
 ) -> None:
-    """The partitions of all streams, with their records. Raises `StoreDamaged`."""
+    """Restore the partitions of all streams, with their records. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     partitions: dict[int, StreamPartition] = {}
     aside: set[int] = set()

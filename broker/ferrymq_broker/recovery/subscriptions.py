@@ -1,4 +1,4 @@
-"""Subscriptions out of the store: what they want, whose they are, how long they have."""
+"""Recovery of subscriptions from the store: their filters, owners and timeouts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ferrymq_broker.store.tables import (
     SUBSCRIPTION,
 )
 
-# The connection that a filter is meant relative to is gone, and no message comes from it.
+# The connection that set a `no-local` filter is gone; no message has this origin.
 _NOBODY: Final = -2
 
 
 def recover_subscriptions(broker: Broker, store: Store, found: RecoveredState) -> None:
-    """All that were kept. Raises `StoreDamaged`."""
+    """Restore all durable subscriptions. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     for record in store.scan(SUBSCRIPTION):
         changes.has_id(record.number)
@@ -46,7 +46,7 @@ def recover_subscriptions(broker: Broker, store: Store, found: RecoveredState) -
             changes.drop(SUBSCRIPTION, record.id, record.number)
             for table in (ENTRY, STATE, SCHEDULED, DUPLICATE):
                 changes.drop_range(table, record.number, 0, LAST)
-            # Nothing more is to be said of it.
+            # Later warnings about this subscription are not needed.
             found.aside.add(record.number)
             continue
         _recover(topic, record.number, decode_map(record.value), found)
@@ -80,7 +80,7 @@ def _recover(topic: Topic, id: int, record: dict[str, object], found: RecoveredS
 
 
 def _filter(asked: dict[str, object]) -> Filter | None:
-    """Return the filter for the filters that were asked for. Raises `BrokerError`."""
+    """Return the predicate of the requested filters. Raises `BrokerError`."""
     filters = parse_filters(asked, _NOBODY)
     filters.decline_position()
     return filters.predicate

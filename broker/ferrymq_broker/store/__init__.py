@@ -1,1 +1,1 @@
-"""What outlives the process: changes in batches, a journal of them, and the records they make."""
+"""The durable store: changes in batches, a journal of the batches, and the resulting records."""

@@ -50,7 +50,7 @@ class BackupTarget:
         folder.sync()
 
     def abandon(self) -> None:
-        """Remove the files that a failed backup has written; skip it if there is no mark."""
+        """Remove the files of a failed backup, if its mark is there."""
         if (self.path / _MARK).exists():
             (self.path / FORMAT_NAME).unlink(missing_ok=True)
             self._clear()
