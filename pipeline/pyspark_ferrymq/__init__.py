@@ -1,11 +1,11 @@
-"""The PySpark data source `amqp`: streams of an AMQP 1.0 broker in and out of Spark.
+"""The PySpark data source `amqp`: reads and writes streams of an AMQP 1.0 broker.
 
-PySpark finds a top-level package of this name and the `DefaultSource` in it by itself:
+PySpark finds a top-level package of this name and its `DefaultSource` automatically:
 
     spark.read.format("amqp").option("url", …).option("subscribe", "orders").load()
 
-Where it cannot look (``--py-files``), call `register(spark)` first. What needs PySpark is imported
-when it is first used.
+If it cannot search there (``--py-files``), call `register(spark)` first. Modules that need PySpark
+are imported at their first use.
 """
 
 from __future__ import annotations
@@ -54,5 +54,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """All public names, imported or not."""
+    """List all public names, imported or not."""
     return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""The streams of a ferrymq broker, as its management tells of them."""
+"""The streams of a ferrymq broker, as reported by its management."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _STREAM: Final = "stream"
 
 
 class BrokerStreams:
-    """`metadata.Service` of a ferrymq broker, over one connection, made when it is first needed."""
+    """The `StreamService` of a ferrymq broker, over one connection that is opened when needed."""
 
     def __init__(self, settings: BrokerOptions) -> None:
         self._settings = settings
         self._open: tuple[Connection, ManagementClient] | None = None
-        # Whether the broker was there before: then it is worth waiting for.
+        # Whether the broker has answered before: then it is worth waiting for.
         self._known = False
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
-        """Return the selected streams, as far as the user may read them."""
+        """Return the ranges of the selected streams that this user may read."""
         arguments: dict[str, object] = {}
         if selection.pattern is None:
             arguments["names"] = list(selection.names)
@@ -50,7 +50,7 @@ class BrokerStreams:
             arguments["after"] = after
 
     def explain(self, name: str) -> str:
-        """A queue of that name is worth a word."""
+        """Explain why there is no such stream, and mention a queue of this name."""
         place = self._settings.place
         try:
             self._ask("READ", name, type="queue")
@@ -62,7 +62,7 @@ class BrokerStreams:
         )
 
     def at_time(self, name: str, times: Mapping[int, int]) -> dict[int, int]:
-        """By LOCATE."""
+        """Locate the first records from these times on, with LOCATE."""
         from ferrymq_codec.scalars import Timestamp
 
         return self._locate(
@@ -71,7 +71,10 @@ class BrokerStreams:
         )
 
     def behind(self, name: str, places: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """By LOCATE; records that are not in the broker's memory count by their average."""
+        """Locate the offsets behind so many bytes, with LOCATE.
+
+        Records that are not in the broker's memory count with their average size.
+        """
         return self._locate(
             name,
             {
@@ -81,7 +84,7 @@ class BrokerStreams:
         )
 
     def hold(self, name: str, holder: str, offsets: Mapping[int, int]) -> None:
-        """By HOLD."""
+        """Set a hold, with HOLD."""
         items = [
             {"partition": number, "offset": offset} for number, offset in sorted(offsets.items())
         ]

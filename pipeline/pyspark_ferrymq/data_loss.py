@@ -1,4 +1,4 @@
-"""Records that were to be read and are gone: found, told, and raised or logged."""
+"""Records that a query should read but that are gone: detection, and an error or a warning."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _REMEDY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is not there of a partition: expected were offsets from `first` on, to before `until` if
-    that is known; available are those from `available[0]` to before `available[1]`."""
+    """Missing records of a partition. Expected were offsets from `first` on, to before `until` if
+    that is known. Available are those from `available[0]` to before `available[1]`."""
 
     stream: str
     partition: int
@@ -52,7 +52,7 @@ class Loss:
 
 
 def report(losses: Iterable[Loss], fail: bool) -> None:
-    """Raise `AmqpDataLossError` if something is gone, or log it."""
+    """Raise `AmqpDataLossError` for losses, or log them if `fail` is false."""
     found = list(losses)
     if not found:
         return
@@ -65,7 +65,7 @@ def report(losses: Iterable[Loss], fail: bool) -> None:
 
 
 def missing_from(start: Offset, ranges: Mapping[str, StreamRanges]) -> list[Loss]:
-    """Return what a query that is at `start` will not find."""
+    """Return the records that a query at `start` cannot find."""
     losses: list[Loss] = []
     for name, number, offset in start:
         stream = ranges.get(name)
@@ -88,7 +88,7 @@ def missing_from(start: Offset, ranges: Mapping[str, StreamRanges]) -> list[Loss
 
 
 def missing_before(start: Offset, end: Offset, ranges: Mapping[str, StreamRanges]) -> list[Loss]:
-    """Return what a batch up to `end`, which was planned elsewhere, will not find at its end."""
+    """Return the records that a batch up to `end`, planned elsewhere, cannot find at its end."""
     losses: list[Loss] = []
     for name, number, until in end:
         first = start.of(name, number) or 0

@@ -1,12 +1,12 @@
-"""What the data source raises.
+"""Exceptions of the data source.
 
-    AmqpSourceError              everything below
-     ├─ AmqpOptionError          an option, named, is wrong; so is a column of a frame to be written
+    AmqpSourceError              all of the following
+     ├─ AmqpOptionError          an option or a column of the frame to be written is wrong
      ├─ AmqpDataLossError        records that were to be read are gone
-     └─ AmqpWriteError           a batch was not written; nothing of it is there
+     └─ AmqpWriteError           a batch was not written; none of its rows is stored
 
-Spark shows the message of what fails in a task or in the driver's process, with a traceback around
-it. So messages say all there is to know: the option, the node, the range, the remedy.
+Spark shows the message of an error in a task or in the driver's process within a traceback. So the
+messages are complete: the option, the node, the range, the remedy.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ R = TypeVar("R")
 
 
 class AmqpSourceError(Exception):
-    """Something the data source `amqp` was asked for cannot be done."""
+    """The data source `amqp` cannot do what was requested."""
 
 
 class AmqpOptionError(AmqpSourceError, ValueError):
-    """An option or a column is wrong. The message names it, what it says and what it may say."""
+    """An option or a column is wrong. The message names it, its value and the allowed values."""
 
 
 class AmqpDataLossError(AmqpSourceError):
-    """Records that a query was to read are not there any more.
+    """Records that a query should read are gone.
 
-    The message names stream, partition, the range expected and the range there is, and the remedy.
+    The message names stream, partition, the expected and the available range, and the remedy.
     """
 
 
@@ -39,9 +39,9 @@ class AmqpWriteError(AmqpSourceError):
 
 
 def plain(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a method that Spark calls: its `AmqpSourceError` has no traceback of ours.
+    """Decorate a method that Spark calls: remove our traceback from its `AmqpSourceError`.
 
-    Spark shows the traceback above the message, which says all there is to know.
+    Spark shows the traceback above the message, and the message is complete without it.
     """
 
     @wraps(method)
@@ -55,7 +55,7 @@ def plain(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def plain_rows(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
-    """Decorate a method that makes rows, as `plain` does."""
+    """Decorate a method that yields rows, as `plain` does."""
 
     @wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:

@@ -1,8 +1,8 @@
-"""How far queries are behind: what Spark reports of each batch, as records that wait.
+"""The lag of queries: the number of records that wait, from Spark's progress reports.
 
     spark.streams.addListener(LagListener(file="lag.json"))
 
-Nobody else is asked: the source tells Spark what there was when it planned the batch.
+The broker is not asked: the source reports the latest offsets to Spark when it plans a batch.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ LOGGER: Final = logging.getLogger("pyspark_ferrymq.lag")
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Records that a query had not read when it planned a batch's end, by stream and partition.
+    """The records, by stream and partition, that a query had not read when it planned a batch.
 
-    `query` is its id, `name` what it was called, `timestamp` when the batch began.
+    `query` is its id, `name` its name, `timestamp` the beginning of the batch.
     """
 
     query: str
@@ -46,11 +46,11 @@ class Lag:
 
     @property
     def total(self) -> int:
-        """Of all streams."""
+        """The lag of all streams together."""
         return sum(sum(partitions.values()) for partitions in self.streams.values())
 
     def to_json(self) -> dict[str, Any]:
-        """As in the file of a `LagListener`."""
+        """Return the lag in the form of a `LagListener`'s file."""
         return {
             "name": self.name,
             "batch": self.batch,
@@ -72,9 +72,9 @@ class Lag:
 
 
 def lag_of(progress: StreamingQueryProgress) -> Lag | None:
-    """The lag that a progress report tells; None if none of its sources is of this package.
+    """Return the lag in a progress report; None if none of its sources is of this package.
 
-    Partitions that are read to the end have 0.
+    Partitions that are read to the end have the lag 0.
     """
     streams: dict[str, dict[int, int]] = {}
     ours = False
@@ -90,7 +90,7 @@ def lag_of(progress: StreamingQueryProgress) -> Lag | None:
             )
             at = end.of(name, number) if known else 0
             partitions = streams.setdefault(name, {})
-            # Two sources may read the same: what counts is the one that is behind.
+            # Two sources may read the same partition: the slower one counts.
             partitions[number] = max(partitions.get(number, 0), behind - (at or 0), 0)
     if not ours:
         return None
@@ -98,7 +98,7 @@ def lag_of(progress: StreamingQueryProgress) -> Lag | None:
 
 
 def _offset(text: str | None) -> Offset | None:
-    """An offset of ours; None for those of other sources, and where there is none."""
+    """Parse an offset of this package; return None for another source's, or for no offset."""
     try:
         return Offset.from_json(json.loads(text or "null"))
     except (OffsetError, ValueError):
@@ -106,11 +106,11 @@ def _offset(text: str | None) -> Offset | None:
 
 
 class LagListener(StreamingQueryListener):
-    """Tells the lag of every query with a source of this package, at each of its reports.
+    """A listener that reports the lag of every query with a source of this package.
 
-    `callback` is called with a `Lag`, `log` has it written to the logger ``pyspark_ferrymq.lag``,
-    and `file` is a JSON file with the last one of each query, replaced as a whole. What a callback
-    raises goes to the log: a listener does not disturb the query.
+    At each progress report, `callback` gets a `Lag`, and `log` writes it to the logger
+    ``pyspark_ferrymq.lag``. `file` is a JSON file with the last lag of each query, which is
+    replaced as a whole. Exceptions of the callback are logged: they do not disturb the query.
     """
 
     def __init__(
@@ -127,10 +127,10 @@ class LagListener(StreamingQueryListener):
         self._last: dict[str, dict[str, Any]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """There is nothing to tell yet."""
+        """Do nothing: there is no lag yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A batch is done, or there was none for a while."""
+        """Report the lag after a batch, or after a time without one."""
         lag = lag_of(event.progress)
         if lag is None:
             return
@@ -144,7 +144,7 @@ class LagListener(StreamingQueryListener):
         self._write(lag.query, {**lag.to_json(), "running": True})
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """The last lag stays, marked as that of a query that is over."""
+        """Keep the last lag in the file, marked as that of a query that has ended."""
         last = self._last.get(str(event.id))
         if last is not None:
             self._write(str(event.id), {**last, "running": False})

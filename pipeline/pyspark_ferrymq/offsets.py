@@ -1,10 +1,10 @@
-"""Where a query is: an offset for each partition of each stream.
+"""The position of a query: an offset for each partition of each stream.
 
     {"v":1,"streams":{"orders":{"id":"<incarnation>","p":{"0":123,"1":99}}}}
 
-Each is the offset of the next record to read. Spark compares offsets as the text of their JSON, so
-that keys always come in the same order. A new query begins with one that has ``"pin":true`` before
-`streams`: where it begins is decided, and not written down yet.
+Each is the offset of the next record to read. Spark compares offsets as JSON text, so keys always
+have the same order. The first offset of a new query has ``"pin":true`` before `streams`: the start
+is decided, but not yet written to the checkpoint.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ VERSION: Final = 1
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 LATEST: Final = -1
-"""In place of an offset: behind the last record there is."""
+"""Stands for the offset behind the last record."""
 EARLIEST: Final = -2
-"""In place of an offset: at the first record there is."""
+"""Stands for the offset of the first record."""
 
 
 class OffsetError(ValueError):
-    """This is no offset of a query. The message says what is wrong with it."""
+    """The value is not an offset of a query. The message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
-    """Where a query is in one stream: its incarnation, and the next offset of each partition."""
+    """The position of a query in one stream: its incarnation, and the next offset by partition."""
 
     incarnation: str
     partitions: Mapping[int, int]
@@ -38,13 +38,13 @@ class PartitionOffset:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """Where a query is. `pin` marks a beginning that is not written down."""
+    """The position of a query. `pin` marks a start that is not written to the checkpoint yet."""
 
     streams: Mapping[str, PartitionOffset] = field(default_factory=dict)
     pin: bool = False
 
     def to_json(self) -> dict[str, object]:
-        """Return the form that Spark writes down: streams by name, partitions by number."""
+        """Return the form that Spark writes: streams by name, partitions by number."""
         streams: dict[str, object] = {}
         for name in sorted(self.streams):
             position = self.streams[name]
@@ -60,7 +60,7 @@ class Offset:
 
     @classmethod
     def from_json(cls, found: object) -> Offset:
-        """Take one apart. Raises `OffsetError`."""
+        """Parse an offset. Raises `OffsetError`."""
         if not isinstance(found, dict):
             raise OffsetError(f"an offset is a JSON object, not {found!r}"[:200])
         version = found.get("v")
@@ -77,20 +77,20 @@ class Offset:
         )
 
     def pinned(self) -> Offset:
-        """The same, as a beginning that is not written down."""
+        """Return a copy marked as a start that is not written to the checkpoint yet."""
         return Offset(self.streams, pin=True)
 
     def unpinned(self) -> Offset:
-        """The same, written down."""
+        """Return a copy without that mark."""
         return Offset(self.streams)
 
     def of(self, name: str, partition: int) -> int | None:
-        """The next offset of a partition; None if nothing is known of it."""
+        """Return the next offset of a partition; None if it is unknown."""
         position = self.streams.get(name)
         return None if position is None else position.partitions.get(partition)
 
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
-        """Stream, partition and offset, in order."""
+        """Yield stream, partition and offset, in order."""
         for name in sorted(self.streams):
             for number, offset in sorted(self.streams[name].partitions.items()):
                 yield name, number, offset

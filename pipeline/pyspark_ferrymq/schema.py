@@ -1,7 +1,7 @@
-"""The columns as Spark has them, and what users may make of them.
+"""The columns as Spark types, and the check of a user's schema.
 
-The types are those of `ferrymq.arrow.schema`; the Arrow schema of some columns is what Spark makes
-of the Spark schema, so that record batches go through as they are.
+The types correspond to `ferrymq.arrow.schema`. Spark converts the Spark schema of some columns to
+exactly their Arrow schema, so that record batches pass unchanged.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 def spark_types() -> dict[str, DataType]:
-    """The Spark type of every column, in their order."""
+    """Return the Spark types of all columns, in order."""
     from ferrymq.arrow.schema import TYPES
 
     return {name: _spark_type(kind) for name, kind in TYPES.items()}
 
 
 def default_schema(include_metadata: bool = False, include_raw: bool = False) -> StructType:
-    """The columns of ``load()`` without ``schema()``."""
+    """Return the columns of ``load()`` without ``schema()``."""
     from ferrymq.arrow.schema import DEFAULT, METADATA, RAW
 
     types = spark_types()
@@ -47,10 +47,9 @@ def default_schema(include_metadata: bool = False, include_raw: bool = False) ->
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The names of the columns a user has chosen, in his order.
+    """Return the names of the columns that a user has chosen, in the user's order.
 
-    Raises `AmqpOptionError` for a name that is no column, a name that is there twice, and a type
-    that a column has not.
+    Raises `AmqpOptionError` for a name that is not a column, a repeated name, and a wrong type.
     """
     from ferrymq.arrow.schema import hint
 

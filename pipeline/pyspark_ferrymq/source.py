@@ -1,7 +1,7 @@
-"""The data source itself: what Spark makes of ``format("amqp")``.
+"""The data source for ``format("amqp")``.
 
-It is made where the query is planned, and again, unpickled, wherever a part of it runs. It holds
-the options and opens nothing.
+Spark creates it where the query is planned, and unpickles it wherever a part of the query runs. It
+holds the options and opens nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """``format("amqp")``. Raises `AmqpOptionError` for options that are wrong, at ``load()``."""
+    """``format("amqp")``. Raises `AmqpOptionError` for wrong options, at ``load()``."""
 
     @plain
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -47,7 +47,7 @@ class DefaultSource(DataSource):
 
     @plain
     def schema(self) -> StructType:
-        """The columns for those who have not said which."""
+        """Return the columns used if the user gives no schema."""
         from pyspark_ferrymq.schema import default_schema
 
         options = self._source_options()
@@ -55,21 +55,21 @@ class DefaultSource(DataSource):
 
     @plain
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make the reader of a batch."""
+        """Return the reader of a batch query."""
         from pyspark_ferrymq.reading import make_batch_reader
 
         return make_batch_reader(self._source_options(), schema)
 
     @plain
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Make the reader of a query, batch after batch."""
+        """Return the reader of a streaming query."""
         from pyspark_ferrymq.reading import make_stream_reader
 
         return make_stream_reader(self._source_options(), schema)
 
     @plain
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Make the writer of a batch."""
+        """Return the writer of a batch query."""
         from pyspark_ferrymq.writing.batch_writer import batch_writer
 
         return batch_writer(dict(self.options), schema, overwrite)
@@ -78,7 +78,7 @@ class DefaultSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """Make the writer of a query, batch after batch."""
+        """Return the writer of a streaming query."""
         from pyspark_ferrymq.writing.stream_writer import stream_writer
 
         return stream_writer(dict(self.options), schema, overwrite)
@@ -100,12 +100,12 @@ def _work_with_this_python(spark: SparkSession) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("amqp")`` known to a session that has not found it by itself, and
-    ``format("amqp_capture")``, which none does.
+    """Register ``format("amqp")`` in a session that has not found it automatically, and
+    ``format("amqp_capture")``, which no session finds.
 
-    In local mode, workers of Python run with the interpreter of this process, unless
-    `PYSPARK_PYTHON` or `spark.pyspark.python` names another: by default Spark starts the first
-    ``python3`` of the PATH, which has none of the packages of an environment that is not activated.
+    In local mode, Python workers use the interpreter of this process, unless `PYSPARK_PYTHON` or
+    `spark.pyspark.python` names another. By default Spark starts the first ``python3`` of the PATH,
+    which lacks the packages of an environment that is not activated.
     """
     from pyspark_ferrymq.capture.sink import CaptureSink
 

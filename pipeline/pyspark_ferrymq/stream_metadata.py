@@ -1,7 +1,7 @@
-"""What a service knows of its streams: ranges of offsets, and where in them something is.
+"""The metadata of streams: ranges of offsets, and the offsets of times and sizes.
 
-`StreamService` is what the driver needs to plan; `open_service` gives the one of the option
-`service`. What tasks read with is chosen in `reading.task`.
+The driver plans with a `StreamService`; `open_service` returns the one of the option `service`.
+`reading.task` chooses how tasks read.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """The records of a partition: those from `first` to before `next`, of `size` bytes together.
+    """The records of a partition, from `first` to before `next`, of `size` bytes together.
 
-    `last_time` is when the last was appended, in milliseconds since the epoch; None if there is
-    none.
+    `last_time` is when the last record was appended, in milliseconds since the epoch; None if there
+    is no record.
     """
 
     partition: int
@@ -36,7 +36,7 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class StreamRanges:
-    """The partitions of a stream. One that is made anew under its name has another incarnation."""
+    """The partitions of a stream. A stream made again under its name has another incarnation."""
 
     name: str
     incarnation: str
@@ -44,38 +44,38 @@ class StreamRanges:
 
 
 class StreamService(Protocol):
-    """What is at the other end. Nothing is opened before something is asked.
+    """A service with streams. It opens a connection only at the first request.
 
-    Everything raises `AmqpSourceError` for what the other end will not answer,
-    `AmqpUnreachableError` where there is no connection, and `AmqpError` or TimeoutError where one
-    is lost: then, asking again makes a new one.
+    All methods raise `AmqpSourceError` if the service refuses a request, `AmqpUnreachableError` if
+    it cannot be reached, and `AmqpError` or TimeoutError if the connection is lost: then another
+    request opens a new one.
     """
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
-        """The streams that are selected, those of their partitions that are; by name.
+        """Return the selected streams by name, with their selected partitions.
 
         Names without a stream are left out.
         """
 
     def explain(self, name: str) -> str:
-        """Why there is no stream of that name, as a clause that begins "there is"."""
+        """Explain why there is no stream of that name, in a clause that begins "there is"."""
 
     def at_time(self, name: str, times: Mapping[int, int]) -> dict[int, int]:
-        """By partition the first record of a time in milliseconds or later; the next to come where
-        there is none."""
+        """Return, by partition, the offset of the first record from a time in milliseconds on, or
+        the next offset if there is no such record."""
 
     def behind(self, name: str, places: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """By partition the offset behind so many bytes from an offset on: one record at least."""
+        """Return, by partition, the offset after so many bytes; at least one record."""
 
     def hold(self, name: str, holder: str, offsets: Mapping[int, int]) -> None:
-        """Keep the records from these offsets on for the holder, and none before for him."""
+        """Keep the records from these offsets on for the holder, and release those before."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the connection, if one is open."""
 
 
 def open_service(settings: BrokerOptions) -> StreamService:
-    """The service of the option `service`."""
+    """Return the service of the option `service`."""
     if settings.service == "eventhubs":
         from pyspark_ferrymq.foreign.eventhubs import EventHubsMetadata
 
@@ -86,8 +86,8 @@ def open_service(settings: BrokerOptions) -> StreamService:
 
 
 def asking(options: SourceOptions, ask: Callable[[], T]) -> T:
-    """Ask, and ask again if the connection is lost: as often as `fetchOffset.numRetries` says, and
-    with as long a pause as `fetchOffset.retryIntervalMs`."""
+    """Call `ask`, and repeat it if the connection is lost: at most `fetchOffset.numRetries` times,
+    with a pause of `fetchOffset.retryIntervalMs`."""
     from ferrymq import AmqpError
 
     tries = options.num_retries

@@ -1,7 +1,6 @@
-"""From offsets to tasks, and how much of what there is goes into a batch.
+"""The split of offset ranges into tasks, and the limit of a batch.
 
-All of it is decided by offsets and options alone, so that a batch that is done again has the same
-tasks.
+Both depend on offsets and options alone, so that a repeated batch has the same tasks.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class OffsetRange:
 
 @dataclass
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range that one task reads."""
 
     range: OffsetRange
 
@@ -46,17 +45,17 @@ def plan(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Ranges of tasks: those given, but none that is empty, in parts where there are limits.
+    """Return the ranges of tasks: the given ranges that are not empty, split where limits apply.
 
-    None has more than `max_records`, and there are `min_partitions` at least, as far as there are
-    records: the one with the largest parts is cut once more until there are enough. Parts of a
-    range follow one another and differ by one record at most.
+    None has more than `max_records`, and there are at least `min_partitions` if there are enough
+    records: the range with the largest parts is split once more until there are enough. Parts of a
+    range follow one another and differ by at most one record.
     """
     found = [each for each in ranges if len(each)]
     parts = [1 if max_records is None else -(-len(each) // max_records) for each in found]
     missing = 0 if min_partitions is None else min_partitions - sum(parts)
     if missing > 0:
-        # The largest part first; of equals the first range.
+        # The largest part first; among equal ones the first range.
         heap = [(-len(each) / n, i) for i, (each, n) in enumerate(zip(found, parts, strict=True))]
         heapq.heapify(heap)
         while missing > 0 and heap:
@@ -79,10 +78,10 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def apportion(sizes: Sequence[int], limit: int, turn: int = 0) -> list[int]:
-    """Share out `limit` among what is of these sizes: as much in all, or everything.
+    """Divide `limit` among items of these sizes: shares that add up to it, or everything.
 
-    Shares are proportional to sizes, but everything that is not empty gets one at least. If there
-    are more than `limit`, some get one and the others nothing: those whose turn it is.
+    Shares are proportional to sizes, but each item that is not empty gets at least one. If there
+    are more items than `limit`, `turn` decides which get one; the others get nothing.
     """
     total = sum(sizes)
     if limit >= total:
@@ -93,7 +92,7 @@ def apportion(sizes: Sequence[int], limit: int, turn: int = 0) -> list[int]:
         for k in range(limit):
             shares[some[(turn + k) % len(some)]] = 1
         return shares
-    # One each, and of the rest in proportion to what is left of each.
+    # Each item gets one; the rest is divided in proportion to what remains of each.
     rest = limit - len(some)
     left = total - len(some)
     given = 0

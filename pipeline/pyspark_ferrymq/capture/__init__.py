@@ -1,7 +1,7 @@
-"""Capture in Spark: writing capture files, and reading them together with what is live.
+"""Capture in Spark: writing of capture files, and reading of them together with live records.
 
-The sink takes whole streams, in the order in which the source `amqp` reads them. Columns may be
-left out, but not `address`, `partition`, `offset` and `enqueuedTime`:
+The sink needs whole streams, in the order in which the source `amqp` reads them. The columns
+`address`, `partition`, `offset` and `enqueuedTime` are required, the others optional:
 
     pyspark_ferrymq.register(spark)
     query = (

@@ -1,4 +1,4 @@
-"""From where to where `read_capture` reads."""
+"""The range that `read_capture` reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CaptureRange:
-    """Times, or offsets by partition, or neither, at each end; the second is not included."""
+    """A range with times, or offsets by partition, or neither, at each end; the end is excluded."""
 
     after: datetime | None = None
     before: datetime | None = None
@@ -28,7 +28,7 @@ class CaptureRange:
     def of(
         cls, start: datetime | Mapping[int, int] | None, end: datetime | Mapping[int, int] | None
     ) -> CaptureRange:
-        """Raises `AmqpOptionError`."""
+        """Make a range from the arguments of `read_capture`. Raises `AmqpOptionError`."""
         bounds = cls(
             _time("start", start), _time("end", end), _offsets("start", start), _offsets("end", end)
         )
@@ -43,15 +43,15 @@ class CaptureRange:
         return bounds
 
     def are_behind(self, name: CaptureName) -> bool:
-        """Whether all of a file is from before these times: its hour tells."""
+        """Return whether all of a file is older than these times, according to its hour."""
         return self.after is not None and name.hour < _hour(self.after)
 
     def are_before(self, name: CaptureName) -> bool:
-        """Whether all of a file is from after these times."""
+        """Return whether all of a file is younger than these times."""
         return self.before is not None and name.hour > _hour(self.before)
 
     def apply(self, frame: DataFrame) -> DataFrame:
-        """The rows of these times."""
+        """Return the rows of these times."""
         from pyspark.sql import functions as f
 
         if self.after is not None:

@@ -1,4 +1,4 @@
-"""What the driver does when all tasks of the capture sink have written: files get their names."""
+"""The commit of the capture sink in the driver: files of finished tasks get their names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Plan(NamedTuple):
-    """Files that get their names, those that are not needed, and those that are replaced."""
+    """Files that get their names, files not needed, and files that are replaced."""
 
     settled: list[tuple[str, CaptureName]]
     spare: list[str]
@@ -33,8 +33,8 @@ class _Plan(NamedTuple):
 
 
 def settle(options: CaptureSinkOptions, written: Sequence[WrittenFiles]) -> None:
-    """Put the files of all tasks in their place, or none of them. Raises `AmqpWriteError` if they
-    do not fit to those that are there."""
+    """Make the files of all tasks visible. Raises `AmqpWriteError` if they conflict with existing
+    files: then none becomes visible."""
     files: dict[str, list[tuple[str, CaptureName]]] = defaultdict(list)
     for each in written:
         for stream, some in each.files.items():
@@ -50,7 +50,7 @@ def settle(options: CaptureSinkOptions, written: Sequence[WrittenFiles]) -> None
             claim(place, stream, incarnations.get(stream, ""))
             paths = list(place.paths())
             plan = _plan(options, stream, place.base, paths, some)
-            # Of attempts that came to nothing.
+            # Files of failed attempts are removed, too.
             own = {tmp for tmp, _ in some}
             plan.spare.extend(
                 path
@@ -70,8 +70,7 @@ def settle(options: CaptureSinkOptions, written: Sequence[WrittenFiles]) -> None
 
 
 def discard(options: CaptureSinkOptions, written: Sequence[WrittenFiles]) -> None:
-    """Remove the files of tasks. Files that are still being written are removed with the next
-    batch."""
+    """Remove the files of tasks. Files still being written are removed with the next batch."""
     for each in written:
         for stream, files in each.files.items():
             place = open_place(options.path, stream_folder(stream))
@@ -120,7 +119,7 @@ def _plan(
             if other.partition != name.partition:
                 continue
             if name.first <= other.first and other.last <= name.last:
-                # Of a replay that was cut otherwise: this one has it all.
+                # A file of a replay that was split otherwise: the new file has all of it.
                 plan.replaced.append(other)
             elif other.first <= name.last and name.first <= other.last:
                 raise AmqpWriteError(

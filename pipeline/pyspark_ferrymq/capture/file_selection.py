@@ -1,4 +1,4 @@
-"""Which files `read_capture` takes, where the broker takes over, and what is missing."""
+"""The choice of files for `read_capture`, the boundary to the broker, and missing offsets."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LOGGER: Final = logging.getLogger("pyspark_ferrymq")
 
 @dataclass
 class Cut:
-    """What is read of a partition: from `files` the offsets from `first` to before `boundary`, from
-    the broker those from there to before `next`."""
+    """The part of a partition that is read: from `files` the offsets from `first` to before
+    `boundary`, from the broker those from there to before `next`."""
 
     partition: int
     first: int
@@ -36,8 +36,8 @@ def cut_files(
     live: StreamRanges | None,
     fail: bool,
 ) -> list[Cut]:
-    """Return a cut for each partition. Raises `AmqpDataLossError` for records that are there twice,
-    and, if `fail` is set, for those that are missing."""
+    """Return a `Cut` for each partition. Raises `AmqpDataLossError` for records that are there
+    twice and, if `fail` is true, for missing ones."""
     numbers = set(covered) | set(bounds.first) | set(bounds.next)
     if live is not None:
         numbers |= set(live.partitions)
@@ -67,7 +67,7 @@ class _Cutter:
         self.missing: list[Range] = []
 
     def cut(self) -> Cut:
-        """Return what has to be read of the partition."""
+        """Return the part of the partition that is read."""
         covered, live, bounds = self.covered, self.live, self.bounds
         if covered is None:
             first = 0 if live is None else live.first
@@ -97,7 +97,7 @@ class _Cutter:
 
     def _choose(self, covered: Coverage, cut: Cut) -> None:
         chosen: list[CaptureName] = []
-        # Of times: what is between a file that is older and one that is younger may be asked for.
+        # With times, the gap between an older and a younger file may be part of the range.
         begun, end = cut.first, cut.boundary
         for name in covered.files:
             if name.next <= cut.first or name.first >= cut.boundary:

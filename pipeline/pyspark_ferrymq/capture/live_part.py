@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def settings_of(url: str, options: Mapping[str, str]) -> BrokerOptions:
-    """Where to connect. Raises `AmqpOptionError`."""
+    """Return the connection settings. Raises `AmqpOptionError`."""
     known = {name.lower(): name for name in CONNECTION}
     for name in options:
         if name.lower() not in known:
@@ -30,8 +30,7 @@ def settings_of(url: str, options: Mapping[str, str]) -> BrokerOptions:
 
 
 def ranges_of(settings: BrokerOptions, stream: str) -> StreamRanges:
-    """Return what the broker has of a stream. Raises `AmqpDataLossError` if there is no such
-    stream."""
+    """Return the broker's ranges of a stream. Raises `AmqpDataLossError` if it does not exist."""
     service = open_service(settings)
     try:
         found = service.ranges(Selection("subscribe", (stream,))).get(stream)
@@ -50,7 +49,7 @@ def live_frame(
     cuts: list[Cut],
     fail: bool,
 ) -> DataFrame | None:
-    """The records behind the boundary of each partition; None if there are none to be read."""
+    """Return the records behind the boundary of each partition; None if there are none."""
     wanted = [cut for cut in cuts if cut.boundary < cut.next]
     if not wanted:
         return None

@@ -20,7 +20,7 @@ _KNOWN: Final = {name.lower(): name for name in (*OWN, *CONNECTION, *SPARK)}
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureSinkOptions:
-    """Where to write. `connection` is None if nothing is to be compared with the broker."""
+    """The options of the sink. `connection` is None if files are not compared with the broker."""
 
     path: str
     connection: BrokerOptions | None = None
@@ -29,7 +29,7 @@ class CaptureSinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> CaptureSinkOptions:
-        """Raises `AmqpOptionError` for the first option that is wrong."""
+        """Parse options. Raises `AmqpOptionError` for the first wrong one."""
         for name in options:
             if name.lower() not in _KNOWN:
                 close = get_close_matches(name.lower(), _KNOWN, n=1)

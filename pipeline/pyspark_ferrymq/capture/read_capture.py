@@ -45,18 +45,18 @@ def read_capture(
     fail_on_data_loss: bool = True,
     **options: str,
 ) -> DataFrame:
-    """The records of `stream` from `start` to before `end`: of its capture files in `path`, and
-    behind them, with a `url`, of the broker.
+    """Return the records of `stream` from `start` to before `end`: from its capture files in
+    `path` and, if `url` is given, the later ones from the broker.
 
     `path` is the directory of all streams, or its URI. `start` and `end` are times (aware
-    datetimes), or offsets by partition; without them the frame has all there is, of the partitions
-    that offsets do not name too. `options` are those of the data source `amqp` for the connection,
-    such as ``username``. Columns are those of the files.
+    datetimes), or offsets by partition. Partitions without an offset are read completely, and so
+    are all if `start` or `end` is missing. `options` are those of the data source `amqp` for the
+    connection, such as ``username``. The frame has the columns of the files.
 
-    Files are chosen by their names. Raises `AmqpDataLossError` if records are missing between
-    files, or between files and broker, or are there twice, or if the stream has been made anew
-    since; with `fail_on_data_loss` false missing ones are passed over. `AmqpOptionError` is raised
-    for arguments that make no sense.
+    Files are chosen by their names. Raises `AmqpDataLossError` if records are missing between files
+    or between files and broker, if records are there twice, or if the stream was made again since
+    the capture; with `fail_on_data_loss` false, missing records are skipped. Raises
+    `AmqpOptionError` for invalid arguments.
     """
     bounds = CaptureRange.of(start, end)
     settings = None if url is None else settings_of(url, options)
@@ -64,7 +64,7 @@ def read_capture(
         raise AmqpOptionError(f"the option {next(iter(options))!r} needs a url beside it")
     try:
         place = open_place(path, stream_folder(stream))
-        # The broker first: what it lets go from now on is in files that are listed.
+        # Ask the broker first: records it deletes from now on are in files listed afterwards.
         live = None if settings is None else ranges_of(settings, stream)
         names = names_in(place)
         _compare(place, stream, names, live)
@@ -81,7 +81,7 @@ def read_capture(
     base = _for_spark(place)
     schema = default_schema(include_metadata=True, include_raw=True)
     if names:
-        # Some directories have no raw messages, or fewer columns.
+        # Some directories have no raw messages, or fewer columns than the default schema.
         schema = spark.read.parquet(f"{base}/{(files or names)[0].path}").schema
     if files:
         paths = [f"{base}/{name.path}" for name in files]
@@ -99,7 +99,7 @@ def read_capture(
 
 
 def _for_spark(place: Place) -> str:
-    """The folder of a stream, as Spark finds it whatever file system it uses by default."""
+    """Return the folder of a stream as a URI, whatever Spark's default file system is."""
     return f"file://{place.folder.absolute()}" if isinstance(place, LocalPlace) else place.base
 
 
@@ -118,7 +118,7 @@ def _compare(
 
 
 def _within(frame: DataFrame, cuts: list[Cut], bounds: CaptureRange) -> DataFrame:
-    """The rows of files that are asked for: a file may have more."""
+    """Return the requested rows of files: a file may have more."""
     from pyspark.sql import functions as f
 
     conditions = [
@@ -128,7 +128,7 @@ def _within(frame: DataFrame, cuts: list[Cut], bounds: CaptureRange) -> DataFram
         for cut in cuts
         if cut.files
     ]
-    # In pairs: Spark goes through conditions by recursion, and partitions may be many.
+    # Combine in pairs: Spark handles conditions recursively, and there may be many partitions.
     while len(conditions) > 1:
         pairs = [conditions[i : i + 2] for i in range(0, len(conditions), 2)]
         conditions = [pair[0] if len(pair) == 1 else pair[0] | pair[1] for pair in pairs]

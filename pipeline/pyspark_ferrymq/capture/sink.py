@@ -1,9 +1,9 @@
-"""What Spark makes of ``format("amqp_capture")``: files of a task, and a driver that names them.
+"""The sink for ``format("amqp_capture")``: tasks write files, and the driver gives them names.
 
-Tasks write files under names that readers ignore. When all have, the driver looks what is there
-already and gives the new ones their names, which say what they have. A batch that comes again finds
-its files, or those of its tasks that had theirs; what attempts leave behind that came to nothing is
-removed with the next batch. So neither retries nor replays write anything twice.
+Tasks write files under names that readers ignore. When all tasks have finished, the driver compares
+the new files with the existing ones and gives them names that state their content. If a batch is
+repeated, the driver finds the files of the first attempt. Files of failed attempts are removed with
+the next batch. So neither retries nor replays write anything twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class CaptureSink(DataSource):
-    """``format("amqp_capture")``. Raises `AmqpOptionError` for options that are wrong."""
+    """``format("amqp_capture")``. Raises `AmqpOptionError` for wrong options."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -41,20 +41,20 @@ class CaptureSink(DataSource):
         return "amqp_capture"
 
     def schema(self) -> StructType:
-        """There is nothing to load."""
+        """Raise `AmqpOptionError`: the format cannot be loaded."""
         raise AmqpOptionError(
             "amqp_capture writes; to read capture files, call"
             " pyspark_ferrymq.capture.read_capture, or read them as Parquet"
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Make the writer of a batch."""
+        """Return the writer of a batch query."""
         return _BatchWriter(self._parsed, _checked(schema, overwrite))
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        """Make the writer of a query, batch after batch."""
+        """Return the writer of a streaming query."""
         return _StreamWriter(self._parsed, _checked(schema, overwrite))
 
 
@@ -64,7 +64,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
-        """In a task: its rows, in files that have no names yet."""
+        """Write the rows of a task to files without final names; runs in the task."""
         return write_runs(self._options, self._columns, iterator)
 
     def commit(
@@ -72,11 +72,11 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """In the driver: all tasks have written."""
+        """Give the files of all tasks their names; runs in the driver."""
         settle(self._options, _written(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """In the driver: a task has failed."""
+        """Remove the files after a task has failed; runs in the driver."""
         discard(self._options, _written(messages))
 
 
@@ -86,15 +86,15 @@ class _BatchWriter(DataSourceArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
-        """In a task: its rows, in files that have no names yet."""
+        """Write the rows of a task to files without final names; runs in the task."""
         return write_runs(self._options, self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver: all tasks have written."""
+        """Give the files of all tasks their names; runs in the driver."""
         settle(self._options, _written(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver: a task has failed."""
+        """Remove the files after a task has failed; runs in the driver."""
         discard(self._options, _written(messages))
 
 
@@ -103,7 +103,7 @@ def _written(messages: list[WriterCommitMessage | None]) -> list[WrittenFiles]:
 
 
 def _checked(schema: StructType, overwrite: bool) -> tuple[str, ...]:
-    """The columns, in the order of capture files. Raises `AmqpOptionError`."""
+    """Return the columns in the order of capture files. Raises `AmqpOptionError`."""
     from ferrymq.arrow import POSITION, TYPES
     from pyspark_ferrymq.schema import spark_types
 

@@ -1,4 +1,4 @@
-"""What a task of the capture sink does: rows of streams into files, one for each run of offsets."""
+"""A task of the capture sink: rows of streams into files, one for each run of offsets."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _HOUR = 3_600_000_000
 
 @dataclass
 class WrittenFiles(WriterCommitMessage):
-    """The files of a task, by stream: where each is, and what it is to be called. `job` begins the
-    names of all files of the query, or of the task where there is none."""
+    """The files of a task by stream, each with its path and its final name. The names of all files
+    of the query, or of the task if there is no query, begin with `job`."""
 
     job: str
     files: dict[str, list[tuple[str, CaptureName]]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class _Place(NamedTuple):
 def write_runs(
     options: CaptureSinkOptions, columns: tuple[str, ...], batches: Iterator[pa.RecordBatch]
 ) -> WrittenFiles:
-    """Write the rows of a task. Raises `AmqpWriteError` for rows that are no run of a stream."""
+    """Write the rows of a task. Raises `AmqpWriteError` for rows that are not runs of a stream."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -69,10 +69,10 @@ class _Task:
         self._options = options
         self._schema = schema_of(columns)
         self._written = written
-        # No two attempts of a task write to one file.
+        # The label makes the file names of each attempt unique.
         self._label = f"{written.job}-{uuid4().hex}-"
         self._file: CaptureFile | None = None
-        # What came last, and where each partition ended.
+        # The place of the last run, and the end of each partition.
         self._last: _Place | None = None
         self._ends: dict[tuple[str, int], int] = {}
 
@@ -86,7 +86,7 @@ class _Task:
             self._add_run(batch.slice(start, end - start))
 
     def _add_run(self, run: pa.RecordBatch) -> None:
-        """Rows with offsets one behind the other, of one partition and one hour."""
+        """Add rows with consecutive offsets, of one partition and one hour."""
         first = _place(run, 0)
         key = first.stream, first.partition
         end = self._ends.get(key)
@@ -145,7 +145,7 @@ class _Task:
         return self._file
 
     def finish(self) -> None:
-        """Complete the file that is open. It has no name yet."""
+        """Complete the open file, which gets its final name later."""
         file, last = self._file, self._last
         if file is None or last is None:
             return
@@ -154,7 +154,7 @@ class _Task:
         self._written.files.setdefault(last.stream, []).append((file.tmp, name))
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove all files of the task."""
         if self._file is not None:
             self._file.abandon()
         for stream, files in self._written.files.items():
@@ -163,7 +163,7 @@ class _Task:
                 try:
                     place.remove(tmp)
                 except OSError:
-                    # The driver does, with the next batch.
+                    # The driver removes the file with the next batch.
                     pass
 
 
@@ -188,15 +188,15 @@ def _place(run: pa.RecordBatch, row: int) -> _Place:
 
 
 def _changes(batch: pa.RecordBatch) -> list[int]:
-    """The rows before which another run begins, but for the first."""
+    """Return the rows at which another run begins, except the first row."""
     import pyarrow as pa
     from pyarrow import compute
 
     count = batch.num_rows
     if count < 2:
         return []
-    # Scalars with a type: to find one for a number, pyarrow imports dateutil, and where that is not
-    # installed it looks for it in the whole path each time.
+    # The scalars have explicit types: to infer one, pyarrow imports dateutil, and if that is not
+    # installed, it searches the whole path for it each time.
     one, hour = (pa.scalar(number, pa.int64()) for number in (1, _HOUR))
     hours = compute.divide(batch.column("enqueuedTime").cast(pa.int64()), hour)
     offsets = batch.column("offset")
@@ -206,7 +206,7 @@ def _changes(batch: pa.RecordBatch) -> list[int]:
     for column in (batch.column("address"), batch.column("partition"), hours):
         differ = compute.not_equal(column.slice(1), column.slice(0, count - 1))
         changes = compute.or_(changes, differ)
-    # A row without a place is looked at by itself.
+    # A row with a missing value becomes a run of its own, which `_place` rejects.
     changes = compute.fill_null(changes, pa.scalar(True, pa.bool_()))
     return [1 + index for index in compute.indices_nonzero(changes).to_pylist()]
 

@@ -1,6 +1,6 @@
 """``ferrymq pipeline``: the pipelines that come with the data source, as commands.
 
-Importing this takes no Spark: that is for a command that runs.
+Importing this package does not import Spark: a command does so when it runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``ferrymq pipeline archive``: streams as Parquet."""
+"""``ferrymq pipeline archive``: write streams as Parquet files."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ if TYPE_CHECKING:
 def archive(
     path: Annotated[
         str,
-        typer.Option(metavar="DIR", help="Where to: a directory or a URI.", show_default=False),
+        typer.Option(
+            metavar="DIR", help="The destination: a directory or a URI.", show_default=False
+        ),
     ],
     checkpoint: Annotated[
         str,
         typer.Option(
-            metavar="DIR", help="Where Spark keeps how far it is; to go on.", show_default=False
+            metavar="DIR", help="Directory of Spark's checkpoint, to continue.", show_default=False
         ),
     ],
     streams: Streams = None,
@@ -52,11 +54,11 @@ def archive(
     hold: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="The broker keeps for it what is not archived; '' for no hold."
+            metavar="NAME", help="Hold at the broker that keeps unarchived records; '' for none."
         ),
     ] = "archive",
     raw: Annotated[
-        bool, typer.Option(help="Keep messages as they were, byte for byte: `replay` needs that.")
+        bool, typer.Option(help="Keep the original bytes of messages: `replay` needs them.")
     ] = True,
     once: Once = False,
     every: Every = "10s",
@@ -67,9 +69,9 @@ def archive(
     spark_log: SparkLog = None,
     as_json: Json = False,
 ) -> None:
-    """Archive streams as Parquet, each record once, until Ctrl-C or with --once.
+    """Archive streams as Parquet, each record once, until Ctrl-C or, with --once, to their end.
 
-    The broker keeps what is not archived, whatever the limits of the streams say.
+    The broker keeps records that are not archived, whatever the limits of the streams are.
     """
     from pyspark_ferrymq.pipelines.archive import ArchiveOptions, run
     from pyspark_ferrymq.pipelines.archive_report import write_report

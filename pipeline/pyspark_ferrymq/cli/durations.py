@@ -1,4 +1,4 @@
-"""Spans of time on the command line: ``500ms``, ``1s``, ``5m``, or in words, ``1 minute``."""
+"""Durations on the command line: ``500ms``, ``1s``, ``5m``, or in words, ``1 minute``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED: Final[tuple[tuple[str, int], ...]] = (
 
 
 def duration(text: str) -> str:
-    """Turn a span into words that Spark knows: ``1s`` into ``1 second``. It may be nothing.
+    """Convert a duration, which may be zero, to Spark's form: ``1s`` to ``1 second``.
 
     Raises `typer.BadParameter` for anything else.
     """
@@ -31,7 +31,7 @@ def duration(text: str) -> str:
 
 
 def span(text: str) -> str:
-    """Do as `duration` does, for a span that cannot be nothing."""
+    """Convert a duration as `duration` does, and refuse zero."""
     words = duration(text)
     if words.startswith("0 "):
         raise typer.BadParameter(f"{text!r} has to be more than nothing")
@@ -39,7 +39,7 @@ def span(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """Turn a span into seconds; a number alone is seconds. Raises `typer.BadParameter`."""
+    """Convert a duration to seconds; a bare number is seconds. Raises `typer.BadParameter`."""
     try:
         count = float(text)
     except ValueError:

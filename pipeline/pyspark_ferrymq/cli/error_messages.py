@@ -1,7 +1,7 @@
-"""How a command ends: what failed in one line, and a status, never a traceback.
+"""Error messages of commands: one line and a status instead of a traceback.
 
-Spark wraps what went wrong in a task or in a reader into its own words and a traceback of each
-process it came through. The line is what was said at the source.
+Spark wraps an error of a task or a reader in its own text and in a traceback of each process. The
+line is the original error message.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import typer
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What the data source has said, in a traceback that became text.
+# An error message of the data source within a traceback as text.
 _OURS: Final = re.compile(r"(?:^|\s)(?:pyspark_ferrymq\.[\w.]+\.)?Amqp\w+(?:Error): ([^\n]+)")
 _CLIENTS: Final = re.compile(r"(?:^|\s)ferrymq(?:_codec)?\.errors\.\w+: ([^\n]+)")
 _CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.S)
 _LONGEST: Final = 600
-# What the extra "spark" brings.
+# The packages that the extra "spark" installs.
 _EXTRA: Final = frozenset({"pandas", "plotly", "py4j", "pyarrow", "pyspark", "rich"})
 
 
 def told(command: Callable[P, R]) -> Callable[P, R]:
-    """The command, whose failures become one line on standard error and status 1.
+    """Decorate a command: print its failure as one line on standard error and exit with status 1.
 
-    SIGTERM ends it as Ctrl-C does.
+    SIGTERM ends the command as Ctrl-C does.
     """
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        # Elsewhere than in the main thread, whoever called us deals with signals.
+        # Outside the main thread, the caller handles signals.
         ours = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGTERM, _interrupt) if ours else None
         try:
@@ -70,7 +70,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_expected(error: BaseException) -> bool:
-    """Whether it says something to whoever typed the command; anything else is a fault of ours."""
+    """Return whether the error is meant for the user; any other error is a bug in ferrymq."""
     from ferrymq import AmqpError
     from pyspark_ferrymq.errors import AmqpSourceError
 
@@ -84,13 +84,13 @@ def _is_expected(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """The line for an error that ends a command."""
+    """Return the line for an error that ends a command."""
     if isinstance(error, BaseExceptionGroup):
         return reason_of(error.exceptions[0])
     text = str(error)
     found = _OURS.findall(text) or _CLIENTS.findall(text)
     if found:
-        # The last is nearest to where it happened: what caused it is told before.
+        # The last message is the original one: a traceback shows causes first.
         return str(found[-1]).strip()[:_LONGEST]
     if type(error).__module__.startswith(("pyspark.", "py4j.")):
         text = _STATE.sub("", _CLASS.sub("", text.strip()))

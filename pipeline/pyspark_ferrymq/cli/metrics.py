@@ -1,4 +1,4 @@
-"""``ferrymq pipeline metrics``: windowed metrics per address."""
+"""``ferrymq pipeline metrics``: metrics by window of time and address."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ def metrics(
     pattern: Pattern = None,
     start: Start = "earliest",
     window: Annotated[
-        str, typer.Option(metavar="TIME", parser=span, help="How long a window is, as 10s or 5m.")
+        str, typer.Option(metavar="TIME", parser=span, help="Length of a window, as 10s or 5m.")
     ] = "1m",
     watermark: Annotated[
         str,
         typer.Option(
-            metavar="TIME", parser=duration, help="How long a window waits for what comes late."
+            metavar="TIME", parser=duration, help="How long a window waits for late messages."
         ),
     ] = "1m",
     late: Annotated[
         str,
-        typer.Option(metavar="TIME", parser=duration, help="Later than this on the way is late."),
+        typer.Option(metavar="TIME", parser=duration, help="Longer transit times are late."),
     ] = "1m",
     by: Annotated[
         str,
-        typer.Option(metavar="enqueued|created", help="Which time decides on the window."),
+        typer.Option(metavar="enqueued|created", help="The time that chooses the window."),
     ] = "enqueued",
     to: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Send results there, in JSON.", show_default=False),
+        typer.Option(metavar="ADDRESS", help="Send results to it as JSON.", show_default=False),
     ] = None,
     parquet: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Write results there, as Parquet.", show_default=False),
+        typer.Option(metavar="DIR", help="Write results to it as Parquet.", show_default=False),
     ] = None,
     once: Once = False,
     every: Every = "5s",
@@ -71,7 +71,7 @@ def metrics(
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            metavar="DIR", help="Where Spark keeps how far it is; to go on.", show_default=False
+            metavar="DIR", help="Directory of Spark's checkpoint, to continue.", show_default=False
         ),
     ] = None,
     report: Report = None,
@@ -80,9 +80,9 @@ def metrics(
     spark_log: SparkLog = None,
     as_json: Json = False,
 ) -> None:
-    """Count messages and bytes of streams in windows of time, with how long they were on the way.
+    """Count messages and bytes of streams in windows of time, and measure their transit times.
 
-    Results are printed, and go to an address, to Parquet and into a report.
+    Results are printed, and can be sent to an address and written to Parquet and to a report.
     """
     from pyspark_ferrymq.pipelines.metrics import MetricsOptions, run
     from pyspark_ferrymq.pipelines.metrics_report import write_report
@@ -126,7 +126,7 @@ def _by(text: str) -> Literal["enqueued", "created"]:
 
 
 class _Printer:
-    """Prints windows as they come out: a line each, aligned or in JSON."""
+    """A printer of completed windows: one line each, aligned or in JSON."""
 
     _HEAD = ("from", "address", "messages", "KiB", "p50 ms", "p95 ms", "p99 ms", "late", "twice")
     _FORM = "{:<19}  {:<24} {:>9} {:>9} {:>9} {:>10} {:>11} {:>6} {:>6}\n"
@@ -160,7 +160,7 @@ class _Printer:
         )  # fmt: skip
 
     def end(self, messages: int, dropped: bool) -> None:
-        """All is done."""
+        """Print the total, and a warning if messages were dropped."""
         if not self._json:
             sys.stdout.write(f"{messages:,} messages in windows that are over\n")
         if dropped:

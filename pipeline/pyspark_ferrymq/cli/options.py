@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Master = Annotated[
 Conf = Annotated[
     list[str] | None,
     typer.Option(
-        "--conf", metavar="KEY=VALUE", help="A setting of Spark, as for spark-submit; repeatable."
+        "--conf", metavar="KEY=VALUE", help="A Spark setting, as for spark-submit; repeatable."
     ),
 ]
 SparkLog = Annotated[
@@ -42,7 +42,7 @@ SparkLog = Annotated[
     typer.Option(
         "--spark-log",
         metavar="FILE",
-        help="Where Spark's own log goes; - is standard error. Without it, a temporary file.",
+        help="The file for Spark's log; - is standard error. Default: a temporary file.",
         show_default=False,
     ),
 ]
@@ -51,17 +51,17 @@ Report = Annotated[
     typer.Option(
         "--report",
         metavar="FILE.html",
-        help="Write a page with plots that a browser opens, offline too.",
+        help="Write an HTML page with plots, which also works offline.",
         show_default=False,
     ),
 ]
 Once = Annotated[
-    bool, typer.Option("--once", help="End when all that is there now has been dealt with.")
+    bool, typer.Option("--once", help="End when everything available now is processed.")
 ]
 Every = Annotated[
     str,
     typer.Option(
-        "--every", metavar="TIME", parser=duration, help="How often to look for more, as 5s or 10m."
+        "--every", metavar="TIME", parser=duration, help="Time between batches, as 5s or 10m."
     ),
 ]
 Streams = Annotated[
@@ -72,7 +72,7 @@ Pattern = Annotated[
     typer.Option(
         "--pattern",
         metavar="REGEX",
-        help="All streams with such names, in place of STREAM.",
+        help="All streams whose names match, instead of STREAM.",
         show_default=False,
     ),
 ]
@@ -82,7 +82,7 @@ Start = Annotated[
         "--start",
         metavar="WHERE",
         help="earliest, latest, a time as 2026-05-01T12:00, or offsets in JSON."
-        " A checkpoint knows better.",
+        " A checkpoint takes precedence.",
     ),
 ]
 Limit = Annotated[

@@ -1,4 +1,4 @@
-"""``ferrymq pipeline produce``: traffic to try pipelines on."""
+"""``ferrymq pipeline produce``: send test traffic for pipelines."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ Share = Annotated[float, typer.Option(min=0.0, max=0.5, metavar="SHARE")]
 @told
 def produce(
     url: Url = DEFAULT_URL,
-    seed: Annotated[int, typer.Option(help="The same seed, the same messages.")] = 1,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same messages.")] = 1,
     count: Annotated[int, typer.Option(min=1, help="How many messages.")] = 10_000,
     rate: Annotated[
         float | None,
         typer.Option(
             min=0.001,
             metavar="N",
-            help="Messages a second, on average over a day; without it, as fast as they are taken.",
+            help="Messages per second, averaged over a day. Default: as fast as possible.",
             show_default=False,
         ),
     ] = None,
     speed: Annotated[
         float,
         typer.Option(
-            min=0.001, help="Seconds of the traffic in a second: at 1440, days take one" " minute."
+            min=0.001, help="Seconds of traffic time per second: at 1440 a day takes a minute."
         ),
     ] = 1440.0,
     late: Annotated[
-        float, typer.Option(min=0, max=0.5, metavar="SHARE", help="Of messages that come late.")
+        float, typer.Option(min=0, max=0.5, metavar="SHARE", help="Share of late messages.")
     ] = 0.01,
     duplicates: Annotated[
-        float, typer.Option(min=0, max=0.5, metavar="SHARE", help="Of messages that come twice.")
+        float, typer.Option(min=0, max=0.5, metavar="SHARE", help="Share of duplicate messages.")
     ] = 0.01,
     poison: Annotated[
-        float, typer.Option(min=0, max=0.5, metavar="SHARE", help="Of messages that are no good.")
+        float, typer.Option(min=0, max=0.5, metavar="SHARE", help="Share of malformed messages.")
     ] = 0.01,
-    prefix: Annotated[str, typer.Option(help="What all addresses begin with.")] = "demo",
+    prefix: Annotated[str, typer.Option(help="The prefix of all addresses.")] = "demo",
     streams: Annotated[bool, typer.Option(help="Whether streams get messages.")] = True,
     queues: Annotated[bool, typer.Option(help="Whether queues get messages.")] = True,
-    create: Annotated[bool, typer.Option(help="Whether to make what is not there.")] = True,
+    create: Annotated[bool, typer.Option(help="Whether to create missing nodes.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Send the traffic of a small shop and its vans, made up from a seed.
+    """Send the simulated traffic of a small shop and its vans, generated from a seed.
 
-    Keys are skewed, the day has its rhythm, some messages come late or twice, some are poison.
-    Prints how many of what were sent where.
+    Keys are skewed, the rate varies over the day, and some messages are late, duplicate or
+    malformed. Prints what was sent to each address.
     """
     from pyspark_ferrymq.traffic import Ledger, Traffic
     from pyspark_ferrymq.traffic.run import run_producer

@@ -1,4 +1,4 @@
-"""Lines on the terminal for runs that take a while. On standard error, and only at a terminal."""
+"""Progress lines for long runs, on standard error, and only if that is a terminal."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rich.progress import (
 if TYPE_CHECKING:
     from pyspark_ferrymq.pipelines.query_progress import Step
 
-# Seconds before something appears: a short run needs none.
+# Seconds before the bar appears: a short run needs none.
 _PATIENCE: Final = 0.5
 
 
 class Bar:
-    """Counts messages, with a bar if it is known how many there will be."""
+    """A counter of messages, with a bar if the total is known."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self.count = 0
@@ -36,11 +36,11 @@ class Bar:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far."""
+        """The seconds since the start."""
         return time.monotonic() - self._started
 
     def advance(self, count: int = 1) -> None:
-        """So many more."""
+        """Count more messages."""
         self.count += count
         if self._progress is None:
             if not sys.stderr.isatty() or self.seconds < _PATIENCE:
@@ -74,7 +74,7 @@ class Bar:
 
 
 class Follower:
-    """Shows how a query gets on: its batch, rows, rows a second, and how far it is behind."""
+    """A status line of a query: its batch, rows, rows per second, and lag."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -101,7 +101,7 @@ class Follower:
         self._status.update(f"{self._what}: {text}")
 
     def __call__(self, step: Step) -> None:
-        """A batch more is done."""
+        """Show the progress after a batch."""
         behind = "" if step.behind is None else f", {step.behind:,} behind"
         self.say(
             f"batch {step.batch}, {step.total:,} rows, {step.rows_per_second:,.0f} rows/s{behind}"

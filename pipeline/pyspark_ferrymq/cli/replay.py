@@ -1,4 +1,4 @@
-"""``ferrymq pipeline replay``: a range of a stream, sent again into another one."""
+"""``ferrymq pipeline replay``: send a range of a stream again to another stream."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def replay(
         str,
         typer.Option(
             metavar="STREAM",
-            help="Where to: a stream that is empty, or is made.",
+            help="The target: an empty stream, or a new one to create.",
             show_default=False,
         ),
     ],
     checkpoint: Annotated[
         str,
         typer.Option(
-            metavar="DIR", help="Where it is kept what is sent; to go on.", show_default=False
+            metavar="DIR", help="Directory for the progress, to continue.", show_default=False
         ),
     ],
     url: Url = DEFAULT_URL,
     archive: Annotated[
         str | None,
         typer.Option(
-            metavar="DIR", help="What `archive`, or the broker, has captured.", show_default=False
+            metavar="DIR", help="Capture files of `archive` or the broker.", show_default=False
         ),
     ] = None,
     live: Annotated[
@@ -60,17 +60,17 @@ def replay(
     ] = True,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="WHERE", help=f"The first: {_SHAPE}.", show_default=False),
+        typer.Option("--from", metavar="WHERE", help=f"The start: {_SHAPE}.", show_default=False),
     ] = None,
     end: Annotated[
         str | None,
-        typer.Option("--until", metavar="WHERE", help="Not this one any more.", show_default=False),
+        typer.Option("--until", metavar="WHERE", help="The end, excluded.", show_default=False),
     ] = None,
     step: Annotated[
-        int, typer.Option(min=1, max=80_000, help="How many records are sent together.")
+        int, typer.Option(min=1, max=80_000, help="The number of records sent together.")
     ] = 40_000,
     annotate: Annotated[
-        bool, typer.Option(help="Whether messages tell where they come from.")
+        bool, typer.Option(help="Whether to annotate messages with their origin.")
     ] = True,
     report: Report = None,
     master: Master = DEFAULT_MASTER,
@@ -78,9 +78,9 @@ def replay(
     spark_log: SparkLog = None,
     as_json: Json = False,
 ) -> None:
-    """Send a range of a stream again, as it was, into another stream.
+    """Send a range of a stream again, unchanged, to another stream.
 
-    Killed and run again, it goes on where it was: nothing is sent twice.
+    If the command is killed and run again, it continues: no record is sent twice.
     """
     from pyspark_ferrymq.pipelines.replay import ReplayOptions, run
     from pyspark_ferrymq.pipelines.replay_report import write_report

@@ -1,6 +1,6 @@
-"""Who a command is that connects, and by what kind of TLS: said once, before the command.
+"""Options for user and TLS, given once before the command.
 
-The same words as those of the other commands of `ferrymq` (docs/broker/command-line.md).
+They have the same names as those of the other `ferrymq` commands (docs/broker/command-line.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOKEN: Final = "FERRYMQ_TOKEN"
 
 
 class SecurityOptions(NamedTuple):
-    """What was said."""
+    """The options given before the command."""
 
     user: str | None = None
     password_file: Path | None = None
@@ -32,16 +32,16 @@ class SecurityOptions(NamedTuple):
     no_verify: bool = False
 
     def options(self, url: str) -> dict[str, str]:
-        """The options of the data source for it. There may be a secret in them.
+        """Return the options of the data source, which may contain a secret.
 
-        Raises `AmqpOptionError` for what makes no sense, and `OSError` for a file.
+        Raises `AmqpOptionError` for contradictory options, and `OSError` for a file.
         """
         options = {"url": url}
         if self.user is not None:
             options["username"] = self.user
         if self.password_file is not None and self.token_file is not None:
             raise AmqpOptionError("--password-file and --token-file: one of them")
-        # Read here: executors have neither the file nor the environment of who calls.
+        # Secrets are read here: executors have neither the file nor this environment.
         if self.token_file is not None or (_TOKEN in os.environ and self.password_file is None):
             secret = _line(self.token_file) if self.token_file else os.environ[_TOKEN].strip()
             options.update({"sasl.mechanism": "OAUTHBEARER", "password": secret})
@@ -69,14 +69,14 @@ class SecurityOptions(NamedTuple):
 
 
 def connection(options: dict[str, str], role: str) -> blocking.Connection:
-    """A connection by the options of the data source, from the driver."""
+    """Connect from the driver with the options of the data source."""
     from pyspark_ferrymq.options import BrokerOptions, Values, connect
 
     return connect(BrokerOptions.parse(Values(options)), role)
 
 
 def _line(path: Path) -> str:
-    """The secret in a file. Raises `AmqpOptionError` and `OSError`."""
+    """Read the secret in a file. Raises `AmqpOptionError` and `OSError`."""
     if str(path) == "-":
         return sys.stdin.readline().rstrip("\r\n")
     try:
@@ -99,7 +99,7 @@ def take_options(
         typer.Option(
             envvar="FERRYMQ_USER",
             metavar="NAME",
-            help=f"Who we are. The password is asked for, or taken from a file or {_PASSWORD}.",
+            help=f"The user. The password is asked for, or taken from a file or {_PASSWORD}.",
             show_default=False,
         ),
     ] = None,
@@ -116,21 +116,21 @@ def take_options(
         _file(
             "--token-file",
             "FERRYMQ_TOKEN_FILE",
-            f"A file whose first line is a token, used in place of a password, as {_TOKEN} is.",
+            f"A file whose first line is a token, used instead of a password, as {_TOKEN} is.",
         ),
     ] = None,
     ca: Annotated[
-        Path | None, _file("--ca", "FERRYMQ_CA", "Who certifies the broker (PEM).")
+        Path | None, _file("--ca", "FERRYMQ_CA", "CA certificates that verify the broker (PEM).")
     ] = None,
     cert: Annotated[
-        Path | None, _file("--cert", "FERRYMQ_CERT", "The certificate to show (PEM).")
+        Path | None, _file("--cert", "FERRYMQ_CERT", "The client certificate (PEM).")
     ] = None,
     key: Annotated[
         Path | None, _file("--key", "FERRYMQ_KEY", "Its key, unless that is in the same file.")
     ] = None,
     no_verify: Annotated[
         bool,
-        typer.Option("--no-verify", help="Take any certificate of the broker: for tests only."),
+        typer.Option("--no-verify", help="Accept any certificate of the broker: only for tests."),
     ] = False,
 ) -> None:
     """Pipelines on Spark: streams measured, archived, replayed; dead letters sorted."""
@@ -138,9 +138,9 @@ def take_options(
 
 
 def access_options(url: str) -> dict[str, str]:
-    """Return the options of the data source, for the command that is running.
+    """Return the options of the data source for the running command.
 
-    A user is tried out at once: before Spark is started, and where a warning can be seen.
+    A user's login is tried at once: before Spark starts, and while a warning can be seen.
     """
     options = _SAID.get().options(url)
     if "username" in options or "@" in url:

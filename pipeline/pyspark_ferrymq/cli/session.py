@@ -1,4 +1,4 @@
-"""The Spark session of a command, with settings that suit small and middling streams."""
+"""The Spark session of a command, with settings for small and medium streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Two hundred tasks a trigger, which is Spark's default, take seconds, whatever they do.
+# Spark's default of 200 shuffle tasks per trigger takes seconds, however little the tasks do.
 _SHUFFLES: Final = 4
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -27,11 +27,11 @@ _SETTINGS: Final = {
     "spark.sql.shuffle.partitions": str(_SHUFFLES),
     "spark.sql.streaming.stopTimeout": "30s",
     "spark.log.level": "WARN",
-    # After each row that goes to a sink Spark weighs the batch, and goes through all of its rows
-    # for a column of maps that has been null in all of them.
+    # After each row for a sink Spark estimates the batch's size, and for a map column with only
+    # nulls it reads all rows of the batch.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
-# In one process on this machine nobody else has to reach the driver.
+# With a local master no other machine has to reach the driver.
 _LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -39,11 +39,11 @@ _LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "
 def session(
     name: str, master: str, conf: list[str] | None = None, log: Path | None = None
 ) -> Iterator[SparkSession]:
-    """A session while the block runs.
+    """Provide a session while the block runs.
 
-    `conf` are settings that go before ours. Spark's log goes to `log`, else to a temporary file,
-    which is kept if the block fails: it is named then. Raises `AmqpSourceError` if Java cannot be
-    started.
+    `conf` has settings that override ours. Spark's log goes to `log`, or else to a temporary file,
+    which is kept, and named in a message, if the block fails. Raises `AmqpSourceError` if Java
+    cannot be started.
     """
     settings = {**_SETTINGS, **(_LOCAL if master.startswith("local") else {}), **_pairs(conf)}
     kept = log is not None
@@ -91,7 +91,7 @@ def _start(name: str, master: str, settings: dict[str, str], log: Path | None) -
     from pyspark_ferrymq import register
 
     if master.startswith("local"):
-        # Workers have the packages that we have.
+        # Workers use this interpreter, so they have the same packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"ferrymq {name}").master(master)
     for key, value in settings.items():
@@ -105,20 +105,19 @@ def _start(name: str, master: str, settings: dict[str, str], log: Path | None) -
             f"Spark did not start: {str(error).splitlines()[0]} Java 17 or newer is needed: set"
             f" JAVA_HOME{hint}"
         ) from None
-    # Spark's own handler talks to Java, which may be in the middle of something.
+    # Spark's own handler calls Java, which may be in the middle of another call.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # What is said of calls that were broken off is for nobody.
+    # Discard log messages about interrupted calls.
     logging.getLogger().addHandler(logging.NullHandler())
-    # Where the package came by --py-files, Spark does not find the data source by itself.
+    # If the package came by --py-files, Spark does not find the data source automatically.
     register(spark)
     return spark
 
 
 @contextmanager
 def _stderr_to(path: Path | None) -> Iterator[None]:
-    """Give processes that are started meanwhile the file as their standard error, for their whole
-    life."""
+    """Redirect the standard error of processes started in the block to a file."""
     if path is None:
         yield
         return
@@ -141,5 +140,5 @@ def _stop(spark: SparkSession) -> None:
             query.stop()
         spark.stop()
     except (Py4JError, OSError):
-        # Java was being talked to when Ctrl-C came, and ends with us.
+        # Ctrl-C interrupted a call to Java, which ends together with this process.
         pass

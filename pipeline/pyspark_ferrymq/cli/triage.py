@@ -1,4 +1,4 @@
-"""``ferrymq pipeline triage``: dead letters sorted, and sent back."""
+"""``ferrymq pipeline triage``: analyse dead letters, and send them back."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ if TYPE_CHECKING:
 
 @told
 def triage(
-    queue: Annotated[str, typer.Argument(help="The queue of dead letters.", show_default=False)],
+    queue: Annotated[str, typer.Argument(help="The dead-letter queue.", show_default=False)],
     url: Url = DEFAULT_URL,
     where: Annotated[
         str | None,
         typer.Option(
             metavar="EXPRESSION",
-            help="Only these, in SQL: \"reason = 'rejected' AND source LIKE 'shop.%'\".",
+            help="Select messages, in SQL: \"reason = 'rejected' AND source LIKE 'shop.%'\".",
             show_default=False,
         ),
     ] = None,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Send them back to the queues they come from.")
+        bool, typer.Option("--retry", help="Send messages back to their original queues.")
     ] = False,
     move_to: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Send them to this address.", show_default=False),
+        typer.Option(metavar="ADDRESS", help="Send messages to this address.", show_default=False),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be moved, and move nothing.")
+        bool, typer.Option("--dry-run", help="Report what would be moved, and move nothing.")
     ] = False,
-    samples: Annotated[int, typer.Option(min=0, max=100, help="Of each group.")] = 3,
+    samples: Annotated[int, typer.Option(min=0, max=100, help="Samples of each group.")] = 3,
     report: Report = None,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
     spark_log: SparkLog = None,
     as_json: Json = False,
 ) -> None:
-    """Look at dead letters: what they died of, where and when, with samples.
+    """Group dead letters by reason, origin and time, with samples.
 
-    With --retry or --move-to those that --where chooses are moved, each exactly once: in the same
-    transaction it leaves one queue and comes to the other.
+    With --retry or --move-to, the messages selected by --where are moved, each exactly once: one
+    transaction takes a message from one queue and adds it to the other.
     """
     from pyspark_ferrymq.pipelines.triage import TriageOptions, run
     from pyspark_ferrymq.pipelines.triage_report import write_report

@@ -1,4 +1,4 @@
-"""``ferrymq pipeline work``: workers that make dead letters of what they cannot deal with."""
+"""``ferrymq pipeline work``: run workers whose failures become dead letters."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from pyspark_ferrymq.cli.security_options import access_options
 
 @told
 def work(
-    address: Annotated[str, typer.Argument(help="The queue of work.")] = "demo.parcels",
+    address: Annotated[str, typer.Argument(help="The work queue.")] = "demo.parcels",
     url: Url = DEFAULT_URL,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="How many.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="The number of workers.")] = 2,
     idle: Annotated[
         float,
         typer.Option(
-            metavar="TIME", parser=seconds, help="End when nothing has come so long; 0: never."
+            metavar="TIME", parser=seconds, help="End after this time without messages; 0: never."
         ),
     ] = 1.0,
     as_json: Json = False,
 ) -> None:
-    """Take the parcels of the traffic from their queue, and deal with them as workers do.
+    """Process the parcels of the test traffic from their queue.
 
-    What is malformed is rejected with a condition and a description, what a worker does not
-    understand fails until the delivery-limit: both come to the dead letters, where `triage` sorts
-    them.
+    Malformed messages are rejected with a condition and a description. Messages that a worker
+    cannot process fail until their delivery-limit. Both become dead letters, which `triage` sorts.
     """
     from pyspark_ferrymq.traffic.run import run_workers
 

@@ -1,1 +1,1 @@
-"""Services that are not ours: Event Hubs, by the addresses and the management it has."""
+"""Services other than ferrymq: Event Hubs, with its own addresses and management."""

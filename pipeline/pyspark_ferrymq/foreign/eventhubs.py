@@ -1,9 +1,8 @@
-"""Event Hubs for the driver: hubs and their partitions, asked of ``$management``.
+"""Event Hubs in the driver: hubs and their partitions, from the node ``$management``.
 
-A hub is a stream. The offset of a record is its sequence number: a number that rises by one from
-event to event, so that gaps show. What the service itself calls an offset is text that says nothing
-of how many events there are. A hub that was made anew has another time of creation: that is its
-incarnation.
+A hub is a stream. The offset of a record is the event's sequence number, which rises by one from
+event to event, so gaps are detected. The service's own offset is text that does not tell how many
+events there are. A hub that was made again has another time of creation, which is its incarnation.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ __all__ = ["EventHubsMetadata", "read_range"]
 
 _HUB: Final = "com.microsoft:eventhub"
 _PARTITION: Final = "com.microsoft:partition"
-# What a service says of who has no right, or of a hub that is not there.
+# The statuses for a missing right, or for a hub that does not exist.
 _HIDDEN: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 
 class EventHubsMetadata:
-    """A `Service`: see there for what each raises. One connection, made when something is asked."""
+    """The `StreamService` of Event Hubs, over one connection that is opened when needed."""
 
     def __init__(self, settings: BrokerOptions) -> None:
         self._settings = settings
@@ -39,7 +38,7 @@ class EventHubsMetadata:
         self._known = False
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
-        """The hubs that are named, by READ of each and of each partition that is to be read."""
+        """Return the ranges of the named hubs, with a READ of each hub and selected partition."""
         found: dict[str, StreamRanges] = {}
         for name in selection.names:
             hub = self._read(_HUB, name, missing=True)
@@ -65,21 +64,21 @@ class EventHubsMetadata:
         return found
 
     def explain(self, name: str) -> str:
-        """Return nothing: Event Hubs tell no more of an error."""
+        """Explain that the hub is missing or hidden: the service does not tell which."""
         return (
             f"there is no event hub {name!r} at {self._settings.place}, or no right to read from it"
         )
 
     def at_time(self, name: str, times: Mapping[int, int]) -> dict[int, int]:
-        """By reading one event of that time or later."""
+        """Return the offsets of times: read the first event from each time on."""
         return {number: self._first(name, number, moment) for number, moment in times.items()}
 
     def behind(self, name: str, places: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """Return nothing: Event Hubs do not know, and the option that needs it is refused."""
+        """Raise `AmqpOptionError`: Event Hubs does not report the bytes of events."""
         raise AmqpOptionError(f"option 'maxBytesPerTrigger': {NOT_THERE['maxBytesPerTrigger']}")
 
     def hold(self, name: str, holder: str, offsets: Mapping[int, int]) -> None:
-        """Nothing can be held, and the option is refused."""
+        """Raise `AmqpOptionError`: Event Hubs has no holds."""
         raise AmqpOptionError(f"option 'hold': {NOT_THERE['hold']}")
 
     def close(self) -> None:
@@ -106,7 +105,7 @@ class EventHubsMetadata:
         *,
         missing: bool = False,
     ) -> dict[str, Any] | None:
-        """READ; None if there is no such thing and it may be missing."""
+        """Send READ and return the answer; None if the object is missing and `missing` is true."""
         from ferrymq import AmqpError, ManagementError
 
         try:
@@ -124,7 +123,7 @@ class EventHubsMetadata:
             raise
 
     def _first(self, name: str, number: int, moment: int) -> int:
-        """The sequence number of the first event of a time in milliseconds or later."""
+        """Return the sequence number of the first event from a time in milliseconds on."""
         from ferrymq import AmqpError
 
         selector = f"amqp.annotation.x-opt-enqueued-time > '{moment - 1}'"

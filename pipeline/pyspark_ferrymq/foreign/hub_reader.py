@@ -1,7 +1,7 @@
-"""Event Hubs for tasks: a range of a partition of a hub, event by event.
+"""Event Hubs in tasks: reading of a range of a hub's partition, event by event.
 
-It begins with a selector on sequence numbers, sees that each is one more than the last, and ends
-with the last of the range. A connection that is lost is made again, and reading goes on.
+Reading starts with a selector on sequence numbers, checks that each is one more than the last, and
+ends with the last of the range. A lost connection is replaced, and reading continues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ferrymq.blocking import Connection, Delivery
     from pyspark_ferrymq.options import BrokerOptions, SourceOptions
 
-# Events that may be on their way or waiting.
+# The credit of the link: the most events in transit or waiting.
 _CREDIT: Final = 500
 _LOSSES: Final = {
     "amqp:not-found": DELETED,
@@ -30,7 +30,7 @@ _LOSSES: Final = {
 
 
 def address_of(settings: BrokerOptions, hub: str, partition: int) -> str:
-    """Where a consumer group reads a partition."""
+    """Return the address at which a consumer group reads a partition."""
     return f"{hub}/ConsumerGroups/{settings.consumer_group}/Partitions/{partition}"
 
 
@@ -48,7 +48,7 @@ def sequence_number(delivery: Delivery) -> int:
 def read_range(
     options: SourceOptions, columns: Sequence[str], range: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
-    """The events of a range as record batches of the columns.
+    """Yield the events of a range as record batches of the columns.
 
     Raises `AmqpDataLossError`, unless `failOnDataLoss` is false, and `AmqpSourceError`.
     """
@@ -56,7 +56,7 @@ def read_range(
 
 
 class _HubRange:
-    """One range that is read. `at` is the next event to come."""
+    """A reader of one range. `_at` is the next expected event."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str], range: OffsetRange) -> None:
         from ferrymq.arrow import RecordDecoder
@@ -65,14 +65,14 @@ class _HubRange:
         self._columns = list(columns)
         self._range = range
         self._at = range.first
-        # The offset is looked at, whether or not it is asked for.
+        # The offset is always decoded, because it is checked.
         wanted = [*columns, *(["offset"] if "offset" not in columns else [])]
         self._decoder = RecordDecoder(wanted, address=range.stream, partition=range.partition)
-        # Losses of the connection since there was an event.
+        # How often the connection was lost since the last event.
         self._lost = 0
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """All of it."""
+        """Yield all events of the range."""
         from ferrymq import AmqpError, LinkDetached
 
         options, range = self._options, self._range
@@ -133,7 +133,7 @@ class _HubRange:
                 waiting, size = [], 0
 
     def _decoded(self, deliveries: Sequence[Delivery]) -> Iterator[pa.RecordBatch]:
-        """Events that are next, as a batch: nothing between them is missing in silence."""
+        """Yield the next events as a batch, and report gaps between them."""
         batch = self._decoder.decode_messages(
             [delivery.payload for delivery in deliveries],
             [delivery.message_format for delivery in deliveries],
@@ -146,7 +146,7 @@ class _HubRange:
                 sequence_number(deliveries[count])
                 raise AmqpSourceError(f"{range}: an event at {self._at} or behind is malformed")
             if offset >= range.until:
-                # What is between is gone, as is the end of the range.
+                # The events before this one are gone, including the end of the range.
                 if self._at < range.until:
                     self._lose(range.until)
                 self._at = range.until
@@ -164,7 +164,7 @@ class _HubRange:
             yield batch.slice(0, count).select(self._columns)
 
     def _lose(self, first: int) -> None:
-        """The events from the next one to before `first` are gone."""
+        """Report that the events from the next one to before `first` are gone."""
         range = self._range
         available = (first, max(first, range.until))
         loss = Loss(range.stream, range.partition, TRIMMED, self._at, range.until, available)
@@ -172,7 +172,7 @@ class _HubRange:
 
 
 def _from(offset: int) -> str:
-    """The selector that begins with an event."""
+    """Return the selector that begins with an event."""
     if offset == 0:
         return "amqp.annotation.x-opt-offset > '-1'"
     return f"amqp.annotation.x-opt-sequence-number > '{offset - 1}'"

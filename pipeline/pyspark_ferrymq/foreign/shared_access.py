@@ -1,11 +1,11 @@
-"""Connection strings of Event Hubs, and the tokens that are made of their keys.
+"""Connection strings of Event Hubs, and the tokens made from their keys.
 
     Endpoint=sb://NAME.servicebus.windows.net/;SharedAccessKeyName=KEY;SharedAccessKey=SECRET
 
-`EntityPath` is the hub the key is for. ``UseDevelopmentEmulator=true`` is for a server without TLS;
-the endpoint may then have a port. A token is a shared access signature: it says for which address
-it is and until when, and the key has signed that. It goes to the node ``$cbs`` when a connection is
-made, one for each hub that the options name.
+`EntityPath` is the hub of the key. ``UseDevelopmentEmulator=true`` is for a server without TLS,
+whose endpoint may have a port. A token is a shared access signature: it names an address and an
+expiry time, signed with the key. A new connection sends tokens to the node ``$cbs``, one for each
+hub that the options name.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 OPTION: Final = "connectionString"
 _SHAPE: Final = "Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=SECRET"
 _TYPE: Final = "servicebus.windows.net:sastoken"
-# Seconds a token counts. A connection that is older is told so, and another one is made.
+# Seconds until a token expires. The service then ends the connection, and another one is opened.
 _LIFETIME: Final = 86_400
-# Options that say who connects, in another way.
+# Options that contradict a connection string.
 _OTHERS: Final = ("url", "username", "password", "passwordFile", "passwordEnv", "sasl.mechanism")
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
 
 
 @dataclass(frozen=True, slots=True)
 class SharedAccess:
-    """A host, and a key to it. `entities` are the addresses that tokens are for; none is all."""
+    """A host and a key for it. `entities` are the addresses that tokens are for; none means all."""
 
     url: str
     host: str
@@ -46,8 +46,10 @@ class SharedAccess:
 
     @classmethod
     def parse(cls, given: Values) -> SharedAccess | None:
-        """By the option `connectionString`; None without. Raises `AmqpOptionError`, which never
-        quotes the key."""
+        """Parse the option `connectionString`; return None if it is missing.
+
+        Raises `AmqpOptionError`, which never quotes the key.
+        """
         text = given.text(OPTION)
         if text is None:
             return None
@@ -82,7 +84,7 @@ class SharedAccess:
         )
 
     def token(self, audience: str, expiry: int) -> str:
-        """A shared access signature for a URI, until `expiry`, in seconds since the epoch."""
+        """Return a shared access signature for a URI, valid to `expiry`, in seconds since 1970."""
         uri = quote(audience, safe="")
         signed = hmac.new(self.key.encode(), f"{uri}\n{expiry}".encode(), hashlib.sha256)
         signature = quote(b64encode(signed.digest()), safe="")
@@ -90,7 +92,7 @@ class SharedAccess:
         return f"SharedAccessSignature sr={uri}&sig={signature}&se={expiry}&skn={name}"
 
     def put(self, connection: Connection, place: str, timeout: float) -> None:
-        """Put tokens for all `entities`. Raises `AmqpSourceError` if one is refused."""
+        """Send tokens for all `entities`. Raises `AmqpSourceError` if one is refused."""
         from ferrymq import LinkDetached, ManagementError
 
         try:
@@ -113,14 +115,14 @@ class SharedAccess:
 
 
 def _entities(given: Values) -> tuple[str, ...]:
-    """The hubs that options name: to read from, or to write to."""
+    """Return the hubs that the options name, to read from or to write to."""
     subscribed = given.text("subscribe")
     if subscribed is not None:
         return tuple(name.strip() for name in subscribed.split(",") if name.strip())
     if given.has("assign"):
         return tuple(given.json("assign", '{"hub":[0,1]}'))
     address = given.text("address")
-    # A partition is below its hub.
+    # An address of a partition begins with its hub.
     return () if address is None else (address.split("/", 1)[0],)
 
 

@@ -1,4 +1,4 @@
-"""What Event Hubs has not: options that are refused before anything is asked."""
+"""Options that Event Hubs does not support, which are refused before a request is sent."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ NOT_THERE: Final = {
 
 
 def check_options(given: Values) -> None:
-    """Raise `AmqpOptionError` for an option that means nothing to Event Hubs."""
+    """Raise `AmqpOptionError` for an option that Event Hubs does not support."""
     for name in given.given(NOT_THERE):
         raise AmqpOptionError(f"option {name!r}: {NOT_THERE[name]}")

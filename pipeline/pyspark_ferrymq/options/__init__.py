@@ -1,4 +1,4 @@
-"""Options: their names, their values, what they mean together, and connecting with them."""
+"""Options: their names, their values, their combinations, and connecting with them."""
 
 from pyspark_ferrymq.options.connection import AmqpUnreachableError, BrokerOptions, connect
 from pyspark_ferrymq.options.names import check_names

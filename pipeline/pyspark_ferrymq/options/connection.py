@@ -1,7 +1,7 @@
-"""Where to connect and as whom; opening a connection with that.
+"""The connection options: broker and user, and opening a connection with them.
 
-Parsed in the driver, used in executors: files and environment variables are read where the
-connection is opened.
+Options are parsed in the driver and used in executors: files and environment variables are read
+where the connection is opened.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger("pyspark_ferrymq")
 
 SERVICES: Final = ("ferrymq", "eventhubs")
-"""What is at the other end: how it tells offsets, and how it hands out records."""
+"""The kind of service, which decides how offsets are asked for and how records are received."""
 
 MECHANISMS: Final = (
     "auto",
@@ -41,25 +41,25 @@ MECHANISMS: Final = (
     "OAUTHBEARER",
 )
 _WITHOUT_PASSWORD: Final = ("EXTERNAL", "ANONYMOUS")
-# Brokers of which it has been said that they do not look at credentials.
+# Brokers for which the warning about unchecked credentials was logged.
 _MENTIONED: Final[set[str]] = set()
-# Seconds between attempts to reach a broker that is not there: first, and at most.
+# Seconds between attempts to reach an unreachable broker: the first pause, and the longest.
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
-# Bytes. Records come in chunks, and fewer frames cost less.
+# Bytes. Records come in chunks, and fewer frames need less time.
 _MAX_FRAME_SIZE: Final = 1024 * 1024
 
 
 class AmqpUnreachableError(AmqpSourceError):
-    """There is no connection to the broker, for now."""
+    """The broker cannot be reached at present."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions:
-    """The options of `names.CONNECTION`. Secrets are in no repr."""
+    """The options of `names.CONNECTION`. No repr shows a secret."""
 
     url: str = field(repr=False)
-    """With its user and password, if it has them."""
+    """The URL with its user and password, if it has them."""
 
     place: str
     """The URL without password, for messages."""
@@ -74,22 +74,22 @@ class BrokerOptions:
     key: str | None = None
     verify: bool = True
     timeout: float = 30.0
-    """Seconds, for connecting and for each answer of the broker."""
+    """Seconds for connecting, and for each answer of the broker."""
 
     group_id: str = ""
-    """By what the broker's operator knows our connections."""
+    """The beginning of the container-ids of our connections, which the broker's operator sees."""
 
     service: str = "ferrymq"
 
     shared_access: SharedAccess | None = None
-    """The key of a connection string, of which tokens are made."""
+    """The key of a connection string, from which tokens are made."""
 
     consumer_group: str = "$Default"
-    """That of Event Hubs by which partitions are read."""
+    """The consumer group of Event Hubs that reads partitions."""
 
     @classmethod
     def parse(cls, given: Values) -> BrokerOptions:
-        """Raises `AmqpOptionError`, which never quotes a secret."""
+        """Parse the options. Raises `AmqpOptionError`, which never quotes a secret."""
         shared = SharedAccess.parse(given)
         text = given.required("url") if shared is None else shared.url
         url = _url(text)
@@ -145,7 +145,10 @@ class BrokerOptions:
         )
 
     def secret(self) -> str | None:
-        """The password, or token, from wherever it is. Raises `AmqpOptionError`."""
+        """Return the password or token from the option, file or environment variable.
+
+        Raises `AmqpOptionError`.
+        """
         if self.password_file is not None:
             try:
                 return Path(self.password_file).read_text("utf-8").rstrip("\r\n")
@@ -170,12 +173,13 @@ class BrokerOptions:
 def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Connection:
     """Open a connection. The caller closes it.
 
-    `role` is what it is for, such as ``driver``; with the group it becomes the container-id, by
-    which management tells connections apart. If `patient`, a broker that cannot be reached is tried
-    again until the time to connect is over: for who knows that it was there a moment ago.
+    `role` is the purpose, such as ``driver``. The container-id consists of the group and the role,
+    so management can tell connections apart. If `patient`, an unreachable broker is tried again
+    until the connect timeout: use it if the broker was reachable a moment ago.
 
-    Raises `AmqpOptionError` for a secret or a certificate that is not to be had,
-    `AmqpUnreachableError` if there is no broker, and `AmqpSourceError` if it does not let us in.
+    Raises `AmqpOptionError` for a secret or a certificate that cannot be read,
+    `AmqpUnreachableError` if the broker cannot be reached, and `AmqpSourceError` if it refuses the
+    login.
     """
     from ferrymq import AuthenticationError, TransportError, blocking
     from ferrymq.errors import ConnectionClosed
@@ -205,13 +209,13 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
             )
             if not error.lost:
                 raise AmqpSourceError(refused) from None
-            # The broker may have ended in the middle of it.
+            # The broker may have stopped during the login.
             if not patient or time.monotonic() + pause >= end:
                 raise AmqpUnreachableError(refused) from None
         except (TransportError, ConnectionClosed, TimeoutError) as error:
             certificate = isinstance(error.__cause__, ssl.SSLCertVerificationError)
             if certificate:
-                # It will be the same the next time.
+                # Another attempt would fail in the same way.
                 raise AmqpSourceError(_unreachable(settings, error, certificate)) from None
             if not patient or time.monotonic() + pause >= end:
                 raise AmqpUnreachableError(_unreachable(settings, error, certificate)) from None
@@ -220,7 +224,7 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
         else:
             _mention_unused(connection, settings)
             return _let_in(connection, settings)
-        # The broker is being started again; there is nothing to be told by.
+        # The broker may be restarting; nothing announces when it is ready.
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -230,7 +234,7 @@ def connect_driver(
 ) -> tuple[Connection, ManagementClient]:
     """Open the driver's connection, and a client of the management node over it.
 
-    Raises as `connect` does, and `AmqpSourceError` if there is no such node, as `product` has it.
+    Raises as `connect` does, and `AmqpSourceError` if `product` has no management node there.
     """
     from ferrymq import LinkDetached
 
@@ -248,7 +252,7 @@ def connect_driver(
 
 
 def _mention_unused(connection: Connection, settings: BrokerOptions) -> None:
-    """Warn, once in a process, if a ferrymq broker has not looked at the user that we gave."""
+    """Warn, once per process and broker, if a ferrymq broker did not check the given user."""
     user = settings.username or _url(settings.url).username
     unused = connection.remote_properties.get("ferrymq:authenticated") is False
     if user is None or not unused or settings.place in _MENTIONED:
@@ -263,7 +267,7 @@ def _mention_unused(connection: Connection, settings: BrokerOptions) -> None:
 
 
 def _let_in(connection: Connection, settings: BrokerOptions) -> Connection:
-    """The connection, with the tokens that it takes."""
+    """Send the tokens of a connection string, if there is one, and return the connection."""
     from ferrymq import AmqpError
 
     if settings.shared_access is None:
@@ -280,9 +284,9 @@ def _let_in(connection: Connection, settings: BrokerOptions) -> Connection:
 
 
 def client_arguments(settings: BrokerOptions) -> tuple[str, ConnectionArguments]:
-    """URL and arguments for `ferrymq.connect`, for who speaks AMQP beside the data source.
+    """Return URL and arguments for `ferrymq.connect`, for code that uses AMQP directly.
 
-    There are secrets in them. Raises `AmqpOptionError` for what is not to be had.
+    They contain secrets. Raises `AmqpOptionError` for a secret or a file that cannot be read.
     """
     sasl, token = _credentials(settings)
     arguments: ConnectionArguments = {
@@ -320,7 +324,7 @@ def _url(text: str) -> Url:
 
 
 def _with_user(settings: BrokerOptions) -> str:
-    """The URL with the user in it. Passwords go into mechanisms, see `_credentials`."""
+    """Return the URL with the user in it. `_credentials` passes the password to a mechanism."""
     if settings.username is None:
         return settings.url.strip()
     from urllib.parse import quote
@@ -333,7 +337,7 @@ def _with_user(settings: BrokerOptions) -> str:
 
 
 def _credentials(settings: BrokerOptions) -> tuple[SaslMechanism | None, str | None]:
-    """A mechanism, or a token; neither where the URL says it all."""
+    """Return a mechanism or a token; neither if the URL is enough."""
     from ferrymq.engine import Anonymous, External, Plain, Scram
 
     mechanism = settings.mechanism

@@ -1,7 +1,7 @@
-"""The names of all options, as they are documented. Spark hands them over in lower case.
+"""The names of all options, as documented. Spark passes them in lower case.
 
-What a name is for, what it may say and what it says by default is in the module that reads it, and
-in `docs/pipeline/options.md`.
+The meaning, allowed values and default of an option are in the module that reads it, and in
+`docs/pipeline/options.md`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONNECTION: Final = (
     "connectionString",
     "consumerGroup",
 )
-"""Where to connect, and as whom: for reading and for writing."""
+"""Options of the broker and the user: for reading and for writing."""
 
 SOURCE: Final = (
     "subscribe",
@@ -60,7 +60,7 @@ SOURCE: Final = (
     "queueLimit",
     "queueIdleMs",
 )
-"""What to read, and how."""
+"""Options for reading."""
 
 SINK: Final = (
     "address",
@@ -72,7 +72,7 @@ SINK: Final = (
     "deterministic",
     "write.retryTimeoutMs",
 )
-"""Where to write, and how."""
+"""Options for writing."""
 
 SPARK: Final = (
     "checkpointLocation",
@@ -81,16 +81,16 @@ SPARK: Final = (
     "asyncProgressTrackingCheckpointIntervalMs",
     "asyncProgressTrackingOverrideSinkSupportCheck",
 )
-"""What Spark hands over that is meant for itself."""
+"""Options that Spark passes to the source but uses itself."""
 
 CHOOSING: Final = ("subscribe", "subscribePattern", "assign")
-"""The options that say what to read, one of which there has to be."""
+"""The options that select the streams to read; exactly one of them is required."""
 
 _KNOWN: Final = {name.lower(): name for name in (*CONNECTION, *SOURCE, *SINK, *SPARK)}
 
 
 def check_names(given: Iterable[str]) -> None:
-    """Raise `AmqpOptionError` for a name that is no option."""
+    """Raise `AmqpOptionError` for an unknown option name."""
     for name in given:
         if name.lower() in _KNOWN:
             continue

@@ -1,4 +1,4 @@
-"""Reading the values of options: text into what it means, or an error that names the option."""
+"""Conversion of option values from text, with errors that name the option."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from pyspark_ferrymq.errors import AmqpOptionError
 
 _SHOWN: Final = 200
-# More digits than the largest number has are none to be read.
+# No number has more digits than the largest one.
 _DURATION: Final = re.compile(r"([0-9]{1,19})\s*([a-z]*)")
 _UNITS: Final = {
     "": 1,
@@ -31,29 +31,29 @@ _UNITS: Final = {
 }
 _BYTES: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(i?b)?")
 LONGEST: Final = (1 << 63) - 1
-"""The largest number an option may be, and the largest offset."""
+"""The largest number allowed in an option, and the largest offset."""
 
 
 class Values:
-    """The options somebody has given, by name, whatever its case.
+    """The given options by name, in any case.
 
-    Each method reads one, and raises `AmqpOptionError` with option, value and what is allowed. An
-    option that is not given is its default.
+    Each method reads one option and raises `AmqpOptionError` with the option, its value and the
+    allowed values. A missing option has its default.
     """
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
 
     def has(self, name: str) -> bool:
-        """Whether the option is given."""
+        """Return whether the option is given."""
         return name.lower() in self._given
 
     def given(self, names: Iterable[str]) -> list[str]:
-        """Return those of the names that are given."""
+        """Return the names that are given."""
         return [name for name in names if self.has(name)]
 
     def at_most_one(self, *names: str) -> str | None:
-        """The only one of the names that is given, if one is."""
+        """Return the given name, None if none is given; raise if more than one is."""
         given = self.given(names)
         if len(given) > 1:
             raise AmqpOptionError(
@@ -62,26 +62,26 @@ class Values:
         return given[0] if given else None
 
     def needs(self, name: str, other: str) -> None:
-        """An option that is given makes sense with another one only."""
+        """Raise if an option is given without another one that it needs."""
         if self.has(name) and not self.has(other):
             raise AmqpOptionError(f"the option {name!r} needs the option {other!r} beside it")
 
     def text(self, name: str) -> str | None:
-        """Any text but none at all."""
+        """Return a text, None if it is missing; an empty text is refused."""
         value = self._given.get(name.lower())
         if value is not None and not value.strip():
             raise AmqpOptionError(f"option {name!r}: it is empty; leave it out, or give a value")
         return value
 
     def required(self, name: str) -> str:
-        """A text that has to be there."""
+        """Return a text that must be given."""
         value = self.text(name)
         if value is None:
             raise AmqpOptionError(f"the option {name!r} is missing")
         return value
 
     def choice(self, name: str, allowed: Iterable[str], default: str) -> str:
-        """Return the option, which is one of some words, in any case of letters."""
+        """Return one of the allowed words, which may be given in any case."""
         value = self.text(name)
         if value is None:
             return default
@@ -92,18 +92,18 @@ class Values:
         return word
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """Return a boolean."""
         return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
 
     def number(self, name: str, minimum: int = 0, maximum: int = LONGEST) -> int | None:
-        """An integer."""
+        """Return an integer."""
         value = self.text(name)
         if value is None:
             return None
         return _within(name, value, _integer(value.strip()), minimum, maximum)
 
     def milliseconds(self, name: str, minimum: int = 0) -> int | None:
-        """A time span in milliseconds; with a unit (ms, s, m, h, d) in that."""
+        """Return a duration in milliseconds; the value may have a unit (ms, s, m, h, d)."""
         value = self.text(name)
         if value is None:
             return None
@@ -117,7 +117,7 @@ class Values:
         )
 
     def size(self, name: str, minimum: int = 1, maximum: int = LONGEST) -> int | None:
-        """A number of bytes; with a unit (k, m, g: powers of 1024) in that."""
+        """Return a number of bytes; the value may have a unit (k, m, g: powers of 1024)."""
         value = self.text(name)
         if value is None:
             return None
@@ -128,7 +128,7 @@ class Values:
         return _within(name, value, size, minimum, maximum, " of bytes, or such as 64k, 10m, 1g")
 
     def json(self, name: str, shape: str) -> dict[str, object]:
-        """A JSON object; `shape` is an example of it, for the message."""
+        """Return a JSON object; `shape` is an example for the error message."""
         value = self.required(name)
         try:
             found = json.loads(value)
@@ -142,7 +142,7 @@ class Values:
 
 
 def milliseconds_of(text: str) -> int | None:
-    """Read a span of time, such as ``250``, ``250ms``, ``5m`` or ``2 minutes``; None if it is none.
+    """Parse a duration, such as ``250``, ``250ms``, ``5m`` or ``2 minutes``; None if it is not one.
 
     A number without a unit is milliseconds.
     """
@@ -155,13 +155,13 @@ def milliseconds_of(text: str) -> int | None:
 
 
 def shown(value: object) -> str:
-    """A value as a message repeats it: not all of it if it is long."""
+    """Return a value in the form for messages: a long one is cut."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def wrong(name: str, value: object, allowed: str) -> AmqpOptionError:
-    """The error for a value that is not allowed."""
+    """Return the error for a value that is not allowed."""
     return AmqpOptionError(
         f"option {name!r}: {shown(value)} is not allowed; it has to be {allowed}"
     )

@@ -1,4 +1,4 @@
-"""All options of the source, parsed once, in the driver."""
+"""All options of the source, parsed once in the driver."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pyspark_ferrymq.options.start_and_end import AtEnd, Bound, check_batch, end
 from pyspark_ferrymq.options.subscription import Selection
 
 QUEUE_MODES: Final = ("browse",)
-"""How queues may be read."""
+"""The modes of reading queues."""
 
-# What the broker grants for a chunk at most.
+# The largest chunk that the broker allows.
 _MOST_RECORDS: Final = 65_536
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _LONGEST_HOLDER: Final = 256
-# Characters of a selector, as the broker takes them.
+# The longest selector, in characters, that the broker accepts.
 _LONGEST_SELECTOR: Final = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """What to read, from where to where, and how. Times are in milliseconds, sizes in bytes.
+    """The nodes and the range to read, and how. Times are in milliseconds, sizes in bytes.
 
-    None is "not given". The names are those of the options.
+    None means "not given". The names are those of the options.
     """
 
     connection: BrokerOptions
@@ -59,7 +59,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Raises `AmqpOptionError` for the first option that is wrong."""
+        """Parse the options. Raises `AmqpOptionError` for the first wrong one."""
         check_names(options)
         given = Values(options)
         for name in given.given(SINK):
@@ -117,7 +117,7 @@ class SourceOptions:
         )
 
     def for_batch(self) -> tuple[Bound, Bound]:
-        """Where a batch begins and ends. Raises `AmqpOptionError` for what only streaming has."""
+        """Return start and end of a batch. Raises `AmqpOptionError` for streaming-only options."""
         check_batch(self.starting)
         for name, value in (
             ("maxOffsetsPerTrigger", self.max_offsets_per_trigger),
@@ -130,7 +130,7 @@ class SourceOptions:
         return self.starting or AtEnd("earliest"), self.ending or AtEnd("latest")
 
     def for_streaming(self) -> Bound:
-        """Where a new query begins. Raises `AmqpOptionError` for what only a batch has."""
+        """Return the start of a new query. Raises `AmqpOptionError` for batch-only options."""
         if self.ending is not None:
             raise AmqpOptionError(
                 "the options 'endingOffsets' and 'endingTimestamp' are for batches; a query ends"
@@ -147,7 +147,7 @@ class SourceOptions:
 
 
 def _selector(given: Values) -> str | None:
-    """The condition for records of streams."""
+    """Return the condition for records of streams."""
     text = given.text("selector")
     if text is not None and given.has("queueMode"):
         raise AmqpOptionError(
@@ -162,7 +162,7 @@ def _selector(given: Values) -> str | None:
 
 
 def _selectors(given: Values) -> tuple[str, ...]:
-    """Return the selectors of an option: one, or a JSON list of several."""
+    """Return the selectors of queues: the option has one, or a JSON list."""
     text = given.text("queueSelector")
     if text is None:
         return ()

@@ -1,7 +1,8 @@
-"""Where to begin and where to end: offsets, timestamps, or what a checkpoint has.
+"""The start and the end of reading: offsets, timestamps, or an offset from a checkpoint.
 
-As in Spark's Kafka connector: ``earliest``, ``latest``, or ``{"orders":{"0":23,"1":-1}}``, in which
--2 is the earliest and -1 the latest. An offset a query has written down is as good.
+Offsets are written as in Spark's Kafka connector: ``earliest``, ``latest``, or
+``{"orders":{"0":23,"1":-1}}``, in which -2 is the earliest and -1 the latest. The offset of a
+query's checkpoint is also allowed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pyspark_ferrymq.offsets import EARLIEST, LATEST, Offset, OffsetError
 from pyspark_ferrymq.options.option_values import LONGEST, Values, wrong
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
-# Examples that are allowed wherever the option is, and the places an option may name.
+# Examples allowed in all uses of an option, and the special offsets of an option.
 _SHAPES: Final = {
     "startingOffsets": '{"orders":{"0":23,"1":-2}}',
     "endingOffsets": '{"orders":{"0":23,"1":-1}}',
@@ -29,16 +30,16 @@ _WORDS: Final = {"startingOffsets": "earliest, latest", "endingOffsets": "latest
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """The first record there is, or behind the last."""
+    """The first record, or the end behind the last."""
 
     place: Literal["earliest", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """At the first record appended at that time, in milliseconds since the epoch, or later.
+    """The first record appended at this time, in milliseconds since the epoch, or later.
 
-    `otherwise` is what happens to a partition that has none.
+    `otherwise` says what to do with a partition without such a record.
     """
 
     time: int
@@ -47,20 +48,20 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """At an offset for each partition of each stream; `EARLIEST` and `LATEST` are places too."""
+    """An offset for each partition of each stream; `EARLIEST` and `LATEST` are allowed too."""
 
     option: str
     offsets: dict[str, dict[int, int]]
 
     @property
     def places(self) -> str:
-        """The numbers that the option takes in place of an offset, for messages."""
+        """The special numbers that the option allows instead of an offset, for messages."""
         return _PLACES[self.option]
 
 
 @dataclass(frozen=True, slots=True)
 class AtCheckpoint:
-    """Where a query was."""
+    """The offset from a query's checkpoint."""
 
     option: str
     offset: Offset
@@ -70,7 +71,7 @@ Bound: TypeAlias = AtEnd | AtTime | AtOffsets | AtCheckpoint
 
 
 def starting(given: Values) -> Bound | None:
-    """Where to begin; None if that is left to what reads. Raises `AmqpOptionError`."""
+    """Return the start; None if no option sets it. Raises `AmqpOptionError`."""
     option = given.at_most_one("startingOffsets", "startingTimestamp")
     given.needs("startingOffsetsByTimestampStrategy", "startingTimestamp")
     strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
@@ -80,7 +81,7 @@ def starting(given: Values) -> Bound | None:
 
 
 def ending(given: Values) -> Bound | None:
-    """Where to end; None if nothing is said. Raises `AmqpOptionError`."""
+    """Return the end; None if no option sets it. Raises `AmqpOptionError`."""
     option = given.at_most_one("endingOffsets", "endingTimestamp")
     if option == "endingTimestamp":
         return AtTime(_time(given, option), "latest")
@@ -100,7 +101,7 @@ def ending(given: Values) -> Bound | None:
 
 
 def check_batch(start: Bound | None) -> None:
-    """Raise `AmqpOptionError` for a beginning that leaves a batch nothing to read."""
+    """Raise `AmqpOptionError` for a start that leaves a batch nothing to read."""
     if start == AtEnd("latest"):
         raise wrong(
             "startingOffsets",
@@ -152,7 +153,7 @@ def _offsets(given: Values, option: str) -> Bound:
             raise wrong(option, value, f"JSON such as {shape} ({name!r})")
         offsets[name] = {}
         for number, offset in partitions.items():
-            # As JSON has numbers: "0" and "00" would be one partition with two offsets.
+            # Numbers as in JSON: otherwise "0" and "00" would be two offsets of one partition.
             if not _NUMBER.fullmatch(number):
                 raise wrong(option, value, f"JSON such as {shape} ({name!r}: {number!r})")
             if type(offset) is not int or not EARLIEST <= offset <= LONGEST:

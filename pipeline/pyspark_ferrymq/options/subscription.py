@@ -1,4 +1,4 @@
-"""What to read: the options `subscribe`, `subscribePattern` and `assign`."""
+"""The selection of streams: the options `subscribe`, `subscribePattern` and `assign`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ASSIGN_SHAPE = '{"orders":[0,1]}'
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The nodes to read: by name, or by a pattern that has to match all of a name.
+    """The nodes to read: by name, or by a pattern that must match the whole name.
 
-    `partitions` are those of each node, if only some are to be read.
+    `partitions` has the partitions of each node if only some are read.
     """
 
     option: str
@@ -26,7 +26,7 @@ class Selection:
 
     @classmethod
     def parse(cls, given: Values) -> Selection:
-        """Raises `AmqpOptionError`, also if nothing is chosen, or in two ways."""
+        """Parse the options. Raises `AmqpOptionError`, also for none or more than one of them."""
         option = given.at_most_one(*CHOOSING)
         if option is None:
             raise AmqpOptionError(
@@ -46,18 +46,18 @@ class Selection:
         return cls(option, tuple(partitions), partitions=partitions)
 
     def matches(self, name: str) -> bool:
-        """Whether a node of that name is among those to read."""
+        """Return whether a node of this name is selected."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, name) is not None
         return name in self.names
 
     def reads(self, name: str, partition: int) -> bool:
-        """Whether that partition of a node is among those to read."""
+        """Return whether this partition of a node is selected."""
         some = self.partitions.get(name)
         return some is None or partition in some
 
     def __str__(self) -> str:
-        """As an option, for messages."""
+        """Return the selection in the form of an option, for messages."""
         what = self.pattern if self.pattern is not None else ",".join(self.names)
         return f"{self.option} = {shown(what)}"
 

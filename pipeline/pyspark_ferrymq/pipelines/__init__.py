@@ -1,4 +1,4 @@
-"""The shipped pipelines, a module each: pure functions from data frame to data frame, and `run`.
+"""The shipped pipelines, one module each: pure functions between data frames, and `run`.
 
-They are what ``ferrymq pipeline`` runs, and meant to be read, called and copied.
+``ferrymq pipeline`` runs them. They can also be called from other code, or copied.
 """

@@ -1,10 +1,10 @@
-"""Archive: streams as Parquet, in the layout of capture files, and a hold so that the broker keeps
-what is not archived yet.
+"""Archive: write streams as Parquet in the layout of capture files, with a hold at the broker.
 
     query = write(records, options)      # records as the source `amqp` has them, with `raw`
 
-A file says in its name what is in it, and doing a batch again writes the same files: whatever is
-killed, every record is in the archive once. `read_capture` reads it, and `replay` sends it again.
+The hold keeps records that are not archived yet. A file's name states its content, and a repeated
+batch writes the same files: even if a process is killed, every record is in the archive once.
+`read_capture` reads the archive, and `replay` sends it again.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveOptions:
-    """What `run` is to do: archive the streams of `source` into the directory `path`.
+    """The options of `run`: archive the streams of `source` into the directory `path`.
 
-    `hold` is the name of the hold, None for none: then a stream with limits may drop records before
-    they are archived, which fails. With `once` it ends when all there is now is archived.
+    `hold` is the name of the hold, or None. Without a hold a stream with limits may drop records
+    before they are archived, and the archive fails. With `once` the run ends when all records
+    available at its start are archived.
     """
 
     connection: Mapping[str, str]
@@ -42,14 +43,14 @@ class ArchiveOptions:
     every: str = "10 seconds"
 
     def check(self) -> None:
-        """Raise `AmqpOptionError` for what contradicts itself."""
+        """Raise `AmqpOptionError` for contradictory options."""
         if self.path.rstrip("/") == self.checkpoint.rstrip("/"):
             raise AmqpOptionError("the checkpoint and the archive are two directories")
 
 
 @dataclass(slots=True)
 class ArchivePartition:
-    """What there is in the archive of one partition."""
+    """The archived part of one partition."""
 
     stream: str
     partition: int
@@ -61,7 +62,7 @@ class ArchivePartition:
 
 @dataclass(slots=True)
 class Archived:
-    """What came of it: the course of the query, and what the archive has now."""
+    """The result of a run: the course of the query, and the content of the archive."""
 
     course: Course = field(default_factory=Course)
     partitions: list[ArchivePartition] = field(default_factory=list)
@@ -69,7 +70,7 @@ class Archived:
 
 
 def read(spark: SparkSession, options: ArchiveOptions) -> DataFrame:
-    """The records to be archived: all columns, the message as it was among them."""
+    """Return the records to be archived: all columns, and the original message with `raw`."""
     reader = spark.readStream.format("amqp").options(**options.connection)
     reader = reader.options(**options.source.stream()).option("includeMetadata", "true")
     reader = reader.option("includeRaw", "true" if options.raw else "false")
@@ -79,10 +80,10 @@ def read(spark: SparkSession, options: ArchiveOptions) -> DataFrame:
 
 
 def write(records: DataFrame, options: ArchiveOptions) -> StreamingQuery:
-    """Begin to archive them."""
+    """Start to archive the records."""
     from pyspark_ferrymq.capture import CaptureSink
 
-    # Spark finds `amqp` by itself, and no second one in a package.
+    # Spark finds `amqp` automatically, but only one data source of a package.
     records.sparkSession.dataSource.register(CaptureSink)
     writer: Any = records.writeStream.format("amqp_capture").options(**options.connection)
     writer = writer.option("path", options.path).option("checkpointLocation", options.checkpoint)
@@ -97,7 +98,7 @@ def write(records: DataFrame, options: ArchiveOptions) -> StreamingQuery:
 def run(
     spark: SparkSession, options: ArchiveOptions, tell: Callable[[Step], None] | None = None
 ) -> Archived:
-    """Archive. `tell` is told of every batch. Ctrl-C stops it: then `Archived.stopped`."""
+    """Archive. `tell` is called for every batch. Ctrl-C stops the run and sets `stopped`."""
     options.check()
     found = Archived()
     streams: set[str] = set()
@@ -131,7 +132,7 @@ def run(
 
 
 def coverage_of(path: str, stream: str) -> dict[int, Coverage]:
-    """Return what the files of a stream cover, by partition."""
+    """Return the range that the files of a stream cover, by partition."""
     from ferrymq.capture import coverage, open_place, stream_folder
     from ferrymq.capture.place import names_in
 
@@ -141,8 +142,7 @@ def coverage_of(path: str, stream: str) -> dict[int, Coverage]:
 def _move_hold(
     options: ArchiveOptions, holder: str, covered: Mapping[str, Mapping[int, Coverage]]
 ) -> None:
-    """Allow the broker to drop what is archived. Spark reports the end of a batch only when it
-    begins another one."""
+    """Release archived records. Spark reports a batch to the source only with the next one."""
     from pyspark_ferrymq.options import BrokerOptions, Values
     from pyspark_ferrymq.stream_metadata import open_service
 

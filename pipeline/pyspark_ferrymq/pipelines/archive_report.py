@@ -1,4 +1,4 @@
-"""The report of a run of the archive."""
+"""The report of an archive run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def write_report(path: Path, done: Archived, options: ArchiveOptions) -> None:
-    """Write it. Raises `AmqpSourceError` if the file cannot be written."""
+    """Write the report. Raises `AmqpSourceError` if the file cannot be written."""
     partitions = done.partitions
     page = Page("Archive", f"in {options.path}; hold at the broker: {options.hold or 'none'}")
     seconds = done.course.seconds

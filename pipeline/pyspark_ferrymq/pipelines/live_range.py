@@ -19,12 +19,12 @@ def live_range(
     start: Bound,
     end: Bound,
 ) -> DataFrame:
-    """The records from `start` to before `end`, as `read_capture` has them."""
+    """Return the records from `start` to before `end`, with the columns of `read_capture`."""
     reader = spark.read.format("amqp").options(**connection)
     reader = reader.option("includeMetadata", "true").option("includeRaw", "true")
     options = {**_bound("starting", stream, start), **_bound("ending", stream, end)}
     if isinstance(start, Mapping):
-        # No more partitions than are named, so that each has its end.
+        # Only the named partitions are read, so that each has an end.
         options["assign"] = json.dumps({stream: sorted(start)})
     else:
         options["subscribe"] = stream

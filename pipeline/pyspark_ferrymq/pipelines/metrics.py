@@ -1,13 +1,12 @@
-"""Windowed metrics per address: how many messages, how large, how long on the way, how many late
-and how many twice.
+"""Windowed metrics per address: number and size of messages, transit times, late and duplicate
+messages.
 
     records = spark.readStream.format("amqp").schema(COLUMNS).options(…).load()
     results = windowed(measured(records), window="1 minute", watermark="1 minute")
 
-Time on the way is from `creation-time`, which the sender has set, to when the broker appended the
-record. Windows are by the time of the broker unless it is said otherwise: that never goes back, so
-nothing is ever too late for its window. Twice is what has the message-id of another message in the
-same window.
+The transit time is from `creation-time`, set by the sender, to the time the broker appended the
+record. By default windows use the broker's time: it never goes back, so no message is too late for
+its window. A duplicate has the message-id of another message in the same window.
 """
 
 from __future__ import annotations
@@ -30,20 +29,23 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     "address string, body binary, enqueuedTime timestamp, creationTime timestamp, messageId string"
 )
-"""What is read: nothing else is decoded."""
+"""The columns that are read; others are not decoded."""
 
 RESULT: Final = (
     "start timestamp, end timestamp, address string, messages bigint, bytes bigint,"
     " p50 double, p95 double, p99 double, slowest double, late bigint, duplicates bigint"
 )
-"""What comes out: milliseconds on the way, bytes of bodies."""
+"""The columns of results: transit times in milliseconds, bytes of bodies."""
 
-# Of percentiles: the higher, the nearer, and the more is kept. This is within a thousandth.
+# The accuracy of percentiles: a higher one needs more memory. This is within a thousandth.
 _ACCURACY: Final = 1000
 
 
 def measured(records: DataFrame, late: str = "1 minute") -> DataFrame:
-    """Records with `bytes`, `took` in milliseconds (null without a creation-time), and `late`."""
+    """Return records with `bytes`, `late`, and `took` in milliseconds.
+
+    `took` is null without a creation-time.
+    """
     took = sf.unix_millis("enqueuedTime") - sf.unix_millis("creationTime")
     return records.select(
         "address",
@@ -55,7 +57,7 @@ def measured(records: DataFrame, late: str = "1 minute") -> DataFrame:
             sf.col("creationTime") + sf.expr(f"INTERVAL {late}") < sf.col("enqueuedTime"),
             sf.lit(False),
         ).alias("late"),
-        # Eight bytes of state for each message, whatever its id.
+        # The state needs eight bytes for each message, whatever the length of its id.
         sf.when(sf.col("messageId").isNotNull(), sf.xxhash64("messageId")).alias("id"),
     )
 
@@ -66,10 +68,11 @@ def windowed(
     watermark: str | None = None,
     by: Literal["enqueued", "created"] = "enqueued",
 ) -> DataFrame:
-    """The metrics of `measured` records: a row for each window and address, see `RESULT`.
+    """Return the metrics of `measured` records: a row for each window and address, see `RESULT`.
 
-    In a stream, with a `watermark`, the row of a window comes when that is over: when records so
-    much later than its end have been seen. What comes for it after that is counted nowhere.
+    In a stream with a `watermark`, the row of a window comes when the window is complete: when
+    records that much later than its end have been seen. Later messages of the window are not
+    counted.
     """
     time = f"{by}Time"
     if watermark is not None:
@@ -97,7 +100,7 @@ def windowed(
 
 
 def as_messages(results: DataFrame) -> DataFrame:
-    """Results as messages for the sink: one for each row, in JSON, keyed by the address."""
+    """Return results as messages for the sink: one JSON message per row, keyed by the address."""
     return results.select(
         sf.to_json(sf.struct(*results.columns)).cast("binary").alias("body"),
         sf.lit("application/json").alias("contentType"),
@@ -111,12 +114,12 @@ def as_messages(results: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsOptions:
-    """What `run` is to do. `source` says what is read, `connection` has the options to connect.
+    """The options of `run`. `source` selects the streams, `connection` has the connection options.
 
-    Results go to the stream or queue `to`, as Parquet into the directory `parquet`, and to whoever
-    calls. With `once` and without a `checkpoint` all there is is measured in one batch, and every
-    window comes out. With a `checkpoint` a run goes on where the last ended, and windows come when
-    they are over.
+    Results go to the stream or queue `to`, as Parquet to the directory `parquet`, and to the
+    caller. With `once` and without a `checkpoint`, everything available is measured in one batch,
+    with all windows. With a `checkpoint` a run continues where the last one ended, and windows come
+    when they are complete.
     """
 
     connection: Mapping[str, str]
@@ -132,7 +135,7 @@ class MetricsOptions:
     every: str = "5 seconds"
 
     def check(self) -> None:
-        """Raise `AmqpOptionError` for what cannot be kept."""
+        """Raise `AmqpOptionError` if exactly-once results are not possible."""
         if not self.once and self.checkpoint is None and (self.to or self.parquet):
             raise AmqpOptionError(
                 "results that are to be written once need a checkpoint: say --checkpoint DIR, or"
@@ -142,7 +145,7 @@ class MetricsOptions:
 
 @dataclass(slots=True)
 class Measured:
-    """What came of it: rows as `RESULT` has them, and the course of the query."""
+    """The result of a run: rows with the columns of `RESULT`, and the course of the query."""
 
     rows: list[Row] = field(default_factory=list)
     course: Course = field(default_factory=Course)
@@ -155,9 +158,9 @@ def run(
     tell: Callable[[Step], None] | None = None,
     show: Callable[[list[Row]], None] | None = None,
 ) -> Measured:
-    """Measure, and write results. Each is written exactly once, however often it is killed.
+    """Measure, and write each result exactly once, even if the run is killed and repeated.
 
-    `tell` is told of every batch, `show` is given the results of each. Ctrl-C stops it: then
+    `tell` is called for every batch, `show` with the results of each. Ctrl-C stops the run and sets
     `Measured.stopped`.
     """
     options.check()
@@ -166,7 +169,7 @@ def run(
     def take(frame: DataFrame, batch: int, run_id: str) -> None:
         rows = frame.sort("start", "address").collect()
         if rows:
-            # Few, and sorted: whoever does this batch again writes the same.
+            # The rows are few, and sorted, so a repeated batch writes the same.
             _write(spark.createDataFrame(rows, RESULT), options, batch, run_id)
             found.rows.extend(rows)
             if show is not None:
@@ -201,7 +204,7 @@ def run(
 
 
 def _query_id(spark: SparkSession) -> str:
-    """The id of the query that the batch at hand is of: it is the same after a restart."""
+    """Return the id of the current batch's query, which stays the same after a restart."""
     id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
     if id is None:
         raise AmqpOptionError("Spark does not say which query a batch is of; this needs Spark 4.2")
@@ -210,7 +213,7 @@ def _query_id(spark: SparkSession) -> str:
 
 def _write(results: DataFrame, options: MetricsOptions, batch: int, run_id: str) -> None:
     if options.parquet is not None:
-        # A directory of its own for each batch, so that it is replaced, not written twice.
+        # Each batch has its own directory, which a repeated batch replaces.
         place = f"{options.parquet}/run={run_id}/batch={batch:09}"
         results.coalesce(1).write.mode("overwrite").parquet(place)
     if options.to is not None:

@@ -1,4 +1,4 @@
-"""The report of the metrics."""
+"""The report of a metrics run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from pyspark_ferrymq.pipelines.metrics import Measured, MetricsOptions
 
-# Rows in the table at the end; the plots have all.
+# The most rows in the last table; the plots have all.
 _ROWS = 500
 
 
 def write_report(path: Path, measured: Measured, options: MetricsOptions, what: str) -> None:
-    """Write it. Raises `AmqpSourceError` if the file cannot be written."""
+    """Write the report. Raises `AmqpSourceError` if the file cannot be written."""
     rows = sorted(measured.rows, key=lambda row: (row["start"], row["address"]))
     made = datetime.now(UTC)
     page = Page("Metrics", f"{what}, windows of {options.window}, by the time {_TIMES[options.by]}")

@@ -1,10 +1,10 @@
-"""Takes chosen messages out of a queue and sends them elsewhere: each of them once, none lost.
+"""Move chosen messages out of a queue to other addresses: each once, none lost.
 
-A message is accepted in the queue and posted to its target in one AMQP transaction. So the broker
-does both or neither, and whatever is killed meanwhile, every message is at one of the two places.
-Who runs it again chooses anew from what is still in the queue. No memory is kept anywhere.
+A message is accepted in the queue and sent to its target in one AMQP transaction. So the broker
+does both or neither, and even if a process is killed, every message is at one of the two places. A
+repeated run chooses again from the messages still in the queue. No state is kept elsewhere.
 
-Spark chooses, this moves: in the driver, over one connection, as there are few dead letters.
+Spark chooses the messages; the driver moves them over one connection, as dead letters are few.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _PREFIX: Final = "x-opt-deadletter-"
 SOURCE: Final = f"{_PREFIX}source"
 _PATH: Final = f"{_PREFIX}path"
 _TTL: Final = "x-opt-original-ttl"
-# Of messages in one transaction, and of messages asked for at a time.
+# The messages in one transaction, and the messages requested at a time.
 _TOGETHER: Final = 200
 
 
 @dataclass(slots=True)
 class Moved:
-    """What became of it: messages moved, by target; chosen ones that were not found any more."""
+    """The result: numbers of moved messages by target, and of chosen messages not found."""
 
     targets: Counter[str] = field(default_factory=Counter)
     missing: int = 0
 
 
 def fingerprint(raw: bytes) -> bytes:
-    """Return what identifies a message as long as it is in the queue: all but its header, which
-    counts deliveries. Messages that are alike in all the rest may stand for each other.
+    """Return a hash that identifies a message while it is in the queue.
 
-    Raises `DecodeError` for what is no message.
+    The hash leaves out the header, which counts deliveries. Messages that are equal otherwise may
+    be exchanged. Raises `DecodeError` for bytes that are not a message.
     """
     sections = Sections.split(raw)
     sections.header = None
@@ -51,8 +51,10 @@ def fingerprint(raw: bytes) -> bytes:
 
 
 def revived(raw: bytes) -> bytes:
-    """The message as it is sent again: its deliveries count from zero, and it has its time to live
-    back. What it died of stays in its annotations; only the path is gone, for somebody had a say.
+    """Return the message to be sent again, with a delivery-count of 0 and its original ttl.
+
+    The annotations with the reason stay. Only the path is removed: a person decided to send the
+    message again, so it is not a loop.
     """
     sections = Sections.split(raw)
     sections.annotations.pop(_PATH, None)
@@ -67,7 +69,7 @@ def revived(raw: bytes) -> bytes:
 
 
 def source_of(raw: bytes) -> str | None:
-    """The queue a dead letter comes from; None if it does not say."""
+    """Return the queue a dead letter comes from; None if the message does not say."""
     source = Sections.split(raw).annotations.get(SOURCE)
     return str(source) if isinstance(source, str) else None
 
@@ -81,10 +83,10 @@ async def move(
 ) -> Moved:
     """Move the messages with the fingerprints `chosen`, each as often as it is in there.
 
-    To the address `target`, or if that is None, each back to the queue it comes from. Others are
-    given back as if nobody had had them; while this runs, it holds them. Raises `AmqpSourceError`
-    if a target is not there, and `AmqpWriteError` if one refuses a message: what had been moved
-    before stays moved, the rest is where it was.
+    Move them to the address `target`, or, if that is None, each back to its original queue. Other
+    messages are held while this runs, and then released unchanged. Raises `AmqpSourceError` if a
+    target does not exist, and `AmqpWriteError` if one refuses a message: messages moved before stay
+    moved, the rest stays in the queue.
     """
     moved = Moved()
     left = Counter(chosen)
@@ -100,7 +102,7 @@ async def move(
             for delivery in found:
                 held.append(delivery)
                 if delivery.message_format:
-                    # Not of AMQP's own kind: it would not arrive as what it is.
+                    # A format other than AMQP's: the message would arrive changed.
                     continue
                 mark = fingerprint(delivery.payload)
                 if left[mark]:
@@ -125,7 +127,7 @@ async def move(
 
 
 async def _next(receiver: Receiver) -> list[Delivery]:
-    """Return the next deliveries, up to a batch; none if all have been returned."""
+    """Return the next messages, up to a batch; none if the queue has no more."""
     receiver.add_credit(_TOGETHER)
     await receiver.drain()
     return await receiver.receive_many(receiver.queued) if receiver.queued else []

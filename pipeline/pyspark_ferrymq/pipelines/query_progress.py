@@ -1,4 +1,4 @@
-"""Waits for a query, and tells how it gets on."""
+"""Wait for a query and report its progress."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-# Seconds between two looks.
+# Seconds between two checks of the query.
 _LOOK: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A batch that is done, of `streams`. `behind` counts records that were there and are not read,
-    if known."""
+    """A finished batch, of `streams`. `behind` counts records that were available but not read, if
+    known."""
 
     batch: int
     rows: int
@@ -33,20 +33,20 @@ class Step:
 
 @dataclass(slots=True)
 class Course:
-    """All batches so far. `dropped` says whether something came too late for the watermark: Spark
-    does not say how many rows, for it counts what is left of them after a first aggregation."""
+    """All batches so far. `dropped` says whether rows came too late for the watermark. Spark does
+    not tell how many: it counts them only after a first aggregation."""
 
     steps: list[Step] = field(default_factory=list)
     dropped: bool = False
 
     @property
     def rows(self) -> int:
-        """How many rows were read."""
+        """The number of rows read."""
         return self.steps[-1].total if self.steps else 0
 
     @property
     def seconds(self) -> float:
-        """How long batches with rows in them have taken."""
+        """The total duration of the batches that had rows."""
         return sum(step.seconds for step in self.steps)
 
 
@@ -55,15 +55,15 @@ def follow(
     tell: Callable[[Step], None] | None = None,
     course: Course | None = None,
 ) -> Course:
-    """Wait until the query ends; what it did, also in `course` if one is given.
+    """Wait until the query ends, and return its batches, also in `course` if one is given.
 
-    Ctrl-C stops the query, and is raised again when it has stopped. Raises what ended it.
+    Ctrl-C stops the query, and is raised again after that. Raises the query's error.
     """
     course = Course() if course is None else course
     seen: set[int] = set()
     with _interrupts() as interrupted:
         try:
-            # PySpark takes parts of a second, whatever it declares.
+            # PySpark accepts fractions of a second, although it declares an integer.
             while not query.awaitTermination(_LOOK):  # type: ignore[arg-type]
                 _look(query, course, seen, tell)
                 if interrupted.is_set():
@@ -79,8 +79,8 @@ def follow(
 
 @contextmanager
 def _interrupts() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM, as long as it lasts. In the middle of a call to Java an exception
-    would leave nobody to talk to."""
+    """Provide an event that Ctrl-C and SIGTERM set instead of raising an exception. An exception in
+    the middle of a call to Java would break the connection to it."""
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
@@ -126,7 +126,7 @@ def _look(
 
 
 def behind(sources: list[Any]) -> int | None:
-    """How many records there were behind the end of a batch; None if a source does not say."""
+    """Return how many records were available after the end of a batch; None if unknown."""
     count = 0
     for source in sources:
         latest, end = _offsets(source["latestOffset"]), _offsets(source["endOffset"])

@@ -1,7 +1,7 @@
-"""Replay: a range of a stream, from its archive and from the broker, into another stream.
+"""Replay: send a range of a stream, from its archive and the broker, to another stream.
 
-Messages are sent as they were: the bare message byte for byte, in the order of each partition, into
-the partition of the same number. Annotations tell where each comes from:
+Messages are sent unchanged: the bare message byte for byte, in the order of each partition, to the
+partition of the same number. Annotations state the origin of each message:
 
 | annotation | type | |
 |---|---|---|
@@ -10,9 +10,9 @@ the partition of the same number. Annotations tell where each comes from:
 | `x-opt-replayed-offset` | long | the offset there |
 | `x-opt-replayed-time` | timestamp | when it was appended there |
 
-The range is resolved once, into offsets, and written into the checkpoint, with a name for the run:
-`plan`. It is sent in steps, each with the run and its number as `txnAppId` and `txnVersion`. So a
-run that was killed goes on where it was, and nothing is sent twice.
+The range is resolved once, into offsets, and written to the checkpoint together with a name of the
+run: `plan`. It is sent in steps, each with the run and its number as `txnAppId` and `txnVersion`.
+So a killed run continues where it was, and nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """What `run` is to do: send the records of `stream` from `start` to before `end` to `target`.
+    """The options of `run`: send the records of `stream` from `start` to before `end` to `target`.
 
-    They are read from the `archive`, if one is given, and with `live` from the broker, behind what
-    is archived. `start` and `end` are times, or offsets by partition. `step` is how many records
-    are sent at a time: they go into one transaction for each partition. Without `annotate` messages
-    are sent byte for byte as they were.
+    The records are read from the `archive`, if given, and with `live` the later ones from the
+    broker. `start` and `end` are times, or offsets by partition. `step` is the number of records
+    sent at a time: they go into one transaction for each partition. Without `annotate` messages are
+    sent byte for byte.
     """
 
     connection: Mapping[str, str]
@@ -54,7 +54,7 @@ class ReplayOptions:
     annotate: bool = True
 
     def check(self) -> None:
-        """Raise `AmqpOptionError` for what cannot be."""
+        """Raise `AmqpOptionError` for invalid options."""
         if self.archive is None and not self.live:
             raise AmqpOptionError("there is nothing to read: say --archive DIR, or leave --live")
         if self.target == self.stream:
@@ -66,14 +66,14 @@ class ReplayOptions:
 
 @dataclass(slots=True)
 class Replayed:
-    """What was done: of the plan, `sent` records now and `before` in earlier runs."""
+    """The result of a run: `sent` records now, and `before` in earlier runs of the plan."""
 
     plan: Plan
     sent: int = 0
     before: int = 0
 
 
-# For a broker that was there a moment ago, and may be away for two minutes.
+# For a broker that was reachable a moment ago, and may be down for two minutes.
 _PATIENT: Final = {"fetchOffset.numRetries": "60", "fetchOffset.retryIntervalMs": "2s"}
 
 
@@ -85,14 +85,14 @@ def records(
     *,
     patient: bool = False,
 ) -> DataFrame:
-    """The records of the stream from `start` to before `end`, with position and `raw`.
+    """Return the records of the stream from `start` to before `end`, with position and `raw`.
 
-    If `patient`, a broker that is away is waited for, unless there is an archive.
+    If `patient`, wait for an unreachable broker, unless there is an archive.
     """
     if options.archive is not None:
         from pyspark_ferrymq.capture import read_capture
 
-        # It takes the options of a connection, and none of reading.
+        # `read_capture` takes connection options, but no options of reading.
         connection: dict[str, Any] = dict(options.connection) if options.live else {}
         frame = read_capture(spark, options.archive, options.stream, start, end, **connection)
     else:
@@ -109,9 +109,9 @@ def records(
 
 
 def ranges(frame: DataFrame) -> dict[int, tuple[int, int]]:
-    """Return the offsets in `records`: by partition the first one, and the one behind the last.
+    """Return by partition the first offset of `records`, and the one behind the last.
 
-    Raises `AmqpDataLossError` if something is missing in between.
+    Raises `AmqpDataLossError` if offsets in between are missing.
     """
     rows = (
         frame.groupBy("partition")
@@ -131,14 +131,14 @@ def ranges(frame: DataFrame) -> dict[int, tuple[int, int]]:
 
 
 def as_messages(frame: DataFrame, stream: str, target: str, annotate: bool = True) -> DataFrame:
-    """Return `records` as the sink takes them: `raw`, and the `address` of the partition."""
+    """Return `records` in the form for the sink: `raw`, and the `address` of the partition."""
 
     if annotate:
 
         def told(raw: bytes, partition: int, offset: int, time: int) -> bytes:
             return _told(bytes(raw), stream, partition, offset, time)
 
-        # Row by row: to hand over columns Spark wants pandas.
+        # A function on rows: one on columns would need pandas.
         tell = sf.udf(told, "binary", useArrow=False)
         time = sf.unix_millis("enqueuedTime")
         frame = frame.withColumn("raw", tell("raw", "partition", "offset", time))
@@ -166,10 +166,10 @@ def run(
     options: ReplayOptions,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replayed:
-    """Replay, or go on where a run with this checkpoint ended.
+    """Replay, or continue a run with this checkpoint.
 
-    `progress` is told how many records are sent, and how many there are. Raises `AmqpOptionError`
-    if the checkpoint is that of another replay, or if the target is there and is not empty.
+    `progress` gets the number of records sent, and the total. Raises `AmqpOptionError` if the
+    checkpoint is that of another replay, or if the target exists and is not empty.
     """
     from pyspark_ferrymq.pipelines.replay_target import last_step, prepare
 
@@ -202,7 +202,7 @@ def _send(
     number: int,
     part: Mapping[int, tuple[int, int]],
 ) -> None:
-    """Do one step. A step that is done again has the same tasks: see `docs/pipeline/sink.md`."""
+    """Send a step. When it is repeated, its tasks are the same: see `docs/pipeline/sink.md`."""
     frame = records(
         spark,
         options,

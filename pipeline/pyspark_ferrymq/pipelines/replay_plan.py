@@ -1,4 +1,4 @@
-"""What a replay is to send, written down before the first record is sent."""
+"""The plan of a replay, which is written before the first record is sent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The `partitions` of a stream, each with its first offset and the one behind its last, that go
-    to `target` in steps of so many records together. `run` is the name of it all."""
+    """The `partitions` of a stream, each with its first offset and the one behind its last, that
+    are sent to `target` in steps of `step` records. `run` is the name of the run."""
 
     run: str
     stream: str
@@ -30,15 +30,15 @@ class Plan:
     def make(
         cls, what: tuple[str, str, bool], partitions: Mapping[int, tuple[int, int]], step: int
     ) -> Plan:
-        """A new one. `what` is stream, target, and whether messages are annotated."""
+        """Make a new plan. `what` is stream, target, and whether messages are annotated."""
         stream, target, annotate = what
         return cls(f"replay-{uuid4()}", stream, target, annotate, step, dict(partitions))
 
     @classmethod
     def load(cls, checkpoint: str, what: tuple[str, str, bool]) -> Plan | None:
-        """The one in a directory, None if there is none.
+        """Load the plan in a directory; return None if there is none.
 
-        Raises `AmqpOptionError` if it is for something else, or is no plan.
+        Raises `AmqpOptionError` if it is for another replay, or is not a plan.
         """
         from pyarrow import fs
 
@@ -75,7 +75,7 @@ class Plan:
         return plan
 
     def save(self, checkpoint: str) -> None:
-        """Write it, whole or not at all. Raises `AmqpSourceError`."""
+        """Write the plan as a whole or not at all. Raises `AmqpSourceError`."""
         system, path = _place(checkpoint)
         found = {
             "v": _VERSION,
@@ -96,11 +96,11 @@ class Plan:
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """The number of records in the range."""
         return sum(next - first for first, next in self.partitions.values())
 
     def steps(self) -> Iterator[dict[int, tuple[int, int]]]:
-        """The parts that are sent together, all partitions in each, until all is sent."""
+        """Yield the parts that are sent together, each with all partitions."""
         each = max(1, self.step // max(1, len(self.partitions)))
         longest = max((next - first for first, next in self.partitions.values()), default=0)
         for begun in range(0, longest, each):

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def write_report(path: Path, done: Replayed, seconds: float) -> None:
-    """Write it; `seconds` is how long this run took. Raises `AmqpSourceError` if the file cannot be
-    written."""
+    """Write the report; `seconds` is the duration of this run. Raises `AmqpSourceError` if the file
+    cannot be written."""
     plan = done.plan
     page = Page("Replay", f"{plan.stream} to {plan.target}; the run is called {plan.run}")
     page.facts(

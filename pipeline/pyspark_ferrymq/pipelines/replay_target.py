@@ -1,4 +1,4 @@
-"""The stream that a replay goes to: made if it is not there, and how far it has come."""
+"""The target stream of a replay: its creation, and the last step that was sent."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def prepare(options: Mapping[str, str], target: str, partitions: int) -> None:
-    """See to it that there is an empty stream with so many partitions, or more.
+    """Check that the target is empty and has at least so many partitions, or create it.
 
-    Raises `AmqpOptionError` if there is one that will not do, and `AmqpSourceError` if it may not
-    be made.
+    Raises `AmqpOptionError` if the existing stream does not fit, and `AmqpSourceError` if it may
+    not be created.
     """
     from ferrymq import ManagementError
     from pyspark_ferrymq.options import Selection
@@ -53,9 +53,9 @@ def prepare(options: Mapping[str, str], target: str, partitions: int) -> None:
 
 
 def last_step(options: Mapping[str, str], run: str) -> int:
-    """Return the last step of a run that is sent as a whole; -1 if none is.
+    """Return the last step of a run that was sent completely; -1 if none was.
 
-    The rows of a replay say themselves which partition they go to.
+    The rows of a replay name their partition, so the fence has one target for all rows.
     """
     from pyspark_ferrymq.writing.task_identity import EACH, WHOLE
 

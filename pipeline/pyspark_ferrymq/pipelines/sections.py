@@ -1,6 +1,6 @@
-"""An encoded message taken apart where intermediaries may change it: before the bare message.
+"""Change of an encoded message in the sections before the bare message.
 
-Properties, application properties and body stay byte for byte what they were (AMQP 1.0 §3.2).
+Properties, application properties and body stay unchanged byte for byte (AMQP 1.0 §3.2).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ferrymq_types.unions import decode_section
 
 @dataclass(slots=True)
 class Sections:
-    """The header, the message annotations, and all from the bare message on, as it is.
+    """The header, the message annotations, and the encoded bare message.
 
-    Delivery annotations are for the next hop alone: they are not kept.
+    Delivery annotations are only for the next hop: they are not kept.
     """
 
     header: Header | None = None
@@ -34,7 +34,7 @@ class Sections:
 
     @classmethod
     def split(cls, raw: bytes) -> Sections:
-        """Take a message apart. Raises `DecodeError` for what is none."""
+        """Split a message into sections. Raises `DecodeError` for invalid bytes."""
         found = cls()
         reader = Reader(raw)
         while reader.pos < reader.end:
@@ -50,7 +50,7 @@ class Sections:
         return found
 
     def join(self) -> bytes:
-        """The message. Raises `EncodeError` for an annotation that has no encoding."""
+        """Return the encoded message. Raises `EncodeError` for an annotation without encoding."""
         writer = BytesWriter()
         if self.header is not None:
             encode_header(writer, self.header)
@@ -60,7 +60,7 @@ class Sections:
 
 
 def annotated(raw: bytes, annotations: Mapping[str, object]) -> bytes:
-    """The message with these annotations beside those it has. Raises `DecodeError`."""
+    """Return the message with these additional annotations. Raises `DecodeError`."""
     sections = Sections.split(raw)
     sections.annotations.update(annotations)
     return sections.join()

@@ -1,4 +1,4 @@
-"""What pipelines read: streams by name or by pattern, and from where."""
+"""The input of pipelines: streams by name or by pattern, and the start."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _PLACES: Final = ("earliest", "latest")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Streams, by name or by a regular expression; and where to begin where nothing is known yet:
+    """Streams, by name or by a regular expression, and the start for a query without a checkpoint:
     ``earliest``, ``latest``, JSON with offsets, or a time in milliseconds. `limit` is the most
     records in one batch of a query.
 
-    Raises `AmqpOptionError` unless there is one of `streams` and `pattern`.
+    Raises `AmqpOptionError` unless exactly one of `streams` and `pattern` is given.
     """
 
     streams: tuple[str, ...] = ()
@@ -30,12 +30,12 @@ class Choice:
             raise AmqpOptionError("say which streams: by their names, or --pattern REGEX")
 
     def batch(self) -> dict[str, str]:
-        """The options for a batch."""
+        """Return the options for a batch."""
         options = {**self._streams(), **_bound("starting", self.start)}
         return options if self.end is None else {**options, **_bound("ending", self.end)}
 
     def stream(self) -> dict[str, str]:
-        """The options for a query."""
+        """Return the options for a query."""
         options = {**self._streams(), **_bound("starting", self.start)}
         if self.limit is not None:
             options["maxOffsetsPerTrigger"] = str(self.limit)
@@ -53,13 +53,13 @@ def _bound(which: str, text: str) -> dict[str, str]:
         return {f"{which}Offsets": text}
     options = {f"{which}Timestamp": str(milliseconds(text))}
     if which == "starting":
-        # A partition that has nothing so new begins with what comes.
+        # A partition without a record that new begins with its next record.
         options["startingOffsetsByTimestampStrategy"] = "latest"
     return options
 
 
 def milliseconds(text: str) -> int:
-    """A time: milliseconds since 1970, or ISO 8601, in UTC unless it says otherwise."""
+    """Parse a time: milliseconds since 1970, or ISO 8601, in UTC if it has no time zone."""
     from datetime import UTC, datetime
 
     if text.isascii() and text.isdigit():

@@ -1,10 +1,10 @@
-"""Dead-letter triage: what lies in a dead-letter queue, in groups, with samples; and a chosen part
-of it sent back or elsewhere.
+"""Dead-letter triage: group the messages of a dead-letter queue, with samples, and send a chosen
+part of them back or to another address.
 
     records = spark.read.format("amqp").schema(COLUMNS).options(…, queueMode="browse").load()
     grouped(letters(records)).show()
 
-Looking takes nothing away. How messages are moved so that each is moved once: `moving`.
+Browsing leaves the messages in the queue. `move_messages` explains how each is moved once.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ COLUMNS: Final = (
     " creationTime timestamp, deliveryCount bigint, applicationProperties map<string,string>,"
     " messageAnnotations map<string,string>, raw binary"
 )
-"""What is read."""
+"""The columns that are read."""
 
 GROUP: Final = ("reason", "source", "condition", "subject")
-"""What letters are grouped by."""
+"""The columns by which dead letters are grouped."""
 
 _PREVIEW: Final = 120
-# Lengths of time that a bar stands for, in seconds; and how many bars there should be at most.
+# The possible durations of a bar, in seconds, and the most bars of a plot.
 _STEPS: Final = (1, 10, 60, 600, 3600, 21_600, 86_400, 604_800)
 _BARS: Final = 80
 
 
 def letters(records: DataFrame) -> DataFrame:
-    """Dead letters, with what their annotations tell in columns of its own: `reason`, `source`,
-    `condition`, `description`, `diedAt`, `deaths`; `bytes` of the body, and the body as `text`."""
+    """Return dead letters with columns from their annotations: `reason`, `source`, `condition`,
+    `description`, `diedAt`, `deaths`; `bytes` of the body, and the body as `text`."""
 
     def told(name: str) -> Column:
         return sf.col("messageAnnotations").getItem(f"x-opt-deadletter-{name}")
@@ -68,8 +68,8 @@ def letters(records: DataFrame) -> DataFrame:
 
 
 def grouped(dead: DataFrame, samples: int = 3) -> DataFrame:
-    """A row for each group of `letters`, the largest first: `count`, `bytes`, `first` and `last`
-    time, and the latest few as `samples`."""
+    """Return a row for each group of `letters`, the largest first: `count`, `bytes`, `first` and
+    `last` time, and the latest few as `samples`."""
     from pyspark.sql import Window
 
     newest = Window.partitionBy(*GROUP).orderBy(sf.col("diedAt").desc_nulls_last(), "messageId")
@@ -91,7 +91,7 @@ def grouped(dead: DataFrame, samples: int = 3) -> DataFrame:
 
 
 def over_time(dead: DataFrame, seconds: float) -> DataFrame:
-    """How many died when, by reason: `start`, `reason`, `count`, for a span of so many seconds."""
+    """Count by time and reason: `start`, `reason`, `count`, in a period of so many seconds."""
     step = next((step for step in _STEPS if seconds / step <= _BARS), _STEPS[-1])
     window = sf.window("diedAt", f"{step} seconds")
     return (
@@ -105,9 +105,9 @@ def over_time(dead: DataFrame, seconds: float) -> DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class TriageOptions:
-    """What `run` is to do with the letters in `queue`, or those for which the SQL expression
-    `where` is true: only look; with `retry` send each back to where it came from; or send all to
-    the address `move_to`. With `dry_run` nothing is sent."""
+    """The options of `run` for the messages in `queue`, or those for which the SQL expression
+    `where` is true. By default they are only browsed. With `retry` each is sent back to its
+    original queue; `move_to` is an address to send all to. With `dry_run` nothing is sent."""
 
     connection: Mapping[str, str]
     queue: str
@@ -119,11 +119,11 @@ class TriageOptions:
 
     @property
     def moves(self) -> bool:
-        """Whether anything is to be moved."""
+        """Whether messages are to be moved."""
         return (self.retry or self.move_to is not None) and not self.dry_run
 
     def check(self) -> None:
-        """Raise `AmqpOptionError` for what contradicts itself."""
+        """Raise `AmqpOptionError` for contradictory options."""
         if self.retry and self.move_to is not None:
             raise AmqpOptionError("--retry sends letters back, --move-to elsewhere: one of them")
         if (self.retry or self.move_to is not None) and self.where is None:
@@ -136,7 +136,7 @@ class TriageOptions:
 
 @dataclass(slots=True)
 class Triaged:
-    """What was found: rows as `grouped` and `over_time` have them; what was moved."""
+    """The result: rows with the columns of `grouped` and `over_time`, and the moved messages."""
 
     groups: list[Row] = field(default_factory=list)
     times: list[Row] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Triaged:
 
     @property
     def count(self) -> int:
-        """How many letters there are, or were before some were moved."""
+        """The number of dead letters before any were moved."""
         return sum(int(row["count"]) for row in self.groups)
 
 
@@ -153,14 +153,14 @@ def run(
     options: TriageOptions,
     say: Callable[[str], None] = lambda text: None,
 ) -> Triaged:
-    """Look at the queue, and move what is to be moved. `say` is told what is being done."""
+    """Browse the queue, and move messages as requested. `say` gets the current activity."""
     options.check()
     reader = spark.read.format("amqp").schema(COLUMNS).options(**options.connection)
     records = reader.options(subscribe=options.queue, queueMode="browse").load()
     dead = letters(records)
     if options.where is not None:
         dead = dead.where(options.where)
-    # Looked at once: what comes meanwhile is in all of the result or in none of it.
+    # Browse only once, so that all results have the same messages.
     dead = dead.persist()
     try:
         say(f"browsing {options.queue}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def write_report(path: Path, found: Triaged, options: TriageOptions) -> None:
-    """Write it. Raises `AmqpSourceError` if the file cannot be written."""
+    """Write the report. Raises `AmqpSourceError` if the file cannot be written."""
     groups = found.groups
     what = "" if options.where is None else f", those for which {options.where}"
     page = Page("Dead letters", f"the queue {options.queue}{what}")

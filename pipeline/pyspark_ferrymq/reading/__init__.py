@@ -1,4 +1,4 @@
-"""Reading: what the driver decides, and what tasks do."""
+"""Reading: planning in the driver, and the tasks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["make_batch_reader", "make_stream_reader"]
 def make_batch_reader(options: SourceOptions, schema: StructType) -> DataSourceReader:
     """Choose the reader of a batch: of streams, or of queues with `queueMode`.
 
-    No reader takes Spark's filters (`pushFilters`): Spark keeps one plan with a frame, made for the
-    last filter, and reads with it for every use of the frame.
+    No reader accepts Spark's filters (`pushFilters`): Spark keeps one plan with a frame, made for
+    the last filter, and reads with it for every use of the frame.
     """
     columns = columns_of(schema)
     if options.queue_mode is not None:
@@ -32,7 +32,7 @@ def make_batch_reader(options: SourceOptions, schema: StructType) -> DataSourceR
 
 
 def make_stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """The reader of a query."""
+    """Return the reader of a query."""
     from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
 
     return OffsetStreamReader(options, columns_of(schema))

@@ -1,4 +1,4 @@
-"""How far a batch goes: what there is, or less where a limit says so."""
+"""The end of a batch: all available records, or fewer if a limit applies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class Backlog(NamedTuple):
-    """What a query has not read of a partition: records from `at` to before `until`, of some `size`
-    in bytes. `start` is where the query is, before `at` if records are gone."""
+    """The unread records of a partition, from `at` to before `until`, of about `size` bytes.
+    `start` is the position of the query, which is before `at` if records are gone."""
 
     stream: str
     partition: int
@@ -28,8 +28,8 @@ class Backlog(NamedTuple):
 
 
 def backlog(start: Offset, ranges: Mapping[str, StreamRanges]) -> list[Backlog]:
-    """By stream and partition, in order. What the query does not know begins with its first record,
-    and so does a stream that was made anew."""
+    """Return the backlog by stream and partition, in order. Partitions unknown to the query, and
+    those of a stream that was made again, begin with their first record."""
     found: list[Backlog] = []
     for name in sorted(ranges):
         stream = ranges[name]
@@ -44,7 +44,7 @@ def backlog(start: Offset, ranges: Mapping[str, StreamRanges]) -> list[Backlog]:
             begin = min(known.get(number, 0), there.next)
             at = max(begin, there.first)
             records = there.next - there.first
-            # Sizes of records are alike, for this purpose.
+            # Records are assumed to have equal sizes.
             size = there.size * (there.next - at) // records if records else 0
             found.append(Backlog(name, number, begin, at, there.next, max(size, there.next - at)))
     return found
@@ -56,10 +56,10 @@ def end_of(
     limit: ReadLimit,
     service: StreamService,
 ) -> Offset:
-    """Where a batch ends that takes of the backlog as much as the limit says.
+    """Return the end of a batch that takes as much of the backlog as the limit allows.
 
-    `ReadMaxRows` and `ReadMaxBytes` are shared out in proportion to what there is; bytes are of
-    whole records, one at least, so that there may be one more of each partition.
+    `ReadMaxRows` and `ReadMaxBytes` are divided in proportion to the backlogs. Bytes are rounded up
+    to whole records, at least one, so each partition may exceed its share by one record.
     """
     ends = {(each.stream, each.partition): each.until for each in found}
     turn = sum(each.at for each in found)

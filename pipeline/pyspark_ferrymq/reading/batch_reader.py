@@ -1,4 +1,4 @@
-"""Reading a batch: from where options say to where they say."""
+"""Reading of a batch, from the start to the end that the options give."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class OffsetBatchReader(DataSourceReader):
-    """Plans in the driver, with one connection that is closed again, and reads in tasks."""
+    """A reader that plans in the driver, over one connection, and reads in tasks."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self.options = options
@@ -30,7 +30,7 @@ class OffsetBatchReader(DataSourceReader):
 
     @plain
     def partitions(self) -> list[InputPartition]:
-        """Return what the tasks read."""
+        """Return the ranges of the tasks."""
         service = open_service(self.options.connection)
         try:
             ranges = asking(self.options, lambda: self.ranges(service))
@@ -42,13 +42,13 @@ class OffsetBatchReader(DataSourceReader):
 
     @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task."""
-        # Where there is nothing to read Spark makes up a partition.
+        """Yield the records of one task."""
+        # If there is nothing to read, Spark makes up a partition.
         if isinstance(partition, RangePartition):
             yield from read_range(self.options, self.columns, partition.range)
 
     def ranges(self, service: StreamService) -> list[OffsetRange]:
-        """Return what is to be read, one range for each partition."""
+        """Return what to read, as one range for each partition."""
         selection = self.options.selection
         found = service.ranges(selection)
         check_found(selection, found, service, self.options.connection.place)
@@ -66,7 +66,7 @@ class OffsetBatchReader(DataSourceReader):
 def _there(
     found: Mapping[str, StreamRanges], name: str, number: int, first: int, until: int | None
 ) -> tuple[int, int]:
-    """Return the part of what was asked for that is there."""
+    """Return the available part of a requested range."""
     there = found[name].partitions.get(number)
     if there is None or until is None:
         raise AmqpSourceError(f"there is no partition {number} in the stream {name!r}")

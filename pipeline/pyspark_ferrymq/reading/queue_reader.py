@@ -1,9 +1,9 @@
-"""Browsing queues: their messages as rows, and the messages stay where they are.
+"""Browsing of queues: their messages become rows, and stay in the queue.
 
-Works with any AMQP 1.0 broker that hands out copies (distribution-mode `copy`): nothing is asked of
-management. A task is one queue, or what one selector lets through of it. It gives credit, has the
-broker send what it has (drain), and ends when that is less than there was credit for. A broker that
-does not answer a drain is taken to be done when nothing has come for `queueIdleMs`.
+Browsing works with any AMQP 1.0 broker that sends copies (distribution-mode `copy`), without using
+management. A task reads one queue, or the part of it that one selector matches. The task gives
+credit, drains the link, and ends when fewer messages arrive than it gave credit for. If a broker
+does not answer a drain, the task ends when no message has arrived for `queueIdleMs`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ferrymq.blocking import Connection, Delivery, Receiver
     from pyspark_ferrymq.options import SourceOptions
 
-# What is asked for first: how large messages are is not known yet.
+# The first credit, while the size of messages is unknown.
 _FIRST_CREDIT: Final = 100
 _NOT_FOR_QUEUES: Final = (
     ("starting", "startingOffsets"),
@@ -33,7 +33,7 @@ _NOT_FOR_QUEUES: Final = (
 
 
 class QueuePartition(InputPartition):
-    """What one task browses: a queue, past a selector."""
+    """The part that one task browses: a queue, with a selector."""
 
     def __init__(self, queue: str, selector: str | None) -> None:
         super().__init__(None)
@@ -42,7 +42,7 @@ class QueuePartition(InputPartition):
 
 
 class QueueReader(DataSourceReader):
-    """Browses in tasks; the driver connects to nothing."""
+    """A reader that browses in tasks; the driver opens no connection."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self.options = options
@@ -58,13 +58,13 @@ class QueueReader(DataSourceReader):
 
     @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one task."""
+        """Yield the messages of one task."""
         if isinstance(partition, QueuePartition):
             yield from browse(self.options, self.columns, partition.queue, partition.selector)
 
 
 def queue_reader(options: SourceOptions, columns: Sequence[str]) -> QueueReader:
-    """The reader for `queueMode`. Raises `AmqpOptionError` for options that are about streams."""
+    """Return the reader for `queueMode`. Raises `AmqpOptionError` for options of streams."""
     options.for_batch()
     if options.selection.option != "subscribe":
         raise AmqpOptionError(
@@ -80,10 +80,10 @@ def queue_reader(options: SourceOptions, columns: Sequence[str]) -> QueueReader:
 def browse(
     options: SourceOptions, columns: Sequence[str], queue: str, selector: str | None
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a queue that pass the selector, as record batches of the columns.
+    """Yield the messages of a queue that match the selector, as record batches of the columns.
 
-    Raises `AmqpSourceError`. A connection that is lost is not made again: what has been seen would
-    come once more, which is for Spark to see to, by trying the task again from its beginning.
+    Raises `AmqpSourceError`. A lost connection is not replaced, because the messages read before
+    would come again: Spark repeats the task from its beginning.
     """
     from ferrymq import AmqpError, LinkDetached
     from ferrymq.arrow import RecordDecoder
@@ -114,7 +114,7 @@ def browse(
 def _attach(
     connection: Connection, options: SourceOptions, queue: str, selector: str | None
 ) -> Receiver:
-    """A link without credit. Raises `AmqpSourceError` unless the broker says that it copies."""
+    """Attach without credit. Raises `AmqpSourceError` unless the broker agrees to send copies."""
     from ferrymq_types.transport import SenderSettleMode
 
     receiver = connection.receiver(
@@ -122,7 +122,7 @@ def _attach(
         mode="copy",
         credit=0,
         selector=selector,
-        # Nothing becomes of a copy: there is no outcome to wait for.
+        # A copy has no outcome, so it is sent settled.
         snd_settle_mode=SenderSettleMode.SETTLED,
     )
     given = None if receiver.source is None else receiver.source.distribution_mode
@@ -136,7 +136,7 @@ def _attach(
 
 
 def _batches(receiver: Receiver, options: SourceOptions) -> Iterator[list[Delivery]]:
-    """Yield the deliveries, as many at a time as the options allow, up to `queueLimit`."""
+    """Yield the available messages, as many at a time as the options allow, up to `queueLimit`."""
     left = options.queue_limit
     credit = outstanding = 0
     count = size = 0
@@ -156,21 +156,21 @@ def _batches(receiver: Receiver, options: SourceOptions) -> Iterator[list[Delive
             left = None if left is None else left - len(taken)
             yield taken
         if outstanding and (drained or not taken):
-            # It has no more; or it has been silent, and does not say.
+            # The queue is at its end; or it was silent for the idle time without a drain answer.
             return
 
 
 def _credit(options: SourceOptions, count: int, size: int) -> int:
-    """How many messages to ask for, by how large those before were."""
+    """Return the credit for the next messages, from the size of the previous ones."""
     if not count:
         return min(_FIRST_CREDIT, options.max_records_per_batch)
     fitting = options.max_bytes_per_batch * count // max(size, 1)
-    # Not many more than have been seen: one large message says little of the others.
+    # Limit the increase: the size of a few messages says little about the others.
     return max(1, min(fitting, options.max_records_per_batch, 10 * count))
 
 
 def _drained(receiver: Receiver, patience: float) -> bool:
-    """Have the broker send what it has; whether it says, in time, that this was all."""
+    """Drain the link; return whether the broker answered in time that it has sent everything."""
     try:
         receiver.drain(timeout=patience)
     except TimeoutError:
@@ -179,7 +179,7 @@ def _drained(receiver: Receiver, patience: float) -> bool:
 
 
 def _taken(receiver: Receiver, most: int) -> list[Delivery]:
-    """Return the deliveries that have arrived."""
+    """Return the messages that have arrived."""
     taken: list[Delivery] = []
     while len(taken) < most:
         try:

@@ -1,7 +1,7 @@
-"""What a task does: read one range of a partition over a connection of its own.
+"""A task that reads one range of a partition over a connection of its own.
 
-It begins where it is told to, sees that nothing is missing in between, and ends at the end of the
-range. A connection that is lost is made again, and reading goes on behind what has been read.
+The task starts at the first offset of the range, checks that no offset is missing, and ends at the
+end of the range. If the connection is lost, it opens another one and continues.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark_ferrymq.options import SourceOptions
     from pyspark_ferrymq.task_planning import OffsetRange
 
-# Chunks that may be on their way or waiting, beside the one that is worked on.
+# The chunks that may be in transit or waiting, besides the one being processed.
 _CREDIT: Final = 2
 
 
@@ -49,7 +49,7 @@ def _read(
 
     decoder = RecordDecoder(columns, address=range.stream, partition=range.partition)
     at = range.first
-    # Losses of the connection since there was a chunk.
+    # How often the connection was lost since the last chunk.
     lost = 0
     while at < range.until:
         connection: Connection | None = None
@@ -90,7 +90,7 @@ def _read(
 
 
 def role_of(range: OffsetRange) -> str:
-    """Return the name of a connection of this task: query, batch, range, attempt."""
+    """Return the role of this task's connection: query, batch, attempt, range."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -108,7 +108,7 @@ def role_of(range: OffsetRange) -> str:
 def _attach(
     connection: Connection, options: SourceOptions, range: OffsetRange, at: int
 ) -> ChunkReader | None:
-    """A reader that begins where it is to; None if there is nothing left to read."""
+    """Attach a reader at the offset; return None if nothing is left to read."""
     reader = connection.chunk_reader(
         f"{range.stream}::{range.partition}",
         start=at,
@@ -128,13 +128,13 @@ def _attach(
 
 
 def _gap(options: SourceOptions, range: OffsetRange, at: int, first: int, end: int | None) -> None:
-    """The records from `at` to before `first` are gone."""
+    """Report that the records from `at` to before `first` are gone."""
     available = (first, max(first, end if end is not None else range.until))
     _lose(options, Loss(range.stream, range.partition, TRIMMED, at, range.until, available))
 
 
 def _detached(error: LinkDetached, options: SourceOptions, range: OffsetRange, at: int) -> None:
-    """Raise what the broker means by ending the link; return if it may be."""
+    """Raise the error for a detach by the broker; return if the loss may be ignored."""
     condition = error.condition
     info = error.error.info if error.error is not None else None
     first, end = (info or {}).get("first"), (info or {}).get("next")

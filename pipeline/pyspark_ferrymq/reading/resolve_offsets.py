@@ -1,4 +1,4 @@
-"""From what options say of a beginning and an end to offsets."""
+"""Conversion of the start and the end in options to offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def check_found(
     selection: Selection, ranges: Mapping[str, StreamRanges], service: StreamService, place: str
 ) -> None:
-    """Raise `AmqpSourceError` if a stream, or a partition, that is named is not there."""
+    """Raise `AmqpSourceError` if a named stream or partition does not exist."""
     for name in selection.names:
         stream = ranges.get(name)
         if stream is None:
@@ -31,10 +31,10 @@ def check_found(
 
 
 def resolve(bound: Bound, ranges: Mapping[str, StreamRanges], service: StreamService) -> Offset:
-    """The offset of every partition there is, as the bound has it.
+    """Return the offset of every existing partition for a start or an end.
 
-    It need not be among those there are. Raises `AmqpOptionError` if the bound leaves out some
-    partition, or names one that is not read.
+    The offset may be outside the available range. Raises `AmqpOptionError` if the bound leaves out
+    a partition, or names one that is not read.
     """
     if isinstance(bound, AtOffsets):
         _check_complete(bound, ranges)
@@ -47,7 +47,7 @@ def resolve(bound: Bound, ranges: Mapping[str, StreamRanges], service: StreamSer
             position = bound.offset.streams.get(name)
             known = {} if position is None else position.partitions
             incarnation = stream.incarnation if position is None else position.incarnation
-            # As in a query that goes on: what is new there begins with its first record.
+            # As in a continued query: a new partition begins with its first record.
             offsets = {number: known.get(number, 0) for number in stream.partitions}
             streams[name] = PartitionOffset(incarnation, offsets)
         else:

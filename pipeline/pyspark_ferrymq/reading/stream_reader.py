@@ -1,4 +1,4 @@
-"""Reading batch after batch. All a query knows is in its offset, which Spark keeps."""
+"""Reading of a stream in batches. The state of a query is its offset, which Spark keeps."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
     from pyspark_ferrymq.options import SourceOptions
 
-# As good as no limit. Spark asks for all there is, instead, when there will be one batch only.
+# Practically no limit. If there is only one batch, Spark passes `ReadAllAvailable` instead.
 _UNLIMITED: Final = (1 << 63) - 1
 
 
 class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """In the driver's process for as long as the query runs; in tasks, a copy that reads.
+    """The reader of a query: it plans in the driver's process, and a copy of it reads in each task.
 
-    The first batch of a new query is empty: Spark writes down the offsets of ends only, so where
-    the query begins has to be the end of one.
+    The first batch of a new query is empty: Spark stores only the end offsets of batches, so the
+    query's start must be the end of a batch.
     """
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
@@ -48,26 +48,26 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.columns = tuple(columns)
         self.begin = options.for_streaming()
         self._service: StreamService | None = None
-        # What there was when it was looked at last.
+        # The ranges at the last request.
         self._ranges: dict[str, StreamRanges] | None = None
-        # What there was when a query began that is to end with that.
+        # The ranges at which a query with `availableNow` ends.
         self._target: dict[str, StreamRanges] | None = None
-        # The end that was given out last, which is known to be there.
+        # The end that was returned last, which is known to exist.
         self._given: Offset | None = None
-        # Streams that are gone, or some of their partitions. That has been told: the query goes on.
+        # Streams that are gone or lost partitions. This was reported, and the query goes on.
         self._gone: set[str] = set()
-        # When there was a batch, by the clock that only goes forward.
+        # The monotonic time of the last batch.
         self._triggered: float | None = None
 
     # -- in the driver ---------------------------------------------------------------------
 
     @plain
     def initialOffset(self) -> dict[str, object]:  # noqa: N802
-        """Where a new query begins, not written down yet."""
+        """Return the start of a new query, which is not in the checkpoint yet."""
         return asking(self.options, self._initial).pinned().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit that the options give."""
+        """Return the limit that the options set."""
         options = self.options
         if options.max_bytes_per_trigger is not None:
             return ReadMaxBytes(options.max_bytes_per_trigger)
@@ -77,38 +77,38 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802
         self, start: dict[str, object], limit: ReadLimit
     ) -> dict[str, object]:
-        """Where the next batch ends. It is `start` if there is nothing to read, or not enough."""
+        """Return the end of the next batch; `start` if there is nothing, or not enough, to read."""
         where = _offset(start)
         if where.pin and not isinstance(limit, ReadAllAvailable):
-            # Where the query begins becomes the end of an empty batch.
+            # The start of the query becomes the end of an empty batch.
             end = where.unpinned()
         else:
             end = asking(self.options, lambda: self._latest(where.unpinned(), limit))
         holder = self.options.hold
         if where.pin and holder is not None:
-            # Not when the beginning is decided: it is again whenever the first batch is repeated,
-            # and the query goes on from where it was decided first.
+            # The hold is not set in `initialOffset`: that is called again when the first batch is
+            # repeated, and the query then continues from the first start.
             asking(self.options, lambda: self._hold(holder, where))
         self._given = end
         return end.to_json()
 
     @plain
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query ends with what there is now."""
+        """Set the current ends of the streams as the end of the query."""
         self._target = asking(self.options, self._look)
 
     def reportLatestOffset(self) -> dict[str, object] | None:  # noqa: N802
-        """The ends of the streams, as they were when the last batch was planned."""
+        """Return the ends of the streams at the time when the last batch was planned."""
         ranges = self._ranges
         return None if ranges is None else _ends(ranges).to_json()
 
     @plain
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
-        """The tasks of a batch: from offsets and options alone."""
+        """Return the tasks of a batch, which depend on offsets and options alone."""
         begin, until = _offset(start), _offset(end)
         planned_here = until == self._given
         if not planned_here:
-            # Planned before this process was there: see whether it can be done again.
+            # The batch was planned by another process: check that it can be repeated.
             found = asking(self.options, self._look)
             losses = missing_before(begin, until, found)
             report(losses, self.options.fail_on_data_loss)
@@ -124,25 +124,25 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(range) for range in planned]
 
     def commit(self, end: dict[str, object]) -> None:
-        """Move the hold: records before `end` will not be asked for again."""
+        """Move the hold to `end`: records before it are not read again."""
         holder = self.options.hold
         if holder is None:
             return
         for name, position in sorted(_offset(end).streams.items()):
             if self._is_of_another(name, position):
-                # What it is now has records at these offsets that have not been read.
+                # The new stream has unread records at these offsets.
                 continue
             only = Offset({name: position})
             try:
                 asking(self.options, partial(self._hold, holder, only))
             except AmqpSourceError as error:
-                # It holds more than it has to, until the next time.
+                # Until the next time, the hold keeps more records than necessary.
                 LOGGER.warning("the hold %r could not be moved: %s", holder, error)
                 if isinstance(error, AmqpUnreachableError):
                     return
 
     def stop(self) -> None:
-        """The query is over."""
+        """Close the connection at the end of the query."""
         service, self._service = self._service, None
         if service is not None:
             service.close()
@@ -151,12 +151,12 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task."""
+        """Yield the records of one task."""
         if isinstance(partition, RangePartition):
             yield from read_range(self.options, self.columns, partition.range)
 
     def __getstate__(self) -> dict[str, object]:
-        """A copy for a task has no connection."""
+        """Return the state for a task's copy, without the connection."""
         return {**self.__dict__, "_service": None}
 
     # -- asking ----------------------------------------------------------------------------
@@ -167,14 +167,13 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._service
 
     def _look(self) -> dict[str, StreamRanges]:
-        """Return the streams that are there. Raises `AmqpSourceError` if a stream that is named is
-        missing."""
+        """Request the ranges of the selected streams."""
         self._ranges = self._ask().ranges(self.options.selection)
         return self._ranges
 
     def _initial(self) -> Offset:
         service = self._ask()
-        # One that ends with what there was does not begin behind that.
+        # A query that ends at a target must not begin behind it.
         found = self._look() if self._target is None else self._target
         check_found(self.options.selection, found, service, self.options.connection.place)
         start = resolve(self.begin, found, service)
@@ -185,7 +184,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         service = self._ask()
         found = self._look() if self._target is None else self._target
         losses = missing_from(start, found)
-        # A stream that the query has read from, and that is gone or has lost partitions, is a loss.
+        # If a stream that was read is gone, or has lost partitions, that is a loss.
         gone = {loss.stream for loss in losses if loss.reason == DELETED}
         if not losses and not gone | self._gone:
             check_found(self.options.selection, found, service, self.options.connection.place)
@@ -199,7 +198,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end_of(waiting, found, limit, service)
 
     def _is_too_little(self, waiting: Sequence[Backlog], limit: ReadLimit) -> bool:
-        """Whether it is worth waiting for more, as `minOffsetsPerTrigger` says."""
+        """Return whether to wait for more records, as `minOffsetsPerTrigger` says."""
         least = self.options.min_offsets_per_trigger
         if isinstance(limit, ReadMinRows):
             least = limit.min_rows
@@ -210,7 +209,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return (time.monotonic() - self._triggered) * 1000 < self.options.max_trigger_delay
 
     def _is_of_another(self, name: str, position: PartitionOffset) -> bool:
-        """Whether the stream was made anew since, or is gone, as far as is known."""
+        """Return whether the stream is gone or was made again, as far as is known."""
         if self._ranges is None:
             return False
         there = self._ranges.get(name)
@@ -222,7 +221,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             service.hold(name, holder, self._holdable(name, position))
 
     def _holdable(self, name: str, position: PartitionOffset) -> dict[int, int]:
-        """By partition where the query goes on, among what there is: nothing else can be held."""
+        """Return by partition the query's position, moved into the range that can be held."""
         offsets = dict(position.partitions)
         there = None if self._ranges is None else self._ranges.get(name)
         if there is None:
@@ -247,10 +246,10 @@ def _offset(found: dict[str, object]) -> Offset:
 def _begin(
     start: Offset, name: str, position: PartitionOffset, number: int, planned_here: bool
 ) -> int:
-    """Where a batch begins in a partition: a new one, and one of a new stream, at its first.
+    """Return the start of a batch in a partition; a new partition or stream begins at its first.
 
-    A first batch that is repeated has a beginning that was decided just now, of streams that may
-    have been made anew since: it has nothing of those.
+    When a first batch is repeated, its start was decided again just now, while streams may have
+    been made again in between: the batch is empty for those.
     """
     before = start.streams.get(name)
     if before is None or before.incarnation != position.incarnation:
@@ -271,7 +270,7 @@ def _ends(ranges: Mapping[str, StreamRanges]) -> Offset:
 
 
 def _within(end: Offset, found: Mapping[str, StreamRanges]) -> Offset:
-    """The end of a batch, as far as there are records: nobody waits for what may never come."""
+    """Return the end of a batch limited to existing records: later ones may never come."""
     streams: dict[str, PartitionOffset] = {}
     for name, position in end.streams.items():
         stream = found.get(name)

@@ -1,1 +1,1 @@
-"""Reports: one HTML file with plots and tables, which needs no network to be looked at."""
+"""Reports: HTML files with plots and tables, which can be viewed without a network."""

@@ -1,5 +1,5 @@
-"""A report: headings, figures, tables and plots in one HTML file. Plotly comes with it, so that a
-browser shows it without a network."""
+"""A report: headings, figures, tables and plots in one HTML file, which includes Plotly, so that a
+browser needs no network."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Page:
-    """Put together from top to bottom, then written.
+    """A report page, built from top to bottom and then written.
 
-    `subtitle` says what was looked at. Everything given as text is shown as text.
+    `subtitle` describes the input. All text is escaped.
     """
 
     def __init__(self, title: str, subtitle: str) -> None:
@@ -30,20 +30,20 @@ class Page:
         self._plots = 0
 
     def heading(self, text: str) -> None:
-        """A part begins."""
+        """Add a heading."""
         self._parts.append(f"<h2>{_text(text)}</h2>")
 
     def paragraph(self, text: str) -> None:
-        """A sentence or two."""
+        """Add a paragraph."""
         self._parts.append(f"<p>{_text(text)}</p>")
 
     def facts(self, facts: Iterable[tuple[str, object]]) -> None:
-        """Numbers to be seen first, each with what it counts."""
+        """Add the main figures, each with its name."""
         cards = "".join(_fact(name, shown(value)) for name, value in facts)
         self._parts.append(f"<div class=facts>{cards}</div>")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Rows of values: numbers stand to the right."""
+        """Add a table; numbers are aligned right."""
         head = "".join(f"<th>{_text(column)}</th>" for column in columns)
         body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
         if not body:
@@ -54,7 +54,7 @@ class Page:
         )
 
     def plot(self, figure: Figure) -> None:
-        """A plot of Plotly's."""
+        """Add a Plotly figure."""
         self._plots += 1
         plot = figure.to_html(
             full_html=False,
@@ -97,7 +97,7 @@ _LONG: Final = 12
 
 
 def shown(value: object) -> str:
-    """A value as people read it: thousands apart, times to the second, nothing as a dash."""
+    """Format a value: thousands separated, times to the second, None as a dash."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -112,7 +112,7 @@ def shown(value: object) -> str:
 
 
 def _fact(name: str, value: str) -> str:
-    # A date takes more room than a number has.
+    # A date is longer than a number and gets a smaller font.
     kind = " class=long" if len(value) > _LONG else ""
     return f"<div class=fact><b{kind}>{_text(value)}</b><span>{_text(name)}</span></div>"
 

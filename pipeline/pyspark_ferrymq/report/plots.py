@@ -1,4 +1,4 @@
-"""The plots that reports have, with titles, units and colours that stay the same for an address."""
+"""The plots of reports, with titles, units, and the same colour for an address in each."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-# Okabe and Ito's colours, which everybody can tell apart.
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
 _COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a8a8a")
 
 Points = Mapping[str, tuple[Sequence[object], Sequence[float | None]]]
-"""By name: what is on the x axis, and on the y axis."""
+"""The x values and the y values, by name."""
 
 
 def lines(title: str, x: str, y: str, points: Points, *, log: bool = False) -> Figure:
-    """A line for each name, with its points."""
+    """Make a plot with a line for each name."""
     figure = _figure(title, x, y)
     import plotly.graph_objects as go
 
@@ -33,7 +33,7 @@ def lines(title: str, x: str, y: str, points: Points, *, log: bool = False) -> F
 
 
 def stacked(title: str, x: str, y: str, points: Points) -> Figure:
-    """Bars for each x, one name on top of the other."""
+    """Make a bar chart over x in which the names are stacked."""
     import plotly.graph_objects as go
 
     figure = _figure(title, x, y)
@@ -46,7 +46,7 @@ def stacked(title: str, x: str, y: str, points: Points) -> Figure:
 
 
 def bars(title: str, x: str, pairs: Iterable[tuple[str, float]]) -> Figure:
-    """A bar to the right for each name, the first on top."""
+    """Make a chart with a horizontal bar for each name, the first on top."""
     import plotly.graph_objects as go
 
     pairs = list(pairs)

@@ -1,12 +1,12 @@
-"""Traffic to try pipelines on: a small shop and its vans, made up from a seed.
+"""Test traffic for pipelines: a small shop and its vans, generated from a seed.
 
-The same settings give the same messages, byte for byte: `Ledger.digest` says so. Keys are skewed,
-the day has its rhythm and its bursts, some messages come late, some come twice, some are poison.
+The same settings make the same messages, byte for byte; `Ledger.digest` confirms it. Keys are
+skewed, the rate varies over the day, and some messages are late, duplicate or malformed.
 
     async with ferrymq.connect(url, desired_capabilities=[LINK_PAIR]) as connection:
         ledger = await produce(connection, Traffic(seed=7, count=10_000))
 
-Needs the client alone, neither Spark nor Java.
+The traffic needs only the client, neither Spark nor Java.
 """
 
 from __future__ import annotations

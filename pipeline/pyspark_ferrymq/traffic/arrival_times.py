@@ -1,4 +1,4 @@
-"""When things happen: more at noon and in the evening than at night, and sometimes all at once."""
+"""The times of events: more at noon and in the evening than at night, with bursts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_ferrymq.traffic.random_draws import Chance
 DAY: Final = 86_400.0
 """Seconds."""
 
-# Bursts: how many a day, how much more happens in one, how long they are in seconds.
+# Bursts: how many a day, the factor of the rate, and the duration in seconds.
 _BURSTS_A_DAY: Final = 6.0
 _BURST: Final = (3.0, 9.0)
 _BURST_SECONDS: Final = (300.0, 1500.0)
@@ -24,7 +24,7 @@ class _Burst(NamedTuple):
 
 
 def intensity(seconds: float) -> float:
-    """How much happens at this time of the day: 1 on average, from 0.27 at night to 2.3."""
+    """Return the relative rate at this time of the day: 1 on average, from 0.27 at night to 2.3."""
     hour = (seconds % DAY) / 3600.0
     noon = math.exp(-(((hour - 12.0) / 3.0) ** 2))
     evening = math.exp(-(((hour - 19.5) / 2.2) ** 2))
@@ -32,7 +32,7 @@ def intensity(seconds: float) -> float:
 
 
 def moments(chance: Chance, rate: float) -> Iterator[float]:
-    """Times in seconds since a midnight, for ever: `rate` a second on average, bursts aside."""
+    """Yield times in seconds from midnight without end: `rate` per second, plus the bursts."""
     seconds = 0.0
     burst = _next_burst(chance, seconds)
     while True:

@@ -1,5 +1,5 @@
-"""What messages say: orders, payments, positions and parcels, as JSON of about a kilobyte; and what
-is wrong with those that are poison."""
+"""The bodies of messages: orders, payments, positions and parcels, as JSON of about a kilobyte; and
+the faults of malformed ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SCHEMA: Final = 2
 
 UNKNOWN_SCHEMA: Final = 99
 LARGEST: Final = 32 * 1024
-"""Bytes of the largest body that is not too large."""
+"""The largest allowed body, in bytes."""
 
 POISON: Final = ("bad-json", "missing-field", "unknown-schema", "oversized")
-"""What can be wrong with a message."""
+"""The possible faults of a message."""
 
 _MEDIAN_SIZE: Final = 900.0
 _SIZE_SIGMA: Final = 0.5
@@ -39,11 +39,11 @@ _NOTE: Final = (
 
 
 class Bodies:
-    """Makes bodies; `chance` decides."""
+    """A maker of bodies, with draws from `chance`."""
 
     def __init__(self, chance: Chance) -> None:
         self._chance = chance
-        # Text to cut notes from: to draw every word would cost more than all else.
+        # The text from which notes are cut: to draw every word would be the slowest part.
         words = _NOTE.split()
         self._text = " ".join(chance.of(words) for _ in range(8000))
         self._makers: Final[dict[str, Callable[[str, float], dict[str, object]]]] = {
@@ -54,7 +54,7 @@ class Bodies:
         }
 
     def make(self, kind: str, key: str, at: float, poison: str | None) -> bytes:
-        """The body of a message of a kind for a key, at a time in seconds since the beginning."""
+        """Return the body of a message of a kind for a key, at a time in seconds from the start."""
         body = self._makers[kind](key, at)
         if poison == "missing-field":
             del body[self._chance.of([name for name in body if name != "kind"])]
@@ -66,7 +66,7 @@ class Bodies:
         if poison == "oversized":
             note = (self._text * (size // len(self._text) + 1))[:size]
         data = known[:-1] + f',"note":"{note}"}}'.encode()
-        # Cut off in the middle, as by a writer that has died.
+        # Cut in the middle, as if its writer had crashed.
         return data[: len(data) // 2] if poison == "bad-json" else data
 
     def _note(self, size: int) -> str:
@@ -123,4 +123,4 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "position": ("van", "at", "latitude", "longitude", "speed", "charge"),
     "parcel": ("customer", "at", "town", "order", "grams"),
 }
-"""What the body of each kind must have."""
+"""The fields that the body of each kind must have."""

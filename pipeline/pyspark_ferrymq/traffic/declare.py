@@ -1,4 +1,4 @@
-"""Makes the nodes that traffic goes to, or looks whether they are there, over management
+"""Creation of the traffic's nodes, or a check that they exist, over management
 (docs/broker/management.md)."""
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pyspark_ferrymq.errors import AmqpSourceError
 from pyspark_ferrymq.traffic.scenario import Traffic
 
 CAPABILITIES: Final = [LINK_PAIR]
-"""What a connection desires that nodes are to be made over."""
+"""The capabilities that a connection for `declare` and `expect` must desire."""
 
 DELIVERY_LIMIT: Final = 3
-"""How often the delivery of a parcel may fail."""
+"""The delivery-limit of the queue of parcels."""
 
-# What may have the name of a node, in the order in which it is looked for.
+# The node types that are asked for a name, in this order.
 _TYPES: Final = ("stream", "queue", "exchange", "topic", "alias")
 
 
 async def declare(connection: ferrymq.Connection, traffic: Traffic) -> None:
-    """Make the nodes that are not there. Those that are stay as they are.
+    """Create missing nodes. Existing nodes are not changed.
 
-    Raises `AmqpSourceError` when this cannot be done from here, saying what would make them.
+    Raises `AmqpSourceError` if that is impossible, with the commands that create the nodes.
     """
     if LINK_PAIR not in connection.remote_offered_capabilities:
         raise AmqpSourceError(
@@ -37,7 +37,7 @@ async def declare(connection: ferrymq.Connection, traffic: Traffic) -> None:
             try:
                 await management.create(f"org.ferrymq.{kind}", name, settings)
             except ManagementError as error:
-                # With other settings it is there as well.
+                # A conflict means that the node exists with other settings.
                 if error.status != HTTPStatus.CONFLICT:
                     raise AmqpSourceError(
                         f"the {kind} {name!r} was not made: {error.description};"
@@ -46,10 +46,9 @@ async def declare(connection: ferrymq.Connection, traffic: Traffic) -> None:
 
 
 async def expect(connection: ferrymq.Connection, traffic: Traffic) -> None:
-    """Make nothing: links to names that are not there would make queues of them.
+    """Check that all nodes exist: links to missing names would create queues.
 
-    Raises `AmqpSourceError` when one of the nodes is not there. A broker without management is not
-    asked; what its links make is its own affair.
+    Raises `AmqpSourceError` if a node is missing. A broker without management is not checked.
     """
     if LINK_PAIR not in connection.remote_offered_capabilities:
         return
@@ -63,7 +62,7 @@ async def expect(connection: ferrymq.Connection, traffic: Traffic) -> None:
 
 
 async def _is_there(management: ManagementClient, name: str) -> bool:
-    """Whether something has the name; true where the broker does not tell."""
+    """Return whether a node has the name; true if the broker does not tell."""
     for kind in _TYPES:
         try:
             await management.read(f"org.ferrymq.{kind}", name)
@@ -75,7 +74,7 @@ async def _is_there(management: ManagementClient, name: str) -> bool:
 
 
 def _nodes(traffic: Traffic) -> list[tuple[str, str, dict[str, object]]]:
-    """Type, name and settings of each; what others refer to first."""
+    """Return type, name and settings of each node; nodes that others refer to come first."""
     nodes: list[tuple[str, str, dict[str, object]]] = []
     for place in traffic.places:
         if place.node == "stream":
@@ -91,7 +90,7 @@ def _nodes(traffic: Traffic) -> list[tuple[str, str, dict[str, object]]]:
 
 
 def _wanted(traffic: Traffic) -> str:
-    """The commands that make all nodes."""
+    """Return the commands that create all nodes."""
     return "; ".join(
         " ".join(
             ["ferrymq admin create", kind, name]

@@ -1,4 +1,4 @@
-"""What was sent, counted: what a pipeline says of the traffic can be checked against it."""
+"""Counts of the messages sent, to check a pipeline's results against."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_ferrymq.traffic.scenario import TrafficEvent
 
 @dataclass(slots=True)
 class Counted:
-    """The messages of one address. `bytes` are of bodies."""
+    """The counts of one address. `bytes` are those of bodies."""
 
     messages: int = 0
     bytes: int = 0
@@ -21,7 +21,7 @@ class Counted:
     poison: Counter[str] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, object]:
-        """As it is printed."""
+        """Return the counts in the form that is printed."""
         return {
             "messages": self.messages,
             "bytes": self.bytes,
@@ -33,14 +33,14 @@ class Counted:
 
 
 class Ledger:
-    """All messages, by address, and a digest of them."""
+    """The counts of all messages, by address, and a digest of them."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, Counted] = {}
         self._digest = sha256()
 
     def enter(self, address: str, event: TrafficEvent) -> None:
-        """Write down one message."""
+        """Count a message."""
         counted = self.addresses.setdefault(address, Counted())
         counted.messages += 1
         counted.bytes += len(event.body)
@@ -54,16 +54,16 @@ class Ledger:
 
     @property
     def messages(self) -> int:
-        """How many there are."""
+        """The number of messages."""
         return sum(counted.messages for counted in self.addresses.values())
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what was sent, in its order. When it was sent does not count."""
+        """The SHA-256 of the messages in order, without their times of sending."""
         return self._digest.hexdigest()
 
     def as_json(self) -> dict[str, object]:
-        """As it is printed."""
+        """Return the counts in the form that is printed."""
         return {
             "messages": self.messages,
             "digest": self.digest,

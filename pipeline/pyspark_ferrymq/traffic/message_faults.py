@@ -1,4 +1,4 @@
-"""What a worker thinks of a message: done, or what is wrong with it."""
+"""A worker's check of a message."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ OVERSIZED = "shop:oversized"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong. Without a condition it may be the worker's fault: another could do better."""
+    """A fault of a message. Without a condition another worker may be able to process it."""
 
     condition: str | None
     description: str
 
 
 def judge(message: Message) -> Fault | None:
-    """None if a worker can deal with it."""
+    """Return the fault of a message, None if a worker can process it."""
     schema = message.application_properties.get("schema")
     if schema != SCHEMA:
         return Fault(None, f"schema {schema!r} is newer than this worker, which knows {SCHEMA}")

@@ -1,4 +1,4 @@
-"""Sends the traffic, as fast as the broker takes it or at its own pace, and keeps the ledger."""
+"""The producer of the traffic, which sends at full speed or at a rate, and counts messages."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ferrymq.aio.sender import Sender
 from pyspark_ferrymq.traffic.ledger import Ledger
 from pyspark_ferrymq.traffic.scenario import Traffic, TrafficEvent
 
-# Messages on their way before the first of them must have its outcome.
+# The most messages without an outcome.
 _ON_THEIR_WAY: Final = 1000
-# Messages between two looks at the clock, when nothing is waited for.
+# The most outcomes between two calls of `progress`.
 _STRIDE: Final = 256
 
 
@@ -25,11 +25,11 @@ async def produce(
     traffic: Traffic,
     progress: Callable[[int], None] | None = None,
 ) -> Ledger:
-    """Send all messages and wait until each is accepted; what was sent.
+    """Send all messages, wait until each is accepted, and return their counts.
 
-    With a `rate`, messages keep to the rhythm of the traffic's day. `progress` is told how many
-    messages more have been accepted. The nodes must be there. Raises what the client raises: a
-    `DeliveryError` for a message that was not accepted.
+    With a `rate`, messages are sent at the times of the traffic's day. `progress` gets the number
+    of newly accepted messages. The nodes must exist. Raises the client's errors: a `DeliveryError`
+    for a message that was not accepted.
     """
     ledger = Ledger()
     senders: dict[str, Sender] = {}
@@ -61,7 +61,7 @@ async def produce(
 
 
 def message_of(event: TrafficEvent, now: int) -> Message:
-    """The message of an event that is sent now, in milliseconds since 1970."""
+    """Return the message of an event that is sent at `now`, in milliseconds since 1970."""
     return Message(
         event.body,
         durable=True,
@@ -79,7 +79,7 @@ def _now() -> int:
 
 
 class _Window:
-    """Messages that have no outcome yet."""
+    """The messages without an outcome."""
 
     def __init__(self, progress: Callable[[int], None] | None) -> None:
         self._pending: deque[asyncio.Future[None]] = deque()
@@ -87,7 +87,7 @@ class _Window:
         self._accepted = 0
 
     async def put(self, future: asyncio.Future[None]) -> None:
-        """Add a message in flight; wait for the first one if there are many."""
+        """Add a message; wait for the oldest outcome if there are many."""
         self._pending.append(future)
         if len(self._pending) >= _ON_THEIR_WAY:
             await self._first()
@@ -95,22 +95,22 @@ class _Window:
             await self.collect()
 
     async def collect(self) -> None:
-        """Look at those that have their outcome."""
+        """Count the oldest messages that have an outcome."""
         while self._pending and self._pending[0].done():
             await self._first()
         self._tell()
 
     async def empty(self) -> None:
-        """Wait for all."""
+        """Wait for all outcomes."""
         while self._pending:
             await self._first()
         self._tell()
 
     def forget(self) -> None:
-        """Forget the messages in flight: their outcomes do not matter any more."""
+        """Drop all messages, ignoring their outcomes."""
         for future in self._pending:
             if not future.cancel() and not future.cancelled():
-                # Looked at, so that asyncio does not report it as overlooked.
+                # Retrieved, so that asyncio does not report the exception as unhandled.
                 future.exception()
 
     async def _first(self) -> None:

@@ -1,4 +1,4 @@
-"""Draws from a seed. Only `Random.random` is used, which Python promises to keep as it is."""
+"""Random draws from a seed. They use only `Random.random`, which Python keeps stable."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ class Chance:
         self._random = Random(seed)
 
     def below(self, limit: int) -> int:
-        """A whole number from 0 to before `limit`, all as likely."""
+        """Draw an integer from 0 to before `limit`, uniformly."""
         return int(self._random.random() * limit)
 
     def happens(self, share: float) -> bool:
-        """Whether something happens that happens this often, 0 to 1."""
+        """Draw whether an event with this probability happens."""
         return self._random.random() < share
 
     def between(self, low: float, high: float) -> float:
-        """A number between two."""
+        """Draw a number between two others, uniformly."""
         return low + (high - low) * self._random.random()
 
     def of(self, items: Sequence[T]) -> T:
-        """Draw one of the items."""
+        """Draw an item."""
         return items[int(self._random.random() * len(items))]
 
     def waiting(self, mean: float) -> float:
-        """How long until something happens that happens every `mean` on average."""
+        """Draw the waiting time for an event that happens every `mean` on average."""
         return -mean * math.log(1.0 - self._random.random())
 
     def log_normal(self, median: float, sigma: float) -> float:
-        """Half of them are below the median; `sigma` is the deviation of the logarithm."""
-        # Box and Muller's way from two even draws to a normal one.
+        """Draw from the log-normal distribution; `sigma` is the deviation of the logarithm."""
+        # Box and Muller's transform of two uniform draws to a normal one.
         radius = math.sqrt(-2.0 * math.log(1.0 - self._random.random()))
         return median * math.exp(sigma * radius * math.cos(math.tau * self._random.random()))
 
     def weighted(self, choices: Weighted) -> int:
-        """The index of one of the choices."""
+        """Draw the index of a choice."""
         return bisect(choices.sums, self._random.random() * choices.total)
 
 
 class Weighted:
-    """Choices with weights, to be drawn from by `Chance.weighted`."""
+    """Choices with weights, for `Chance.weighted`."""
 
     def __init__(self, weights: Iterable[float]) -> None:
         self.sums: Final = list(accumulate(weights))
-        # A draw is below it, so that rounding never leads behind the last choice.
+        # The limit of a draw, so that rounding never leads behind the last choice.
         self.total: Final = math.nextafter(self.sums[-1], 0.0)
 
 
 def zipf(count: int, exponent: float) -> Weighted:
-    """Skewed as customers are: the n-th of them is drawn n^-exponent as often as the first."""
+    """Return skewed weights: the n-th choice is drawn n^-exponent as often as the first."""
     return Weighted((rank + 1) ** -exponent for rank in range(count))

@@ -1,4 +1,4 @@
-"""The producer and the workers over a connection of their own, as the commands run them."""
+"""The producer and the workers with a connection of their own, for the commands."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ async def run_producer(
     create: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Ledger:
-    """Send the traffic; what was sent. `options` are those of the data source's connections.
+    """Send the traffic and return its counts. `options` are those of the data source's connections.
 
-    With `create`, nodes that are not there are made first; without, they have to be there. Raises
-    what `connecting`, `declare`, `expect` and `produce` raise.
+    With `create`, missing nodes are created first; otherwise all must exist. Raises the errors of
+    `connecting`, `declare`, `expect` and `produce`.
     """
     async with connecting(options) as connection:
         await (declare if create else expect)(connection, traffic)
@@ -38,16 +38,15 @@ async def run_workers(
     idle: float | None = 1.0,
     progress: Callable[[int], None] | None = None,
 ) -> Shift:
-    """Deal with what is in the queue; what was done. Raises what `connecting` and `work` raise."""
+    """Run workers on a queue and return what they did. Raises as `connecting` and `work` do."""
     async with connecting(options) as connection:
         return await work(connection, address, workers=workers, idle=idle, progress=progress)
 
 
 def connecting(options: Mapping[str, str]) -> AbstractAsyncContextManager[ferrymq.Connection]:
-    """A connection of asyncio by the options of the data source.
+    """Return an asyncio connection with the options of the data source.
 
-    Raises `AmqpOptionError` for an option that is wrong, and when it is opened, what the client
-    raises.
+    Raises `AmqpOptionError` for a wrong option, and the client's errors when it is opened.
     """
     url, arguments = client_arguments(BrokerOptions.parse(Values(options)))
     arguments["desired_capabilities"] = CAPABILITIES

@@ -1,4 +1,4 @@
-"""The scenario: what is sent where, in which order, and what is odd about it."""
+"""The scenario: the messages, their addresses and order, and their irregularities."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pyspark_ferrymq.traffic.arrival_times import DAY, moments
 from pyspark_ferrymq.traffic.bodies import POISON, SCHEMA, UNKNOWN_SCHEMA, Bodies
 from pyspark_ferrymq.traffic.random_draws import Chance, Weighted, zipf
 
-# What comes twice comes the second time within so many messages.
+# A duplicate comes within this many messages after the first one.
 _REPEATED_WITHIN: Final = 200
-# Milliseconds on the way to the broker: of most messages, and of those that come late.
+# Transit times in milliseconds: of normal messages (median, sigma), and of late ones (range).
 _DELAY: Final = (35.0, 0.6)
 _LATE: Final = (2 * 60_000.0, 6 * 3_600_000.0)
 LATE_AFTER: Final = 60_000
-"""Milliseconds. What is late is later than this; nothing else is anywhere near."""
+"""Milliseconds. Only late messages have a longer transit time; the others are far from it."""
 
 
 class TrafficPlace(NamedTuple):
-    """A node that traffic goes to: what it is called behind the prefix, how it is made."""
+    """A node that traffic is sent to: its name after the prefix, and its settings."""
 
     name: str
     kind: str  # of message
@@ -38,17 +38,17 @@ PLACES: Final = (
     TrafficPlace("payments", "payment", "stream", 15, 2, 5000, 1.1),
     TrafficPlace("parcels", "parcel", "queue", 15, 0, 5000, 1.1),
 )
-"""Where traffic goes: three streams, and a queue of work."""
+"""The nodes of the traffic: three streams, and a work queue."""
 
 DEAD: Final = "parcels.dead"
-"""Behind the prefix: where parcels go that no worker can deal with."""
+"""The name, after the prefix, of the dead-letter queue of parcels."""
 
 
 class TrafficEvent(NamedTuple):
-    """One message, and what is odd about it.
+    """One message, with its irregularities.
 
-    `at` is in seconds since the beginning, in the time of the traffic. The message was made `delay`
-    milliseconds before it is sent. `poison` is one of `POISON`.
+    `at` is in seconds of traffic time from the start. The message was created `delay` milliseconds
+    before it is sent. `poison` is one of `POISON`.
     """
 
     place: TrafficPlace
@@ -66,10 +66,11 @@ class TrafficEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Settings of the traffic. Shares are of all messages, from 0 to 1.
+    """The settings of the traffic. Shares are of all messages, from 0 to 1.
 
-    `rate` is messages a second on average; None: `count` of them fill a day of the traffic. `speed`
-    is how many seconds of the traffic's time go by in one. Raises ValueError for what cannot be.
+    `rate` is the average messages per second; None means that `count` messages fill a day of
+    traffic time. `speed` is the seconds of traffic time per second. Raises ValueError for invalid
+    settings.
     """
 
     seed: int = 1
@@ -97,21 +98,21 @@ class Traffic:
 
     @property
     def places(self) -> tuple[TrafficPlace, ...]:
-        """Where messages go."""
+        """The nodes that get messages."""
         wanted = {"stream": self.streams, "queue": self.queues}
         return tuple(place for place in PLACES if wanted[place.node])
 
     def address(self, place: TrafficPlace) -> str:
-        """The address of a place."""
+        """Return the address of a node."""
         return f"{self.prefix}.{place.name}"
 
     @property
     def dead(self) -> str:
-        """The address of the dead letters."""
+        """The address of the dead-letter queue."""
         return f"{self.prefix}.{DEAD}"
 
     def events(self) -> Iterator[TrafficEvent]:
-        """The messages, in their order. The same settings give the same."""
+        """Yield the messages in order. The same settings make the same messages."""
         chance = Chance(self.seed)
         bodies = Bodies(chance)
         places = self.places
@@ -125,7 +126,7 @@ class Traffic:
             delay = int(chance.log_normal(*_DELAY))
             if recent and chance.happens(self.duplicates):
                 again = recent[chance.below(len(recent))]
-                # Sent again by one who had no answer the first time.
+                # A duplicate, as from a producer that got no answer the first time.
                 yield again._replace(number=number, at=at, delay=delay, duplicate=True)
                 continue
             place = places[chance.weighted(weights)]
@@ -152,6 +153,6 @@ class Traffic:
 
 
 def _key(place: TrafficPlace, rank: int) -> str:
-    # Names do not tell how often they come.
+    # Ranks are shuffled, so that a name does not tell how frequent it is.
     shuffled = rank * 7919 % place.keys
     return f"van-{shuffled:03d}" if place.kind == "position" else f"customer-{shuffled:04d}"

@@ -1,5 +1,5 @@
-"""Workers on the queue of parcels. What they cannot deal with they reject, or fail with, and so it
-comes to the dead letters with a reason."""
+"""Workers on the queue of parcels. Messages that they cannot process are rejected or fail, and
+become dead letters with a reason."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import ferrymq
 from ferrymq.aio.delivery import Delivery
 from pyspark_ferrymq.traffic.message_faults import judge
 
-# Of fine messages, one in so many fails the first time: the van was full.
+# One in this many valid messages fails at its first delivery.
 _UNLUCKY: Final = 50
 _TOGETHER: Final = 200
 
 
 @dataclass(slots=True)
 class Shift:
-    """What workers have done: messages they were done with, rejected by condition, failed with."""
+    """The work done: processed messages, failed deliveries, rejected messages by condition."""
 
     done: int = 0
     failed: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, object]:
-        """As it is printed."""
+        """Return the counts in the form that is printed."""
         return {
             "done": self.done,
             "failed": self.failed,
@@ -43,10 +43,10 @@ async def work(
     idle: float | None = 1.0,
     progress: Callable[[int], None] | None = None,
 ) -> Shift:
-    """Take messages until none has come for `idle` seconds (None: for ever); what was done.
+    """Process messages until none has come for `idle` seconds (None: never end), and return counts.
 
-    What is malformed is rejected with a condition and a description. What a worker does not
-    understand has failed, time and again, until the queue's delivery-limit.
+    Malformed messages are rejected with a condition and a description. Deliveries of messages that
+    a worker does not understand fail, until the queue's delivery-limit.
     """
     shift = Shift()
 

@@ -1,1 +1,1 @@
-"""The sink: rows of a frame as messages, into streams, queues and topics."""
+"""The sink: rows of a frame are sent as messages to streams, queues and topics."""

@@ -1,14 +1,13 @@
-"""Asking the broker how far a query or job has got, and telling it that a batch is whole.
+"""Fences at the broker: how far a query or job has got, and the mark of a complete batch.
 
-Each task has a fence of its own, for the target that it writes to. When all tasks of a batch have
-committed, the driver commits one more, for the member `WHOLE`, with the number of tasks: from then
-on the batch is done, whoever asks. Of a batch that was begun and is not whole, tasks that have
-committed do nothing, and the others do their part; that is right only if there are as many tasks as
-before.
+Each task has a fence of its own, for its target. When all tasks of a batch have committed, the
+driver commits one more fence, for the member `WHOLE`, with the number of tasks: from then on the
+batch is complete. If a batch was begun but is not complete, tasks that have committed do nothing,
+and the others write their rows. That is correct only with the same number of tasks as before.
 
-A fence has the digest of the rows it was committed with, that of the whole batch the sum of all.
-Spark repeats its last batch and no other: one that is older than the last, or that has other rows
-the second time, is none that was repeated, and an error.
+A fence has the digest of the rows it was committed with; the digest of the batch is the sum of all.
+Spark repeats only its last batch. A batch that is older than the last one, or that has other rows
+than before, is not a repetition, and is an error.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ if TYPE_CHECKING:
     from pyspark_ferrymq.writing.options import SinkOptions
 
 _TYPE: Final = "org.ferrymq.fence"
-# How many members beyond those there are the driver looks for, of a batch that was begun before.
+# How many members beyond the current number of tasks are checked, for a batch begun before.
 _BEYOND: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class FenceState:
-    """What a member has committed last. `target` is empty, and `digest` None, in a fence of an
-    older release; there is no digest of rows that may differ from one time to the next either."""
+    """The last commit of a member. A fence of an older release has an empty `target` and no
+    `digest`; rows that may differ from one attempt to the next have no digest either."""
 
     sequence: int
     width: int
@@ -52,18 +51,18 @@ class FenceState:
     digest: str | None
 
     def is_of(self, written: WrittenRows) -> bool:
-        """Return whether this is what a task has written."""
+        """Return whether this is the commit of the rows that a task has written."""
         if self.digest is None or written.digest is None:
             return self.digest is None and written.digest is None
         return self.rows == written.rows and self.digest == written.digest.hex()
 
 
 class FenceClient:
-    """The fences of the broker that rule one piece of work: `done` is the one by which it has been
-    committed, None if it has not; that of the `whole` batch, or its own.
+    """The fences of one piece of work. `done` is the fence by which the work was committed, that of
+    the `whole` batch or its own; None if it was not committed.
 
-    Raises `AmqpWriteError` if the broker has no fences, has a later batch, or had this one shared
-    out otherwise.
+    Raises `AmqpWriteError` if the broker has no fences, has a later batch, or has this batch with
+    another number of tasks.
     """
 
     def __init__(self, connection: Connection, options: SinkOptions, work: TaskIdentity) -> None:
@@ -84,13 +83,13 @@ class FenceClient:
 
     @property
     def comparable(self) -> bool:
-        """Whether the rows of the work have to be those that were committed."""
+        """Whether the rows of the work must equal the committed rows."""
         return self._deterministic and self.done is not None and self.done.digest is not None
 
     def repeat(self, member: str, digest: Digest | None) -> int:
-        """Tell the broker that the work has come again; return how many rows are skipped.
+        """Tell the broker that the work was repeated, and return how many rows are skipped.
 
-        Raises `AmqpWriteError` if the rows are not those that were committed.
+        Raises `AmqpWriteError` if the rows differ from the committed ones.
         """
         work, done = self._work, self.done
         assert done is not None
@@ -116,7 +115,7 @@ class FenceClient:
         return skipped
 
     def check_beyond(self, tasks: int) -> None:
-        """Raise `AmqpWriteError` if the batch was begun by more tasks than there are."""
+        """Raise `AmqpWriteError` if the batch was begun by more tasks than there are now."""
         work = self._work
         for partition in range(tasks, tasks + _BEYOND):
             found = self._read(str(partition))
@@ -129,7 +128,7 @@ class FenceClient:
                 )
 
     def _committed(self, member: str) -> FenceState | None:
-        """The fence of a member, if it says that the work is done."""
+        """Return the fence of a member if the work is committed, else None."""
         work = self._work
         found = self._read(member)
         if found is None or found.sequence < work.sequence:
@@ -178,10 +177,10 @@ def fence_of(work: TaskIdentity) -> Fence:
 
 
 def finish(options: SinkOptions, messages: Sequence[WrittenRows | None]) -> None:
-    """All tasks of a batch have committed: say so at the broker. In the driver.
+    """Record at the broker that all tasks of a batch have committed; runs in the driver.
 
-    Raises `AmqpWriteError` if there were more or fewer than there should be, or if a batch that was
-    written before has other rows now.
+    Raises `AmqpWriteError` if the number of tasks is wrong, or if a batch that was written before
+    has other rows now.
     """
     written = [message for message in messages if message is not None]
     if not written:
@@ -205,18 +204,18 @@ def _finish(connection: Connection, options: SinkOptions, written: Sequence[Writ
     tasks = len(written)
     digest = _sum(written)
     if any(message.repeated for message in written):
-        # Whatever number of tasks has written it, done is done.
+        # A complete batch stays complete, whatever number of tasks has written it.
         fences = FenceClient(connection, options, replace(work, width=0))
         if fences.whole:
             fences.repeat(WHOLE, digest if fences.comparable else None)
             return
         fences.check_beyond(tasks)
     elif not any(message.rows for message in written):
-        # Spark writes a batch without partitions in one task. Nothing has been shared out.
+        # Spark writes a batch without partitions in one task; the number of tasks means nothing.
         _record(connection, work, 0, digest)
         return
     elif work.width and work.width != tasks:
-        # All of it is there. The next time it may be shared out as it was, or as was said.
+        # All rows are written. A repetition may use the old number of tasks, or that in the option.
         _record(connection, work, 0, digest)
         raise AmqpWriteError(other_count(work, tasks))
     if work.width and work.width != tasks:
@@ -228,7 +227,7 @@ def _finish(connection: Connection, options: SinkOptions, written: Sequence[Writ
 
 
 def _sum(written: Sequence[WrittenRows]) -> Digest | None:
-    """The digest of all rows of a batch; None if that of a task is not known."""
+    """Return the digest of all rows of a batch; None if the digest of a task is unknown."""
     from ferrymq import Digest
 
     total = Digest()
@@ -241,14 +240,14 @@ def _sum(written: Sequence[WrittenRows]) -> Digest | None:
 
 
 def _record(connection: Connection, work: TaskIdentity, tasks: int, digest: Digest | None) -> None:
-    """Commit the fence of the whole batch."""
+    """Commit the fence of the complete batch."""
     from ferrymq import AmqpError, Fence, FenceMismatch, FencePassed
 
     fence = Fence(work.group, WHOLE, work.sequence, tasks, work.target)
     try:
         connection.transaction(fence=fence).commit(digest=digest)
     except FencePassed as passed:
-        # It was recorded before: by this driver, which has had no answer, or by one before it.
+        # Recorded before: by this driver, which got no answer, or by an earlier one.
         if passed.sequence > work.sequence:
             raise behind(work, passed.sequence) from None
     except FenceMismatch as error:

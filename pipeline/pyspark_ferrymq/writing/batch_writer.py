@@ -1,4 +1,4 @@
-"""A frame written once: ``df.write.format("amqp").mode("append").save()``."""
+"""The writer of a batch query: ``df.write.format("amqp").mode("append").save()``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Made in the driver; tasks get copies. A job has a name of its own, unless the options
-    `txnAppId` and `txnVersion` give it one that is the same when it is run again."""
+    """The writer of a job, created in the driver and copied to tasks. A job has a unique name,
+    unless the options `txnAppId` and `txnVersion` give it one that is the same in the next run."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -28,26 +28,29 @@ class BatchWriter(DataSourceArrowWriter):
         self._sequence = options.version or 0
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
-        """In a task: its rows, in one transaction."""
+        """Write the rows of a task in one transaction; runs in the task."""
         from pyspark_ferrymq.writing.write_task import write
 
         work = of_job(self._group, self._sequence, self._options.tasks, self._options.address)
         return write(self._options, work, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver: all tasks have written."""
+        """Record that all tasks have written; runs in the driver."""
         from pyspark_ferrymq.writing.batch_fences import finish
 
         if self._options.delivery == EXACTLY_ONCE:
             finish(self._options, [one for one in messages if isinstance(one, WrittenRows)])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver: a task has failed. Others may still write; what they have committed
-        stays, and is not written again by who runs the job under the same name."""
+        """Do nothing after a task has failed; runs in the driver.
+
+        Other tasks may still write. Rows that they commit stay, and are not written again if the
+        job is run again under the same name.
+        """
 
 
 def batch_writer(options: dict[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """The writer of a batch. Raises `AmqpOptionError`."""
+    """Return the writer of a batch query. Raises `AmqpOptionError`."""
     if overwrite:
         raise AmqpOptionError(
             "messages are added to what there is; there is nothing to overwrite. Write with"

@@ -1,4 +1,4 @@
-"""The columns of a frame that is to be written: checked when it is planned, by name and type."""
+"""The check of a frame's columns, by name and type, when the write is planned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
-    """Raise `AmqpOptionError` for a frame whose rows are no messages, or have no place to go."""
+    """Raise `AmqpOptionError` for a frame whose rows are not messages or have no address."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
@@ -33,7 +33,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
                 f" {field.dataType.simpleString()}; it has to be string"
             )
     for field in schema.fields:
-        # Column by column: the errors of Spark and Arrow name no column.
+        # Each column is checked alone, because errors of Spark and Arrow do not name the column.
         try:
             to_arrow_schema(StructType([field]), timezone="UTC")
         except (PySparkException, ValueError, TypeError) as error:
@@ -55,7 +55,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
 
 
 def renamed(schema: pa.Schema, options: SinkOptions) -> pa.Schema:
-    """The schema with the column of addresses under its own name, and another of that name gone."""
+    """Return the schema with the address column renamed to `address`, replacing any other one."""
     import pyarrow as pa
 
     wanted = options.address_column
@@ -68,7 +68,7 @@ def renamed(schema: pa.Schema, options: SinkOptions) -> pa.Schema:
 
 
 def renamed_batch(batch: pa.RecordBatch, options: SinkOptions) -> pa.RecordBatch:
-    """A batch as `renamed` says."""
+    """Return a batch with the columns of `renamed`."""
     import pyarrow as pa
 
     if options.address_column == ADDRESS_COLUMN:

@@ -1,4 +1,4 @@
-"""What went wrong with the messages of a task, in words that say what to do."""
+"""The error messages of write tasks, with remedies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ferrymq import AmqpError, ManagementError
     from ferrymq_types.transport import Error
 
-# How many rejected rows an error names.
+# The most rejected rows that an error names.
 _SHOWN: Final = 10
 _SMALLER: Final = (
     "Give tasks fewer rows (repartition, or maxOffsetsPerTrigger of the source), or raise"
@@ -23,14 +23,14 @@ _NOTHING: Final = "Nothing of the task is written"
 
 
 def refused_row(work: TaskIdentity, address: str, row: int, error: Error | None) -> AmqpWriteError:
-    """Return the error for a message that was not accepted, in a transaction."""
+    """Return the error for a message that was not accepted in a transaction."""
     return AmqpWriteError(f"{work}: row {row} for {address!r}: {_text(error)}. {_NOTHING}")
 
 
 def refused_rows(
     work: TaskIdentity, address: str, errors: Mapping[int, AmqpError]
 ) -> AmqpWriteError:
-    """Messages were not accepted, outside of a transaction; `errors` are by their rows."""
+    """Return the error for messages that were not accepted without a transaction, by their rows."""
     shown = "; ".join(f"row {row}: {error}" for row, error in list(errors.items())[:_SHOWN])
     more = len(errors) - _SHOWN
     return AmqpWriteError(
@@ -41,7 +41,7 @@ def refused_rows(
 
 
 def too_large(work: TaskIdentity, address: str, row: int, size: int, limit: int) -> AmqpWriteError:
-    """A message is larger than the node takes."""
+    """Return the error for a message that is larger than the node allows."""
     return AmqpWriteError(
         f"{work}: row {row} for {address!r}: amqp:link:message-size-exceeded: a message of {size}"
         f" bytes, and at most {limit} are taken (max-message-size of the broker). {_NOTHING}"
@@ -49,12 +49,12 @@ def too_large(work: TaskIdentity, address: str, row: int, size: int, limit: int)
 
 
 def unattached(work: TaskIdentity, address: str, error: AmqpError) -> AmqpWriteError:
-    """There is no link to the address."""
+    """Return the error for an address that refuses a link."""
     return AmqpWriteError(f"{work}: {address!r} takes no messages: {error}. {_NOTHING}")
 
 
 def rolled_back(work: TaskIdentity, error: Error | None, otherwise: object) -> AmqpWriteError:
-    """The transaction could not be committed."""
+    """Return the error for a transaction that could not be committed."""
     if error is None:
         return AmqpWriteError(f"{work}: {otherwise}. {_NOTHING}")
     info = error.info or {}
@@ -76,7 +76,7 @@ def rolled_back(work: TaskIdentity, error: Error | None, otherwise: object) -> A
 
 
 def other_width(work: TaskIdentity, width: object) -> str:
-    """Return the message for a batch that has been committed by another number of tasks."""
+    """Return the message for a batch that was committed by another number of tasks."""
     return (
         f"{work}: the batch has been written, or begun, by {width} tasks, and now there are"
         f" {work.width}. It would be shared out otherwise: restore the partitioning, with"
@@ -85,7 +85,7 @@ def other_width(work: TaskIdentity, width: object) -> str:
 
 
 def other_count(work: TaskIdentity, found: int) -> str:
-    """Return the message for a batch that another number of tasks has written than was said."""
+    """Return the message for a batch whose number of tasks differs from the option 'tasks'."""
     return (
         f"batch {work.sequence} of {work.group!r} was written by {found} tasks, and the option"
         f" 'tasks' says {work.width}: restore the partitioning with repartition({work.width}), or"
@@ -129,7 +129,7 @@ def other_content(work: TaskIdentity, error: object) -> AmqpWriteError:
 
 
 def unanswered(work: TaskIdentity, refused: ManagementError) -> AmqpWriteError:
-    """Return the error for a fence that the broker does not tell of."""
+    """Return the error for a fence that the broker does not report."""
     reason = f"{refused.description} ({refused.status})"
     if refused.status == HTTPStatus.FORBIDDEN:
         return AmqpWriteError(

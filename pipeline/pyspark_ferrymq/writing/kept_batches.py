@@ -1,7 +1,7 @@
-"""The rows of a task, kept for as long as they may have to be written again.
+"""The rows of a task, kept as long as they may have to be written again.
 
-Spark hands them over once. When the broker is lost before the commit, they are needed from the
-beginning.
+Spark passes them only once. If the connection is lost before the commit, they are needed again
+from the beginning.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import IO, TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Bytes of the columns that are kept in memory; what is more goes into a file.
+# Bytes of the columns kept in memory; further batches go to a file.
 _IN_MEMORY: Final = 32 * 1024 * 1024
-# Where Spark tells its workers to put such files; several are separated by commas.
+# The variable with the directories where Spark's workers put temporary files, comma-separated.
 _SPARK_DIRS: Final = "SPARK_LOCAL_DIRS"
 
 
 class KeptBatches:
-    """The record batches of a task. Close it to get rid of its file, which has no name."""
+    """The record batches of a task. `close` removes their file, which has no name."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], in_memory: int = _IN_MEMORY) -> None:
         self._rest = batches
         self._left = in_memory
-        # Each is in memory, or a place in the file: where it begins, and its length in bytes.
+        # Each batch is in memory, or is a place in the file: offset and length in bytes.
         self._kept: list[pa.RecordBatch | tuple[int, int]] = []
         self._file: IO[bytes] | None = None
         self._schema: pa.Schema | None = None
 
     def from_the_beginning(self) -> Iterator[pa.RecordBatch]:
-        """Yield all of them, those first that have been seen before."""
+        """Yield all batches, first those that were kept."""
         for kept in self._kept:
             yield self._load(kept)
         for batch in self._rest:
@@ -40,7 +40,7 @@ class KeptBatches:
             yield batch
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Drop all batches."""
         self._kept = []
         if self._file is not None:
             self._file.close()
@@ -52,7 +52,7 @@ class KeptBatches:
             self._kept.append(batch)
             return
         if self._file is None:
-            # Closed by `close`, when the task is over.
+            # `close` closes the file at the end of the task.
             self._file = tempfile.TemporaryFile(prefix="amqp-sink-", dir=_folder())  # noqa: SIM115
         self._schema = batch.schema
         data = batch.serialize()

@@ -1,4 +1,4 @@
-"""The options of a sink: where rows go, and what is promised about them."""
+"""The options of a sink: the destination of rows, and the delivery guarantee."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ AT_LEAST_ONCE: Final = "at-least-once"
 DELIVERIES: Final = (EXACTLY_ONCE, TRANSACTIONAL, AT_LEAST_ONCE)
 
 ADDRESS_COLUMN: Final = "address"
-# The longest name of a group of fences at the broker, less room for a prefix.
+# The longest name of a group of fences at the broker, minus room for a prefix.
 _LONGEST_APP: Final = 900
 _MOST_TASKS: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """Where to write, and how. None is "not given"; the names are those of the options."""
+    """The options of a sink. None means "not given"; the names are those of the options."""
 
     connection: BrokerOptions
     address: str | None = None
@@ -34,14 +34,14 @@ class SinkOptions:
     version: int | None = None
     tasks: int | None = None
     deterministic: bool = True
-    """Whether a batch that is repeated has the rows it had the first time."""
+    """Whether a repeated batch has the same rows as the first time."""
 
     retry_timeout: float = 120.0
-    """Seconds that the broker may be away."""
+    """The seconds that the broker may be unreachable."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], streaming: bool) -> SinkOptions:
-        """Raises `AmqpOptionError` for the first option that is wrong."""
+        """Parse the options. Raises `AmqpOptionError` for the first wrong one."""
         check_names(options)
         given = Values(options)
         for name in given.given(SOURCE):

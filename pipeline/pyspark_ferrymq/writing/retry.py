@@ -1,4 +1,4 @@
-"""A broker that is away for a while: how long a task, or the driver, waits for it to be back."""
+"""Retries while the broker is unreachable, for a limited time."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds between two attempts: at first, and at most.
+# Seconds between two attempts: the first pause, and the longest.
 _PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
-# Seconds for connecting at the end of an outage.
+# The shortest connect timeout, in seconds, near the end of an outage.
 _SHORTEST: Final = 1.0
 
 
 class Outage:
-    """The time that the broker is away, for one task or one step of the driver.
+    """The time that the broker is unreachable, for one task or one step of the driver.
 
-    It begins when a connection is lost or cannot be made, and is over when more has been done than
-    ever before (`progress`). `timeout` is the longest one, in seconds.
+    An outage begins when a connection is lost or cannot be made, and ends when more is done than
+    ever before (`progress`). `timeout` is the longest allowed outage, in seconds.
     """
 
     def __init__(
@@ -47,20 +47,20 @@ class Outage:
         self._pause = _PAUSE
 
     def left(self) -> float | None:
-        """Return the seconds that are left of it; None while there is none."""
+        """Return the seconds until the timeout; None while there is no outage."""
         if self._since is None:
             return None
         return self._since + self._timeout - self._clock()
 
     def progress(self) -> None:
-        """The broker is there, and more has been done than before."""
+        """End the outage: more has been done than before."""
         self._since = None
         self._pause = _PAUSE
 
     def lost(self, error: Exception, place: str) -> None:
-        """Wait a little before the next attempt.
+        """Wait before the next attempt.
 
-        Raises `AmqpWriteError` when the broker has been away for too long.
+        Raises `AmqpWriteError` when the outage is longer than the timeout.
         """
         now = self._clock()
         if self._since is None:
@@ -80,9 +80,9 @@ class Outage:
 def retrying(
     settings: BrokerOptions, role: str, outage: Outage, work: Callable[[Connection], T]
 ) -> T:
-    """Do work over a connection, from its beginning again with a new one when that is lost.
+    """Do work over a connection; if it is lost, start again from the beginning with a new one.
 
-    Raises `AmqpWriteError` when the outage takes too long, and what the work raises.
+    Raises `AmqpWriteError` when the outage lasts too long, and the errors of the work.
     """
     while True:
         try:
@@ -95,7 +95,7 @@ def retrying(
 
 
 def was_lost(error: BaseException | None) -> bool:
-    """Return whether an error says that the broker was not there, or is not there any more."""
+    """Return whether an error says that the broker was unreachable or the connection was lost."""
     from ferrymq import ConnectionClosed, LinkDetached, SessionEnded, TransactionRolledBack
     from ferrymq.errors import TransactionInDoubt
 

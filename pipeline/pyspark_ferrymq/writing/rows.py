@@ -1,4 +1,4 @@
-"""Rows as encoded messages, a slice of a batch at a time, with the addresses they go to."""
+"""Encoding of rows as messages with addresses, a slice of a batch at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ferrymq.arrow import MessageEncoder
 
-# What is encoded at a time, in bytes of the columns and in rows: two such slices are in memory.
+# The size of a slice, in bytes of the columns and in rows: two slices are in memory at a time.
 _SLICE_BYTES: Final = 4 * 1024 * 1024
 _SLICE_ROWS: Final = 10_000
 
@@ -25,7 +25,7 @@ _SLICE_ROWS: Final = 10_000
 class Shipment:
     """Messages for one address, and the numbers of their rows in the task.
 
-    When they are accepted, so are all rows of the task before `end`.
+    When they are accepted, all rows of the task before `end` are.
     """
 
     address: str
@@ -35,10 +35,10 @@ class Shipment:
 
 
 class RowBatches:
-    """Makes the shipments of a task; `count` is how many rows there have been, those before
-    `first` included, and `digest` is that of the others, None if it is not wanted.
+    """A maker of a task's shipments. `count` is the number of rows so far, including those before
+    `first`. `digest` is that of the others, None if it is not wanted.
 
-    Of the rows that say themselves where they go, the digest is over address and message.
+    If rows have their own addresses, the digest covers address and message.
     """
 
     def __init__(self, options: SinkOptions, work: TaskIdentity, first: int = 0) -> None:
@@ -54,7 +54,7 @@ class RowBatches:
         self._names = options.delivery == AT_LEAST_ONCE
 
     def shipments(self, batch: pa.RecordBatch) -> Iterator[Shipment]:
-        """Raises `AmqpWriteError` for a row that is no message, or has nowhere to go."""
+        """Yield shipments. Raises `AmqpWriteError` for a row that is invalid or has no address."""
         step = _SLICE_ROWS
         if batch.num_rows:
             step = max(1, min(step, _SLICE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
@@ -115,7 +115,7 @@ class RowBatches:
 
 
 def _with_ids(batch: pa.RecordBatch, work: TaskIdentity, first: int) -> pa.RecordBatch:
-    """A messageId for each row that has none: by it, who reads drops what came twice."""
+    """Add a messageId to each row without one, so that readers can drop duplicates."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

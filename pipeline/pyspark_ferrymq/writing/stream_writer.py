@@ -1,4 +1,4 @@
-"""A frame written batch after batch: ``df.writeStream.format("amqp").start()``."""
+"""The writer of a streaming query: ``df.writeStream.format("amqp").start()``."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made in the driver for each batch; tasks get copies. A query is known by its id, which is in
-    its checkpoint, and its batches by their numbers."""
+    """The writer of a query, created in the driver for each batch and copied to tasks. The query's
+    id comes from its checkpoint, and batches are identified by their numbers."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
-        """In a task: its rows, in one transaction."""
+        """Write the rows of a task in one transaction; runs in the task."""
         from pyspark_ferrymq.writing.write_task import write
 
         return write(self._options, of_query(self._options.tasks, self._options.address), iterator)
@@ -35,19 +35,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """In the driver: all tasks have written."""
+        """Record that all tasks have written; runs in the driver."""
         from pyspark_ferrymq.writing.batch_fences import finish
 
         if self._options.delivery == EXACTLY_ONCE:
             finish(self._options, [one for one in messages if isinstance(one, WrittenRows)])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """In the driver: a task has failed. Others may still write; what they have committed
-        stays, and is not written again when the batch is repeated."""
+        """Do nothing after a task has failed; runs in the driver.
+
+        Other tasks may still write. Rows that they commit stay, and are not written again when the
+        batch is repeated.
+        """
 
 
 def stream_writer(options: dict[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """The writer of a query. Raises `AmqpOptionError`."""
+    """Return the writer of a streaming query. Raises `AmqpOptionError`."""
     if overwrite:
         raise AmqpOptionError(
             "messages are added to what there is, so a result cannot be replaced as a whole. Write"

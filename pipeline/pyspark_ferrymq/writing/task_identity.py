@@ -1,4 +1,4 @@
-"""What a task has to do, as its fence knows it: who, which part, and which batch."""
+"""The identity of a task's work in its fence: the query or job, the part, and the batch."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 
 WHOLE: Final = "*"
-"""The member that stands for the whole batch: committed when all tasks have."""
+"""The member for the whole batch, which is committed after all tasks."""
 
 EACH: Final = "*"
-"""The target of work whose rows say themselves where they go."""
+"""The target of work whose rows have their own addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
     """The part `partition` of batch `sequence` of a query or job, the `group`.
 
-    `width` is how many parts there are, 0 if nobody has said so. `target` is the address that all
-    rows go to, or `EACH`. `of_query` says whether the group is a query, which has a checkpoint.
+    `width` is the number of parts, 0 if it is not given. `target` is the address of all rows, or
+    `EACH`. `of_query` says whether the group is a query, which has a checkpoint.
     """
 
     group: str
@@ -37,7 +37,7 @@ class TaskIdentity:
 
     @property
     def member(self) -> str:
-        """By what its fence is known."""
+        """The member in the task's fence."""
         return str(self.partition)
 
     def __str__(self) -> str:
@@ -46,10 +46,10 @@ class TaskIdentity:
 
 @dataclass(frozen=True)
 class WrittenRows(WriterCommitMessage):
-    """A task is done: it has written so many `rows`; or was `repeated`, and `skipped` so many that
-    were there before.
+    """The result of a task: it has written `rows`, or was `repeated` and has `skipped` rows that
+    were written before.
 
-    `digest` is the value of the digest of its rows, None if it was not asked for.
+    `digest` is the value of the digest of its rows, None if it is not used.
     """
 
     work: TaskIdentity
@@ -60,9 +60,9 @@ class WrittenRows(WriterCommitMessage):
 
 
 def of_query(tasks: int | None, address: str | None) -> TaskIdentity:
-    """The work of the task this runs in, of a streaming query.
+    """Return the work of the current task of a streaming query.
 
-    Raises `AmqpSourceError` if Spark does not say which query and batch it is.
+    Raises `AmqpSourceError` if Spark does not tell the query and the batch.
     """
     context = _context()
     query = context.getLocalProperty(_QUERY)
@@ -79,7 +79,7 @@ def of_query(tasks: int | None, address: str | None) -> TaskIdentity:
 
 
 def of_job(group: str, sequence: int, tasks: int | None, address: str | None) -> TaskIdentity:
-    """The work of the task this runs in, of a batch."""
+    """Return the work of the current task of a batch query."""
     return _within(
         TaskIdentity(group, sequence, _context().partitionId(), tasks or 0, address or EACH)
     )

@@ -1,4 +1,4 @@
-"""The links of one task, one for each address, and what comes of the messages sent on them."""
+"""The links of one task, one for each address, and the outcomes of messages."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from ferrymq import DeliveryError
     from ferrymq.blocking import Connection, Sender, Transaction
 
-# Links that are kept for the next rows with their address; the one not used for longest goes.
+# The most links kept for further rows; the least recently used one is closed first.
 _MOST: Final = 256
 
 
 class TaskLinks:
-    """Sends shipments, in a `transaction` or without.
+    """A sender of shipments, with or without a `transaction`.
 
-    With `settled` messages of a transaction have no outcome of their own, but for the last of each
-    shipment: the broker of ferrymq names the message for which a transaction cannot be committed.
+    With `settled`, messages of a transaction have no outcome of their own, except the last of each
+    shipment: a ferrymq broker names the message because of which a transaction cannot be committed.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class TaskLinks:
         self._transaction = transaction
         self._settled = settled
         self._senders: OrderedDict[str, Sender] = OrderedDict()
-        # Messages of the transaction so far.
+        # The number of messages sent in the transaction.
         self._sent = 0
 
     def send(self, shipment: Shipment) -> None:
-        """Returns when all of it is accepted, provisionally in a transaction.
+        """Send a shipment and wait until it is accepted, in a transaction provisionally.
 
-        Raises `AmqpWriteError` otherwise, and what ended the connection.
+        Raises `AmqpWriteError` if it is not, and the error that ended the connection.
         """
         from ferrymq import LinkDetached
 
@@ -91,7 +91,7 @@ class TaskLinks:
             self._senders.move_to_end(address)
             return sender
         if len(self._senders) >= _MOST:
-            # What it has sent in the transaction stays part of that.
+            # Messages sent on the closed link stay part of the transaction.
             self._senders.popitem(last=False)[1].close()
         try:
             sender = self._connection.sender(address)

@@ -1,7 +1,7 @@
-"""The part of one task: its rows over one connection, in one transaction.
+"""A write task: the rows of one task over one connection, in one transaction.
 
-A connection that is lost is made again, and the task begins again with the rows it has kept.
-Whether a commit without an answer was done, the broker knows by its fence.
+If the connection is lost, the task opens another one and sends all its kept rows again. If a commit
+had no answer, the broker's fence tells whether it was done.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def write(
     options: SinkOptions, work: TaskIdentity, batches: Iterator[pa.RecordBatch]
 ) -> WrittenRows:
-    """Write the rows of a task. Raises `AmqpWriteError`; nothing of it is there then, but for what
-    was accepted with `AT_LEAST_ONCE`."""
+    """Write the rows of a task. Raises `AmqpWriteError`: then no row is written, except those that
+    were accepted with `AT_LEAST_ONCE`."""
     kept = KeptBatches(batches)
     outage = Outage(str(work), options.retry_timeout)
     task = _Task(options, work, kept, outage)
@@ -43,7 +43,7 @@ def write(
 
 
 class _Task:
-    """What is known of a task from one attempt to the next."""
+    """The state of a task that is kept between attempts."""
 
     def __init__(
         self, options: SinkOptions, work: TaskIdentity, kept: KeptBatches, outage: Outage
@@ -52,13 +52,13 @@ class _Task:
         self._work = work
         self._kept = kept
         self._outage = outage
-        # How many rows have been accepted in the attempt that came farthest.
+        # The most rows accepted in one attempt.
         self._accepted = 0
-        # What was written in a transaction of whose commit there was no answer.
+        # The rows of a transaction whose commit had no answer.
         self._doubtful: WrittenRows | None = None
 
     def attempt(self, connection: Connection) -> WrittenRows:
-        """Write all there is to write. Raises what ended the connection, and `AmqpWriteError`."""
+        """Write all remaining rows. Raises the connection's error, and `AmqpWriteError`."""
         options = self._options
         if options.delivery == AT_LEAST_ONCE:
             rows = self._send_all(TaskLinks(connection, self._work, None), self._accepted)
@@ -71,21 +71,21 @@ class _Task:
         return self._there(fences, None)
 
     def _there(self, fences: FenceClient, digest: Digest | None) -> WrittenRows:
-        """The work is committed: compare the rows with what was, and write none.
+        """Compare the rows with the committed ones, and write none.
 
         `digest` is that of the rows, if it is known.
         """
         mine = self._doubtful
         if mine is not None and not fences.whole and fences.done is not None:
             if fences.done.is_of(mine):
-                # By an attempt of this task, whose commit had no answer.
+                # Committed by an earlier attempt of this task that got no answer.
                 return mine
         if not fences.comparable:
             digest = None
         elif digest is None:
             digest = self._digest()
         if fences.whole:
-            # It may be shared out otherwise now: the driver compares the whole of it.
+            # The rows may be split among tasks in another way now: the driver compares all of them.
             skipped = 0 if digest is None else digest.rows
         else:
             skipped = fences.repeat(self._work.member, digest)
@@ -104,7 +104,7 @@ class _Task:
         options, work = self._options, self._work
         fence = fence_of(work) if options.delivery == EXACTLY_ONCE else None
         batches = self._kept.from_the_beginning()
-        # The time of a transaction runs from its beginning: Spark may take long for the first rows.
+        # A transaction's timeout begins with it, and Spark may need long for the first rows.
         first = next(batches, None)
         transaction = connection.transaction(fence=fence)
         links = TaskLinks(connection, work, transaction, settled=fence is not None)
@@ -122,7 +122,7 @@ class _Task:
         except TransactionInDoubt as doubt:
             if fence is None:
                 raise AmqpWriteError(f"{work}: {doubt}") from None
-            # The broker knows, when it is there again.
+            # The broker can answer when it is reachable again.
             self._doubtful = written
             raise
         except TransactionRolledBack as error:
@@ -134,7 +134,7 @@ class _Task:
     def _send_all(
         self, links: TaskLinks, first: int, batches: Iterator[pa.RecordBatch] | None = None
     ) -> RowBatches:
-        """Send the rows from `first` on; encode one shipment while the one before is sent."""
+        """Send the rows from `first` on; encode one shipment while the previous one is sent."""
         rows = RowBatches(self._options, self._work, first)
         if batches is None:
             batches = _from(first, self._kept.from_the_beginning())
@@ -163,7 +163,7 @@ def _shipments(rows: RowBatches, batches: Iterator[pa.RecordBatch]) -> Iterator[
 
 
 def _from(first: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches without the rows before `first`."""
+    """Yield the batches without the rows before `first`."""
     for batch in batches:
         if first >= batch.num_rows:
             first -= batch.num_rows
