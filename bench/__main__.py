@@ -1,4 +1,4 @@
-"""`python -m bench`. SIGTERM ends it in order, as Ctrl-C does: no process and no file is left."""
+"""`python -m bench`. SIGTERM ends it properly, as Ctrl-C does: no process and no file is left."""
 
 from __future__ import annotations
 

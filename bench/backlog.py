@@ -1,11 +1,11 @@
-"""A long queue that is paged: what it takes of memory, of the disk and of the processor.
+"""The cost of a long paged queue: memory, disk and processor time.
 
     python -m bench.backlog [COUNT] [--path DIR ...]
 
-COUNT durable messages of 1 KiB are put into a queue of a broker that may have 64 MiB of messages in
-memory. It is stopped in good order and started again, killed and started again, and drained. What
-one message takes of memory is what the second half of them adds. The broker runs from
-`build/compiled`, or from the import path that `--path` gives, so that another checkout can be
+The benchmark puts COUNT durable messages of 1 KiB into a queue of a broker that may keep 64 MiB of
+messages in memory. It stops the broker properly and starts it again, kills it and starts it again,
+and drains the queue. The memory of a message is what the second half of them adds. The broker runs
+from `build/compiled`, or from the import path given by `--path`, so that another checkout can be
 measured with the same client.
 """
 
@@ -25,14 +25,14 @@ from bench.tree import ROOT, Trees
 
 COUNT: Final = 1_000_000
 QUEUE: Final = "backlog"
-# Seconds in which a broker that has nothing to do applies its journal and gives space back.
+# Seconds in which an idle broker applies its journal and gives space back.
 PATIENCE: Final = 20.0
-# The unit of the kernel's counts of what is written to a disk.
+# The kernel's unit for counts of bytes written to a disk.
 _SECTOR: Final = 512
 
 
 def main() -> None:
-    """Measure, and print a line for each figure."""
+    """Measure, and print one line per figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=COUNT)
     parser.add_argument("--path", nargs="*", default=[])
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def measure(trees: Trees, folder: Path, count: int) -> None:
-    """All of it, with a store in `folder`."""
+    """Measure everything, with a store in `folder`."""
     config = folder / "paging.toml"
     config.write_text(f"[store]\npage-out = {PAGE_OUT}\n", "utf-8")
     data = folder / "data"
@@ -85,7 +85,7 @@ def show(what: str, figure: float, unit: str) -> None:
 
 
 def cpu(server: Server) -> float:
-    """Processor time the broker has used. Raises `OSError` where the system does not tell."""
+    """Return the broker's processor time. Raises `OSError` if the system does not report it."""
     used = server.cpu_seconds()
     if used is None:
         raise OSError("this system does not tell what processor time a process has used")
@@ -93,26 +93,26 @@ def cpu(server: Server) -> float:
 
 
 def anonymous(server: Server) -> int:
-    """Memory of the broker that is no file's. Raises `OSError` where the system does not tell."""
+    """Return the broker's anonymous memory. Raises `OSError` if the system does not report it."""
     return 1024 * _number(Path(f"/proc/{server.pid}/status"), "RssAnon:")
 
 
 def written(server: Server) -> int:
-    """Bytes that the broker has handed to the system to be written, to sockets too: those are few
-    while a queue is filled. `write_bytes` beside it counts whole folios, of which a file system
-    writes only the blocks that have changed: three times as much with large ones."""
+    """Return the bytes that the broker has passed to the system to write, few of them to sockets
+    while a queue is filled. `write_bytes` is no alternative: it counts whole folios, of which a
+    file system writes only the changed blocks, and with large folios it is three times as high."""
     return _number(Path(f"/proc/{server.pid}/io"), "wchar:")
 
 
 def device_written(folder: Path) -> int:
-    """Bytes written to the disk that a folder is on, by whomever."""
+    """Return the bytes written by all processes to the disk that holds a folder."""
     number = folder.stat().st_dev
     stat = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat")
     return int(stat.read_text("ascii").split()[6]) * _SECTOR
 
 
 def allocated(path: Path) -> int:
-    """The bytes that a file has on the disk."""
+    """Return the bytes that a file occupies on the disk."""
     return path.stat().st_blocks * 512
 
 

@@ -1,4 +1,4 @@
-"""The command: which parts to measure, and where the results go."""
+"""The command `python -m bench`: the parts to measure, and the destination of results."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from bench.tree import ROOT, Trees, command, environment, variant_on
 
 PARTS: Final = ("codec", "broker", "features", "security", "latency", "durable", "memory")
 FORMAT: Final = 1
-# Columns of the tables when they go to a file.
+# The width of tables that are written to a file.
 FILE_WIDTH: Final = 132
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How long the parts take: rounds and, inside a round, seconds or pings for each contender."""
+    """The duration of the parts: rounds, and seconds or pings for each contender in a round."""
 
     codec_rounds: int = 7
     codec_seconds: float = 0.2
@@ -49,22 +49,22 @@ class Extent:
     latency_rounds: int = 7
     latency_pings: int = 500
     pause_ms: float = 1.0
-    # How many times smaller than demanded the queues and crowds are whose memory is measured,
-    # and the queue that is recovered.
+    # The divisor of the demanded size of queues and crowds in the memory part, and of the queue
+    # that is recovered.
     memory_shrink: int = 1
 
     @classmethod
     def quick(cls) -> Extent:
-        """To see that all of it works; the figures are rough."""
+        """Return a short run to check that everything works; its figures are rough."""
         return cls(3, 0.03, 1, 0.2, 3, 100, 1.0, 50)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measure ferrymq beside its peers. `python -m bench profile broker --help` "
-        "finds out where the broker's time goes.",
+        "shows where the broker spends its time.",
     )
     made.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     made.add_argument("--quick", action="store_true", help="a short run with rough figures")
@@ -74,18 +74,18 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--from", dest="source", metavar="FILE", help="show an earlier --json FILE")
     made.add_argument(
         "--peer", action="append", default=[], metavar="NAME=URL",
-        help="another AMQP 1.0 broker that is running, to be measured too",
+        help="another running AMQP 1.0 broker to measure",
     )  # fmt: skip
     made.add_argument(
         "--amqpload", metavar="PATH", default=os.environ.get("AMQPLOAD") or None,
-        help="an external load tool, used beside our own client; also from $AMQPLOAD",
+        help="an external load tool to use besides our own client; also from $AMQPLOAD",
     )  # fmt: skip
     made.add_argument("--check", action="store_true", help="fail if a demanded figure is missed")
     return made
 
 
 def profile_parser() -> argparse.ArgumentParser:
-    """The command line of `python -m bench profile`."""
+    """Return the parser of `python -m bench profile`."""
     made = argparse.ArgumentParser(
         prog="python -m bench profile",
         description=profile.__doc__,
@@ -101,7 +101,7 @@ def profile_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command and return the exit status."""
     given = sys.argv[1:] if argv is None else argv
     if given[:1] == ["profile"]:
         chosen = profile_parser().parse_args(given[1:])
@@ -119,9 +119,9 @@ def carry_out(
     measure: Callable[[argparse.Namespace, Console], dict[str, Any]],
     marks: tuple[str, str] = (markdown.BEGIN, markdown.END),
 ) -> int:
-    """Measure what is asked for, or take it from a file, and show it; the exit status.
+    """Measure the given parts, or read results from a file; show them and return the exit status.
 
-    `marks` are the lines of a document between which its tables stand.
+    `marks` are the lines of a document between which its tables are.
     """
     arguments = made.parse_args(argv)
     unknown = [part for part in arguments.parts if part not in parts]
@@ -150,7 +150,7 @@ def carry_out(
 
 
 def verdict(run: dict[str, Any], *, check: bool) -> int:
-    """The exit status: 1 if something failed or, with `check`, a demand was missed."""
+    """Return the exit status: 1 if something failed or, with `check`, a demand was missed."""
     for report in run["reports"]:
         if report["failures"]:
             return 1
@@ -161,7 +161,7 @@ def verdict(run: dict[str, Any], *, check: bool) -> int:
 
 
 def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
-    """Measure the parts that were asked for; the results as they go to JSON."""
+    """Measure the given parts and return the results in the form for JSON."""
     trees = Trees(pure=arguments.pure)
     for message in trees.messages:
         console.print(message, style="dim", highlight=False)
@@ -198,14 +198,14 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
 
 
 def codec(trees: Trees, extent: Extent) -> Report:
-    """The part `codec`, in a process of its own."""
+    """Measure the part `codec`, in a separate process."""
     return worker(
         trees, "codec", f"--rounds={extent.codec_rounds}", f"--seconds={extent.codec_seconds}"
     )
 
 
 def features(trees: Trees, extent: Extent) -> Report:
-    """The part `features`: one broker that has some of each kind of node."""
+    """Measure the part `features`, with one broker that has some nodes of each kind."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "features.toml")
         config.write_text(CONFIGURATION, "utf-8")
@@ -222,7 +222,7 @@ def features(trees: Trees, extent: Extent) -> Report:
 
 
 def security(trees: Trees, extent: Extent) -> Report:
-    """The part `security`: a broker that everybody may use, and one with rules."""
+    """Measure the part `security`, with a broker open to everybody and one with rules."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_certificates(trees, folder)
@@ -246,11 +246,11 @@ def security(trees: Trees, extent: Extent) -> Report:
 
 
 def latency(trees: Trees, extent: Extent) -> Report:
-    """The part `latency`: the servers, and a client in a process of its own."""
+    """Measure the part `latency`, with the servers and the client in separate processes."""
     client_cpu, server_cpu = two_processors()
     with broker(trees) as ours, echo(trees) as other:
-        # Otherwise the scheduler puts client and server together or apart as it likes, and a
-        # ping between them takes one of two very different times.
+        # Without pinning the scheduler places client and server on one processor or on two, and a
+        # ping takes one of two very different times.
         ours.pin(server_cpu)
         other.pin(server_cpu)
         report = worker(
@@ -268,7 +268,7 @@ def latency(trees: Trees, extent: Extent) -> Report:
 
 
 def durable(trees: Trees, extent: Extent, tool: str | None) -> Report:
-    """The part `durable`: a broker with a store, in a folder of its own."""
+    """Measure the part `durable`, with brokers that have stores in a new folder."""
     with folder_on_disk() as folder:
         report = DurableBench(
             trees,
@@ -290,13 +290,13 @@ def durable(trees: Trees, extent: Extent, tool: str | None) -> Report:
 
 
 def folder_on_disk() -> tempfile.TemporaryDirectory[str]:
-    """A new folder for stores: not where temporary files may be in memory."""
+    """Make a folder for stores on a disk: the folder of temporary files may be in memory."""
     (ROOT / "build").mkdir(exist_ok=True)
     return tempfile.TemporaryDirectory(prefix="store-", dir=ROOT / "build")
 
 
 def occupied(trees: Trees, extent: Extent) -> Report:
-    """The part `memory`: every case in a process of its own, with a fresh broker."""
+    """Measure the part `memory`, each case in a separate process with a new broker."""
     whole = Report("memory")
     for case, of_it in CASES_OF_MEMORY.items():
         with contextlib.ExitStack() as stack:
@@ -319,13 +319,13 @@ def occupied(trees: Trees, extent: Extent) -> Report:
         whole.figures += report.figures
         whole.failures += report.failures
     if extent.memory_shrink != 1:
-        # Less memory than there is with nothing in it says nothing about a limit.
+        # A small run can use less memory than an empty broker, so the limits mean nothing.
         whole.drop_demands()
     return whole
 
 
 def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:
-    """The part `broker`: ours, a small one on Proton's binding, and those that were named."""
+    """Measure the part `broker`: ours, a small one on Proton's binding, and the given ones."""
     with contextlib.ExitStack() as stack:
         candidates: list[Candidate] = []
         notes: list[str] = []
@@ -359,7 +359,7 @@ def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Repo
 
 
 def worker(trees: Trees, part: str, *options: str) -> Report:
-    """Run `bench.worker`; its report, with a failure if it ran another variant than meant."""
+    """Run `bench.worker` and return its report, with a failure if the wrong variant ran."""
     done = subprocess.run(
         command("bench.worker", part, *options),
         env=environment(trees.loops),

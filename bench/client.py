@@ -1,4 +1,4 @@
-"""A client on a blocking socket, for parts that put something into a broker and look at it."""
+"""A client on a blocking socket, for parts that fill a broker and then inspect it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE: Final = 60.0
 
 
 class Peer:
-    """A client on a blocking socket: one connection, as many sessions as asked for."""
+    """A client with one connection on a blocking socket, and any number of sessions."""
 
     def __init__(self, port: int, name: str) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
@@ -36,11 +36,11 @@ class Peer:
         self.until(lambda: self.engine.opened)
 
     def session(self) -> Session:
-        """A further session."""
+        """Begin another session."""
         return self.engine.begin()
 
     def until(self, done: Callable[[], bool]) -> None:
-        """Move bytes until `done()`. Raises `TimeoutError` if nothing more happens."""
+        """Move bytes until `done()`. Raises `TimeoutError` if the broker does nothing."""
         while True:
             self.flush()
             if done():
@@ -48,7 +48,7 @@ class Peer:
             self.read()
 
     def read(self) -> None:
-        """Take in what has arrived, or what arrives. Raises `ConnectionError` at the end."""
+        """Read and handle the next bytes. Raises `ConnectionError` at the end."""
         data = self.socket.recv(1 << 18)
         if not data:
             raise ConnectionError("the broker hung up")
@@ -56,13 +56,13 @@ class Peer:
         self.handle()
 
     def flush(self) -> None:
-        """Write what is to be written; read meanwhile, so that nobody waits for the other.
+        """Write all output, and read meanwhile, so that the peers do not wait for each other.
 
-        What is read may cause more to be written, credit for one: that is written too.
+        Input may cause more output, such as credit, which is written too.
         """
         while data := memoryview(self.engine.data_to_send()):
             while data:
-                # Not select(): it knows no more than 1024 sockets.
+                # poll() is used because select() handles no more than 1024 sockets.
                 ready = self.both.poll(PATIENCE * 1000)
                 if not ready:
                     raise TimeoutError("the broker neither reads nor writes")
@@ -73,7 +73,7 @@ class Peer:
                         data = data[self.socket.send(data[: 1 << 16]) :]
 
     def handle(self) -> None:
-        """Accept what has arrived."""
+        """Accept all messages that have arrived."""
         for event in self.engine.take_events():
             if isinstance(event, DeliveryReceived):
                 self.received += 1
@@ -85,11 +85,11 @@ class Peer:
                 self.closed = True
 
     def sender(self, session: Session, address: str) -> SenderLink:
-        """A link to `address`, not attached yet when this returns."""
+        """Return a link to `address`, which is not attached yet."""
         return session.attach_sender(f"to-{address}", target=Target(address=address))
 
     def receiver(self, session: Session, address: str) -> ReceiverLink:
-        """A link from `address`, with credit."""
+        """Attach a link from `address`, and give it credit."""
         link = session.attach_receiver(f"from-{address}", source=Source(address=address))
         self.until(lambda: link.usable)
         link.set_credit(CREDIT)
@@ -100,13 +100,13 @@ class Peer:
         self.until(lambda: all(link.credit > 0 for link in links))
 
     def detach(self, links: list[SenderLink]) -> None:
-        """Detach these links, and wait until the broker has done so too."""
+        """Detach these links, and wait for the broker's detaches."""
         for link in links:
             link.detach()
         self.until(lambda: all(link.remote_detached for link in links))
 
     def end(self) -> None:
-        """Close the connection in order: the broker has read all that was said before."""
+        """Close the connection properly, so that the broker has read everything."""
         self.engine.close()
         self.until(lambda: self.closed)
         self.socket.close()
@@ -117,7 +117,7 @@ class Peer:
 
 
 def fill(port: int, address: str, message: bytes, count: int) -> None:
-    """Put `count` messages into a queue, and see each accepted."""
+    """Put `count` messages into a queue, and wait until each is accepted."""
     peer = Peer(port, "filler")
     link = peer.sender(peer.session(), address)
     sent = 0
@@ -132,8 +132,8 @@ def fill(port: int, address: str, message: bytes, count: int) -> None:
 
 
 def drain(port: int, address: str, count: int) -> None:
-    """Take the `count` messages out of a queue. Raises `OSError` if there are more, and
-    `TimeoutError` if there are not so many."""
+    """Take `count` messages out of a queue. Raises `OSError` if there are more, and `TimeoutError`
+    if there are fewer."""
     peer = Peer(port, "drainer")
     peer.receiver(peer.session(), address)
     peer.until(lambda: peer.received >= count)

@@ -1,6 +1,6 @@
-"""How fast messages become columns and rows become messages: `python -m bench.columns`.
+"""The speed of converting messages to columns and rows to messages: `python -m bench.columns`.
 
-Time of the processor for each record of 1 KiB, the best of some rounds; see `ferrymq.arrow`.
+The figure is processor time per record of 1 KiB, in the best round; see `ferrymq.arrow`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WRITTEN = {
 
 
 def chunks() -> list[Chunk]:
-    """Records such as a shop has, in chunks as a broker sends them."""
+    """Return records like those of a shop, in chunks as a broker sends them."""
     body = random.Random(7).randbytes(BODY_BYTES)
     builder = ChunkBuilder()
     made: list[Chunk] = []
@@ -59,7 +59,7 @@ def chunks() -> list[Chunk]:
 
 
 def nanoseconds(work: Callable[..., object], inputs: Sequence[object]) -> float:
-    """For each record, of the best round."""
+    """Return the nanoseconds per record in the best round."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.process_time()
@@ -70,7 +70,7 @@ def nanoseconds(work: Callable[..., object], inputs: Sequence[object]) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the figures."""
     compiled = not (scanner.__file__ or "").endswith(".py")
     print(f"{'compiled' if compiled else 'interpreted'}, {RECORDS} records of {BODY_BYTES} bytes")
     records = chunks()

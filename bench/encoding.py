@@ -15,7 +15,7 @@ DURABLE_HEADER: Final = descriptor_bytes(descriptors.HEADER) + bytes(
 
 
 def data_head(size: int) -> bytes:
-    """Return what stands before the `size` bytes of a data section."""
+    """Return the bytes before the `size` bytes of content in a data section."""
     if size <= 255:
         length = bytes((codes.BINARY8, size))
     else:

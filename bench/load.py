@@ -1,12 +1,12 @@
-"""`python -m bench.load`: sends numbered messages through a broker and receives them again.
+"""`python -m bench.load`: send numbered messages through a broker and receive them again.
 
-One process, one connection for the sender and one for each receiver, one thread: a loop over the
-sockets around the compiled ends in `bench.loops.load`. Every receiver is to get every message.
-Prints one JSON object; exit status 0 when every message arrived once, whole and
-in order, else 1.
+One thread of one process runs a loop over the sockets of one connection for the sender and one for
+each receiver, around the compiled ends in `bench.loops.load`. Every receiver must get every
+message. The command prints one JSON object. Its exit status is 0 if every message arrived once,
+complete and in order, else 1.
 
-`--only send` leaves the messages where they went: status 0 says that each was accepted.
-`--only receive`, with the same `--run`, gets them from there; it may be much later.
+With `--only send` the messages stay at the broker: status 0 says that each was accepted. With
+`--only receive` and the same `--run` they are received from there, possibly much later.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from bench.loops.load import End, Plan, Receiver, Sender
 from ferrymq_types.filters import SelectorFilter
 
 READ_SIZE: Final = 1 << 18
-# More unwritten bytes than this, and the sender waits for the transport.
+# With more unwritten bytes than this, the sender waits for the transport.
 HIGH_WATER: Final = 1 << 18
 # The name of a selector among the filters of a source.
 SELECTOR: Final = "apache.org:selector-filter:string"
-# Seconds to wait for what is no part of the measurement.
+# Seconds to wait for steps that are not measured.
 LINGER: Final = 1.0
 
 
 class Pipe:
-    """One end with its socket, inside TLS if there is a context for it."""
+    """One end with its socket, which uses TLS if there is a context for it."""
 
     def __init__(self, end: End, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.end = end
@@ -49,11 +49,11 @@ class Pipe:
         self.eof = False
 
     def read(self) -> None:
-        """Take in what has arrived."""
+        """Read and handle the bytes that have arrived."""
         try:
             data = self.socket.recv(READ_SIZE)
             if isinstance(self.socket, ssl.SSLSocket):
-                # A record is all that a call brings, and nobody would say that there are more.
+                # A call returns one record, and poll() does not report further buffered ones.
                 while self.socket.pending():
                     data += self.socket.recv(READ_SIZE)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -68,7 +68,7 @@ class Pipe:
             self.end.handle()
 
     def write(self) -> None:
-        """Write what is to be written, as far as the socket takes it."""
+        """Write as much output as the socket accepts."""
         data = self.end.take()
         if data:
             self.unwritten = self.unwritten + data if self.unwritten else data
@@ -84,9 +84,9 @@ class Pipe:
 
 
 class Load:
-    """A run of a plan against one broker. Ends when all is done or nothing happens any more.
+    """A run of a plan against one broker, which ends when it is done or nothing happens any more.
 
-    With no `receivers` messages are only sent, and with `sends` false only received.
+    Without `receivers` messages are only sent, and with `sends` false only received.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Load:
         self.idle = idle
         self.ordered = ordered
         self.poll = select.poll()
-        # The receiver first: where queues are made on attach, it may be the one that makes it.
+        # The receiver attaches first: it may be the one that creates the queue.
         self.receivers = [Receiver(plan, number) for number in range(receivers)]
         self.sender = Sender(plan) if sends else None
         ends: list[End] = [*self.receivers]
@@ -111,7 +111,7 @@ class Load:
             self.poll.register(fd, select.POLLIN)
 
     def run(self) -> dict[str, Any]:
-        """Do it; what came of it."""
+        """Run the plan and return the result."""
         cpu = time.process_time()
         receivers, sender = self.receivers, self.sender
         began = time.perf_counter()
@@ -122,7 +122,7 @@ class Load:
         took = time.perf_counter() - began
         cpu = time.process_time() - cpu
         if finished:
-            # What the broker still holds for us would be a duplicate. Not every broker answers.
+            # Messages still at the broker would be duplicates. Not every broker answers a drain.
             for each in receivers:
                 each.drain()
             self._until(lambda: all(each.drained for each in receivers), LINGER)
@@ -134,7 +134,7 @@ class Load:
         return self._result(finished, took, cpu)
 
     def _until(self, done: Callable[[], bool], idle: float | None = None) -> bool:
-        """Move bytes until `done()`; false when that does not come about."""
+        """Move bytes until `done()`; return false if nothing happens for the idle time."""
         patience = (self.idle if idle is None else idle) * 1000
         more = False
         while True:
@@ -158,8 +158,7 @@ class Load:
             more = self._pump()
 
     def _pump(self) -> bool:
-        """Send as much as the sender may, once the receivers are there; whether there is more to
-        send now."""
+        """Start the sender once all receivers are attached; return whether it has more."""
         sender = self.sender
         if sender is None or not all(each.attached for each in self.receivers):
             return False
@@ -169,7 +168,7 @@ class Load:
         if self.receivers:
             sender.arrived = min(each.tally.received for each in self.receivers)
         else:
-            # Nobody says when one has arrived: none is on its way for longer than it is written.
+            # Arrivals are unknown: a message counts as in flight only until it is written.
             sender.arrived = sender.sent
         return sender.pump()
 
@@ -218,34 +217,34 @@ class Load:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__)
     made.add_argument("--url", default="amqp://127.0.0.1:5672", help="the broker")
-    made.add_argument("--ca", metavar="FILE", help="who certifies the broker, of an amqps URL")
+    made.add_argument("--ca", metavar="FILE", help="CA certificates for an amqps URL")
     made.add_argument("--address", default="bench", help="the queue")
-    made.add_argument("--source", default="", help="what to receive from, if not the address")
-    made.add_argument("--capability", default="", help="what the receivers expect of the node")
+    made.add_argument("--source", default="", help="the address to receive from, if different")
+    made.add_argument("--capability", default="", help="the capability receivers ask the node for")
     made.add_argument("--receivers", type=int, default=1, help="how many get every message")
-    made.add_argument("--only", choices=("send", "receive"), help="do no more than this")
-    made.add_argument("--run", type=int, help="the run's number, in every message; else random")
+    made.add_argument("--only", choices=("send", "receive"), help="only send, or only receive")
+    made.add_argument("--run", type=int, help="the run's number in every message; default: random")
     made.add_argument("--selector", default="", help="a filter of the receivers")
     made.add_argument(
         "--head", action="append", default=[], type=bytes.fromhex, metavar="HEX",
-        help="sections before the body; several take turns, message by message",
+        help="sections before the body; several are used in turn, one per message",
     )  # fmt: skip
     made.add_argument("--unordered", action="store_true", help="messages may come in any order")
-    made.add_argument("--count", type=int, default=100_000, help="messages that are measured")
-    made.add_argument("--warm-up", type=int, default=5_000, help="messages before them")
+    made.add_argument("--count", type=int, default=100_000, help="measured messages")
+    made.add_argument("--warm-up", type=int, default=5_000, help="messages before measuring")
     made.add_argument("--size", type=int, default=100, help="bytes of body, 16 at least")
-    made.add_argument("--in-flight", type=int, default=500, help="messages on their way, at most")
+    made.add_argument("--in-flight", type=int, default=500, help="the most messages in flight")
     made.add_argument("--credit", type=int, default=500, help="the receiver's credit")
     made.add_argument("--settled", action="store_true", help="pre-settled both ways")
-    made.add_argument("--idle", type=float, default=10.0, help="give up after so many seconds")
+    made.add_argument("--idle", type=float, default=10.0, help="seconds of silence until giving up")
     return made
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command and return the exit status."""
     arguments = parser().parse_args(argv)
     url = urlsplit(arguments.url)
     plan = Plan(

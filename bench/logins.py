@@ -1,7 +1,8 @@
-"""`python -m bench.logins`: connects to a broker again and again, one connection at a time.
+"""`python -m bench.logins`: connect to a broker repeatedly, one connection at a time.
 
-A connection is a socket, TLS if the URL says so, SASL, the opens, the closes. Prints one JSON
-object with the `seconds` that all of them took, and this process's own, `client_cpu_seconds`.
+A connection consists of a socket, TLS if the URL has it, SASL, the opens and the closes. The
+command prints one JSON object with the `seconds` of all connections, and this process's processor
+time, `client_cpu_seconds`.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ PATIENCE: Final = 10.0
 
 
 def mechanism(name: str) -> SaslMechanism:
-    """A mechanism with what it needs to know."""
+    """Return a mechanism with its credentials."""
     if name == "ANONYMOUS":
         return Anonymous()
     return Plain(USER, PASSWORD) if name == "PLAIN" else Scram(name, USER, PASSWORD)
 
 
 def connect(host: str, port: int, name: str, tls: ssl.SSLContext | None) -> None:
-    """Open and close one connection. Raises `OSError` if it fails."""
+    """Make one connection and close it. Raises `OSError` if that fails."""
     with _socket(host, port, tls) as transport:
         settings = ConnectionSettings(
             container_id="bench", initiator=True, hostname=host, sasl=mechanism(name)
@@ -65,10 +66,10 @@ def _socket(host: str, port: int, tls: ssl.SSLContext | None) -> socket.socket:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command and return the exit status."""
     made = argparse.ArgumentParser(prog="python -m bench.logins", description=__doc__)
     made.add_argument("--url", required=True, help="the broker")
-    made.add_argument("--ca", metavar="FILE", help="who certifies the broker, of an amqps URL")
+    made.add_argument("--ca", metavar="FILE", help="CA certificates for an amqps URL")
     made.add_argument("--mechanism", choices=MECHANISMS, default="ANONYMOUS")
     made.add_argument("--count", type=int, default=100, help="connections")
     arguments = made.parse_args(argv)

@@ -1,4 +1,4 @@
-"""Where and with what a figure was measured."""
+"""The machine and the versions with which a figure was measured."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PACKAGES: Final = (
     "pyarrow",
 )
 
-# Lines of a process's status: resident memory.
+# Lines of a process's status file: resident memory now, and at its peak.
 NOW: Final = "VmRSS:"
 PEAK: Final = "VmHWM:"
 
 
 def machine() -> dict[str, str]:
-    """The machine, its system and how busy it is now."""
+    """Return the machine, its system and its current load."""
     return {
         "processor": processor(),
         "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
@@ -37,7 +37,7 @@ def machine() -> dict[str, str]:
 
 
 def processor() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     try:
         for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith("model name"):
@@ -48,7 +48,7 @@ def processor() -> str:
 
 
 def memory() -> str:
-    """How much memory the machine has."""
+    """Return the size of the machine's memory."""
     try:
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -57,7 +57,7 @@ def memory() -> str:
 
 
 def load() -> str:
-    """The load average of the last minute: above the figure's own load, others were at work."""
+    """Return the load average of the last minute, which shows whether other processes were busy."""
     try:
         return f"{os.getloadavg()[0]:.2f}"
     except (AttributeError, OSError):
@@ -65,7 +65,7 @@ def load() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Python's version and those of the packages that matter to a figure."""
+    """Return the versions of Python and of the packages that affect a figure."""
     found = {"python": f"{platform.python_implementation()} {platform.python_version()}"}
     for name in ("ferrymq", *PACKAGES):
         try:
@@ -76,13 +76,13 @@ def versions() -> dict[str, str]:
 
 
 def variant(module: str) -> str:
-    """`compiled` or `pure`: how `module` runs in this process."""
+    """Return how `module` runs in this process: `compiled` or `pure`."""
     file = importlib.import_module(module).__file__ or ""
     return "pure" if file.endswith(".py") else "compiled"
 
 
 def memory_of(pid: int, which: str) -> int | None:
-    """`NOW` or `PEAK` of a process, in bytes; None where the system does not tell."""
+    """Return `NOW` or `PEAK` of a process, in bytes; None if the system does not report it."""
     try:
         text = Path(f"/proc/{pid}/status").read_text("utf-8")
     except OSError:
@@ -94,7 +94,7 @@ def memory_of(pid: int, which: str) -> int | None:
 
 
 def build() -> dict[str, str]:
-    """Which variant of each package is measured in this process, and by what versions."""
+    """Return the variant of each package in this process, and the versions."""
     return {
         "codec": variant("ferrymq_codec.reader"),
         "types": variant("ferrymq_types.transport"),
@@ -105,6 +105,6 @@ def build() -> dict[str, str]:
 
 
 def two_processors() -> tuple[int, int]:
-    """Two processors that this process may use; the same one twice where there is but one."""
+    """Return two processors that this process may use; the same one twice if there is only one."""
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
     return usable[0], usable[-1]

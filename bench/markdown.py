@@ -1,4 +1,4 @@
-"""Results in a document: everything between two marker lines is replaced, nothing is hand-typed."""
+"""Results in a document: the text between two marker lines is generated and replaced."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ TITLES: Final = {
 
 
 def render(run: dict[str, Any]) -> str:
-    """The results of a run, as `bench.cli` writes them to JSON, in Markdown: a section for each
-    part."""
+    """Render the results of a run, in the JSON form of `bench.cli`, as Markdown with a section for
+    each part."""
     machine = ", ".join(f"{key} {value}" for key, value in run["machine"].items())
     lines = []
     for data in run["reports"]:
@@ -65,8 +65,8 @@ def _table(head: tuple[str, ...], rows: list[Row], numbers: set[int]) -> list[st
 
 
 def update(path: Path, text: str, opening: str = BEGIN, closing: str = END) -> None:
-    """Put the sections of `text` between the markers of the document at `path`, in the place of
-    those with the same headings. Sections of parts that were not measured now stay.
+    """Replace the sections between the markers of the document at `path` by those of `text` with
+    the same headings. Sections of parts that were not measured stay.
 
     Raises:
         ValueError: the document has no such markers.
@@ -83,7 +83,7 @@ def update(path: Path, text: str, opening: str = BEGIN, closing: str = END) -> N
 
 
 def _sections(text: str) -> dict[str, str]:
-    """The sections of known parts by their titles, each with its heading and an empty line at its
+    """Return the sections of known parts by title, each with its heading and an empty line at its
     end."""
     parts = re.split(f"^{_HEADING}", text, flags=re.MULTILINE)[1:]
     found = {part.partition("\n")[0]: f"{_HEADING}{part.strip()}\n\n" for part in parts}

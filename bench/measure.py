@@ -1,7 +1,7 @@
-"""Timing: contenders take turns, so that what disturbs the machine disturbs all of them.
+"""Timing of contenders that take turns, so that a disturbance of the machine affects all of them.
 
 A round runs every contender once for a fixed time, each round in another order. Ratios are taken
-inside a round and the median over the rounds is reported: a disturbance spoils one round, not the
+within a round, and the median over the rounds is reported: a disturbance spoils one round, not the
 result.
 """
 
@@ -16,7 +16,7 @@ Run = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Contender:
-    """Something to time: `run(n)` does the operation n times."""
+    """An operation to time: `run(n)` does it n times."""
 
     name: str
     run: Run
@@ -24,19 +24,19 @@ class Contender:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to measure: rounds, and seconds for each contender in each of them."""
+    """The extent of a measurement: rounds, and seconds for each contender in each round."""
 
     rounds: int = 7
     seconds: float = 0.2
 
     @classmethod
     def quick(cls) -> Effort:
-        """Enough to see that everything works; the figures are rough."""
+        """Return an extent to check that everything works; the figures are rough."""
         return cls(rounds=3, seconds=0.03)
 
 
 def calibrate(run: Run, seconds: float) -> int:
-    """How many operations take about `seconds`. Warms caches up on the way."""
+    """Return how many operations take about `seconds`. This also warms up caches."""
     count = 1
     while True:
         elapsed = timed(run, count)
@@ -46,14 +46,14 @@ def calibrate(run: Run, seconds: float) -> int:
 
 
 def timed(run: Run, count: int) -> float:
-    """Seconds that `count` operations take."""
+    """Return the seconds that `count` operations take."""
     began = time.perf_counter()
     run(count)
     return time.perf_counter() - began
 
 
 def take_turns(contenders: Sequence[Contender], effort: Effort) -> dict[str, list[float]]:
-    """Operations per second of each contender, one value for each round."""
+    """Return the operations per second of each contender, one value for each round."""
     counts = {c.name: calibrate(c.run, effort.seconds) for c in contenders}
     rates: dict[str, list[float]] = {c.name: [] for c in contenders}
     for round in range(effort.rounds):

@@ -1,4 +1,4 @@
-"""What a broker tells those who watch it."""
+"""The metrics of a broker, from its monitoring endpoint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import urllib.request
 
 
 def metric(monitoring: str, name: str) -> float:
-    """A metric that a broker has one value of. Raises `OSError` if it does not tell."""
+    """Return a metric with a single value. Raises `OSError` if the broker does not report it."""
     if not monitoring:
         raise OSError(f"the broker does not tell its {name}: it answers nobody who watches")
     with urllib.request.urlopen(f"{monitoring}/metrics", timeout=10) as answer:

@@ -1,4 +1,4 @@
-"""Server processes under test: started, asked for their port and resources, ended."""
+"""Server processes under test: start, port, resources, stop."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ STOP_SECONDS: Final = 10.0
 
 
 class Server:
-    """A process that prints `listening URL` and then `ready`. A context manager.
+    """A process that prints `listening URL` and then `ready`; it is a context manager.
 
-    What it writes to standard error is kept and shown when it does not start.
+    Its standard error is kept, and shown if it does not start.
     """
 
     def __init__(self, name: str, arguments: Sequence[str], path: list[str]) -> None:
@@ -31,9 +31,9 @@ class Server:
         self.arguments = list(arguments)
         self.environment = environment(path)
         self.port = 0
-        # The port of each scheme, if it has several.
+        # The port of each scheme, if there are several.
         self.ports: dict[str, int] = {}
-        # Where it answers those who watch; empty if nowhere.
+        # The URL of its monitoring endpoint; empty if there is none.
         self.monitoring = ""
         # Seconds from the start of the process to its being ready.
         self.seconds_to_ready = 0.0
@@ -54,7 +54,7 @@ class Server:
         return self
 
     def _start(self) -> bool:
-        """Start it, and read what it prints; whether it has become ready."""
+        """Start the process and read its output; return whether it became ready."""
         began = time.perf_counter()
         self._process = subprocess.Popen(
             self.arguments,
@@ -91,18 +91,18 @@ class Server:
         return self._process.pid
 
     def pin(self, cpu: int) -> None:
-        """Keep the process on one processor, where the system can."""
+        """Keep the process on one processor, if the system supports it."""
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(self.pid, {cpu})
 
     def kill(self) -> None:
-        """End it as a crash would: it can do nothing more."""
+        """Kill the process, as in a crash."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> int | None:
-        """End it as a service manager would; its exit status, None if there is no process."""
+        """Stop it like a service manager; return the exit status, None without a process."""
         process = self._process
         if process is None:
             self._forget_errors()
@@ -125,7 +125,7 @@ class Server:
             self._errors = None
 
     def errors(self) -> str:
-        """The end of what it has written to standard error."""
+        """Return the end of its standard error."""
         if self._errors is None:
             return ""
         size = self._errors.seek(0, os.SEEK_END)
@@ -133,7 +133,7 @@ class Server:
         return self._errors.read().decode(errors="replace")
 
     def cpu_seconds(self) -> float | None:
-        """Processor time it has used; None where the system does not tell."""
+        """Return its processor time in seconds; None if the system does not report it."""
         try:
             text = Path(f"/proc/{self.pid}/stat").read_text("utf-8")
         except OSError:
@@ -142,12 +142,12 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def peak_memory(self) -> int | None:
-        """The most memory it has occupied, in bytes; None where the system does not tell."""
+        """Return its peak memory in bytes; None if the system does not report it."""
         return memory_of(self.pid, PEAK)
 
 
 def broker(trees: Trees, config: Path | None = None, schemes: Sequence[str] = ("amqp",)) -> Server:
-    """The broker, as a user starts it, on a free port for each of the schemes."""
+    """Return the broker, started as by a user, with a free port for each scheme."""
     arguments = ["serve", "--memory", "--log-level", "warning"]
     arguments += [f"--listen={scheme}://127.0.0.1:0" for scheme in schemes]
     if config is not None:
@@ -158,7 +158,7 @@ def broker(trees: Trees, config: Path | None = None, schemes: Sequence[str] = ("
 def durable_broker(
     trees: Trees, data: Path, preload: Mapping[str, str], config: Path | None = None
 ) -> Server:
-    """The broker with a store, and with these variables in its environment."""
+    """Return the broker with a store, and with these environment variables."""
     arguments = ["serve", "--listen", "amqp://127.0.0.1:0", "--http", "http://127.0.0.1:0"]
     arguments += ["--data", str(data), "--log-level", "warning"]
     if config is not None:
@@ -170,8 +170,8 @@ def durable_broker(
 
 @contextlib.contextmanager
 def roomy_broker(trees: Trees, folder: Path, limits: Mapping[str, int]) -> Iterator[Server]:
-    """The broker without a store, and with these of its limits set. Its configuration is in a
-    folder of its own inside `folder`, and gone with it."""
+    """Run the broker without a store and with these limits. Its configuration is in a temporary
+    folder within `folder`."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
         config = Path(own, "limits.toml")
         lines = [f"{name} = {value}" for name, value in limits.items()]
@@ -182,8 +182,8 @@ def roomy_broker(trees: Trees, folder: Path, limits: Mapping[str, int]) -> Itera
 
 @contextlib.contextmanager
 def paging_broker(trees: Trees, folder: Path, page_out: int) -> Iterator[Server]:
-    """The broker with a store that pages queues out above so many bytes of messages. What it keeps
-    is in a folder of its own inside `folder`, and gone with it."""
+    """Run the broker with a store and with queues paged out above so many bytes of messages. Its
+    files are in a temporary folder within `folder`."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
         config = Path(own, "paging.toml")
         config.write_text(f"[store]\npage-out = {page_out}\n", "utf-8")
@@ -192,10 +192,10 @@ def paging_broker(trees: Trees, folder: Path, page_out: int) -> Iterator[Server]
 
 
 def echo(trees: Trees) -> Server:
-    """The TCP echo that latency is compared with."""
+    """Return the TCP echo, with which latency is compared."""
     return Server("echo", command("bench.peers.echo"), trees.loops)
 
 
 def proton_broker(trees: Trees) -> Server:
-    """A queue broker on Proton's Python binding."""
+    """Return a queue broker on Proton's Python binding."""
     return Server("Proton (Python)", command("bench.peers.proton_broker"), trees.loops)

@@ -1,8 +1,8 @@
-"""`python -m bench profile broker`: where the broker's time goes under load.
+"""`python -m bench profile broker`: show where the broker spends its time under load.
 
-perf     native profile of the compiled broker: the C functions mypyc made are named after ours
+perf     native profile of the compiled broker; mypyc names its C functions after ours
 py-spy   flame graph with Python and native frames
-cprofile Python's own profiler around the interpreted broker
+cprofile Python's own profiler, with the interpreted broker
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ LINES: Final = 50
 
 
 def profile_broker(tool: str, out: Path, *, seconds: float, case: int) -> int:
-    """Load the broker for about `seconds` and write a profile to `out`; the exit status."""
+    """Load the broker for about `seconds`, write a profile to `out`, return the exit status."""
     if tool != "cprofile" and shutil.which(tool) is None:
         print(f"{tool} is not installed", file=sys.stderr)
         return 2
     trees = Trees(pure=tool == "cprofile")
     server = broker(trees)
     if tool == "cprofile":
-        # The part after `-P` is the module and its arguments.
+        # `-m cProfile` must come before the module and its arguments.
         start = server.arguments.index("-m")
         server.arguments[start:start] = ["-m", "cProfile", "-o", str(out)]
     with server:

@@ -1,9 +1,9 @@
-"""Memory that recovery occupies, beside what the broker occupied when it was killed:
+"""Memory of recovery, compared with the broker's memory before it was killed:
 `python -m bench.recovery_memory [--count N] [--pure] [shape ...]`.
 
-Each shape has a store of its own, which may have `PAGE_OUT` bytes of messages in memory. It is
-filled, the broker gets SIGKILL, and the next one is asked what it occupied at most until it was
-ready. A demand is missed when that is more than 1.1 times what the first one needed at most.
+Each shape has its own store, with at most `PAGE_OUT` bytes of messages in memory. The store is
+filled, the broker gets SIGKILL, and the peak memory of the next broker until it is ready is
+measured. A demand is missed if it is more than 1.1 times the peak memory of the first broker.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ to = "c"
 
 
 def encoded(size: int) -> bytes:
-    """A durable message with so many bytes of data (AMQP 1.0 §3.2)."""
+    """Return a durable message with so many bytes of data (AMQP 1.0 §3.2)."""
     return DURABLE_HEADER + data_section(bytes(size))
 
 
@@ -75,34 +75,34 @@ def queue(port: int, count: int) -> None:
 
 
 def topic(port: int, count: int) -> None:
-    """A topic with two subscriptions."""
+    """Fill a topic with two subscriptions."""
     asyncio.run(_subscribe(port))
     fill(port, "news", encoded(SIZE), count)
 
 
 def exchange(port: int, count: int) -> None:
-    """An exchange with three queues."""
+    """Fill an exchange with three queues."""
     fill(port, "all", encoded(SIZE), count)
 
 
 def stream(port: int, count: int) -> None:
-    """A stream."""
+    """Fill a stream."""
     fill(port, "log", encoded(SIZE), count)
 
 
 def large(port: int, count: int) -> None:
-    """Messages of 10 MiB, as many bytes in all."""
+    """Fill a queue with messages of 10 MiB, with as many bytes in all."""
     fill(port, "a", encoded(LARGE), max(1, count * SIZE // LARGE))
 
 
 def drained(port: int, count: int) -> None:
-    """Small messages that came and went."""
+    """Fill a queue with small messages, and drain it."""
     fill(port, "a", encoded(100), count)
     drain(port, "a", count)
 
 
 def transactions(port: int, count: int) -> None:
-    """Transactions of 1 000 messages for a queue and a topic; the last one is left open."""
+    """Commit transactions of 1 000 messages for a queue and a topic; leave the last one open."""
     asyncio.run(_subscribe(port))
     asyncio.run(_transact(port, count))
 
@@ -131,7 +131,7 @@ async def _transact(port: int, count: int) -> None:
 
 
 class Shape(NamedTuple):
-    """How a store is filled, and how large the segments of its journal are."""
+    """The way a store is filled, and the size of its journal's segments."""
 
     fill: Callable[[int, int], None]
     segment: str = "32MiB"
@@ -151,7 +151,7 @@ SHAPES: Final = {
 
 
 def measure(trees: Trees, shape: Shape, count: int, folder: Path) -> tuple[int, int, float]:
-    """Most bytes while it ran, most while it recovered, and seconds of that."""
+    """Return the peak bytes while running and while recovering, and the seconds of recovery."""
     config = folder / "broker.toml"
     config.write_text(CONFIG.format(page_out=PAGE_OUT, segment=shape.segment), "utf-8")
     with durable_broker(trees, folder / "data", {}, config) as server:
@@ -167,7 +167,7 @@ def _peak(server: Server) -> int:
 
 
 def main() -> int:
-    """Measure all shapes, or some; 1 if one misses what is demanded."""
+    """Measure all or some shapes; return 1 if one misses its demand."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shapes", nargs="*", choices=[*SHAPES, []], metavar="shape")
     parser.add_argument("--count", type=int, default=COUNT, help="messages")

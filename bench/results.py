@@ -1,4 +1,4 @@
-"""What a run found: figures, comparisons, and the report of a part. All of it goes to JSON."""
+"""The results of a run: figures, comparisons, and the report of a part, all convertible to JSON."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import statistics
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-# Units in which less is better; in all others more is.
+# Units in which less is better; in all other units more is.
 LESS_IS_BETTER: Final = ("s", "µs", "µs/message", "µs/connection", "µs/row", "MiB", "KiB", "B")
 
 
 @dataclass
 class Figure:
-    """One thing measured several times: `values` in `unit`, one for each round."""
+    """A quantity measured several times: `values` in `unit`, one for each round."""
 
     case: str
     contender: str
     unit: str
     values: list[float]
-    # What the project demands of it, or None.
+    # The value that the project demands, or None.
     demand: float | None = None
     note: str = ""
 
     @property
     def median(self) -> float:
-        """The middle of the values: what tables show."""
+        """The median of the values, which tables show."""
         return statistics.median(self.values)
 
     @property
@@ -34,7 +34,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the demand is met; None when there is none."""
+        """Whether the demand is met; None if there is none."""
         if self.demand is None:
             return None
         return (
@@ -46,7 +46,7 @@ class Figure:
 
 @dataclass
 class Comparison:
-    """How many times `peer`'s figure ours is: the median of the ratios of each round."""
+    """The ratio of our figure to that of `peer`: the median of the ratios of each round."""
 
     case: str
     ours: str
@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def met(self) -> bool | None:
-        """Whether the demand is met; None when there is none."""
+        """Whether the demand is met; None if there is none."""
         if self.at_least is not None:
             return self.ratio >= self.at_least
         if self.at_most is not None:
@@ -67,7 +67,7 @@ class Comparison:
 
 @dataclass
 class Report:
-    """What one part measured. `build` says which code ran, `failures` what went wrong."""
+    """The results of one part. `build` says which code ran, `failures` what went wrong."""
 
     part: str
     build: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Report:
     failures: list[str] = field(default_factory=list)
 
     def figure(self, case: str, contender: str, unit: str) -> Figure | None:
-        """The figure with that name, if there is one."""
+        """Return the figure with these names, None if there is none."""
         for figure in self.figures:
             if (figure.case, figure.contender, figure.unit) == (case, contender, unit):
                 return figure
@@ -94,7 +94,7 @@ class Report:
         at_most: float | None = None,
         unit: str = "operations/s",
     ) -> None:
-        """Add the comparison of two figures of a case; nothing if one of them is missing."""
+        """Add the comparison of two figures of a case, unless one of them is missing."""
         a = self.figure(case, ours, unit)
         b = self.figure(case, peer, unit)
         if a is None or b is None:
@@ -103,14 +103,14 @@ class Report:
         self.comparisons.append(Comparison(case, ours, peer, ratio, at_least, at_most))
 
     def drop_demands(self) -> None:
-        """Demand nothing: what is demanded is demanded of the compiled build."""
+        """Remove all demands: they apply to the compiled build only."""
         for figure in self.figures:
             figure.demand = None
         for comparison in self.comparisons:
             comparison.at_least = comparison.at_most = None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON takes it, with the medians and verdicts spelled out."""
+        """Return the report in the form for JSON, with medians and verdicts."""
         data = asdict(self)
         for row, figure in zip(data["figures"], self.figures, strict=True):
             row["median"] = figure.median
@@ -121,7 +121,7 @@ class Report:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Report:
-        """The report that `to_json` wrote."""
+        """Return the report that `to_json` wrote."""
         figures = [
             Figure(**{k: v for k, v in row.items() if k not in ("median", "met")})
             for row in data["figures"]

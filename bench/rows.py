@@ -1,4 +1,4 @@
-"""Reports as rows of text: what the table on the screen and the one in the documents share."""
+"""Reports as rows of text, for the tables on the screen and in documents."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ VERDICTS: Final = {True: "met", False: "MISSED", None: ""}
 
 
 class Row(NamedTuple):
-    """The cells of one row, and the verdict on it (None: nothing is demanded)."""
+    """The cells of one row, and its verdict (None without a demand)."""
 
     cells: tuple[str, ...]
     met: bool | None
 
 
 def spaced(count: int) -> str:
-    """A number with its thousands apart."""
+    """Format a number with separated thousands."""
     return f"{count:,}".replace(",", " ")
 
 
 def number(value: float) -> str:
-    """A figure with as many digits as mean something, thousands apart."""
+    """Format a figure with its significant digits, and separated thousands."""
     if value >= 1000:
         return spaced(round(value))
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def figure_row(figure: Figure) -> Row:
-    """A figure under `FIGURE_HEAD`."""
+    """Return the row of a figure, for `FIGURE_HEAD`."""
     low, high = figure.spread
     spread = f"{number(low)} … {number(high)}" if len(figure.values) > 1 else ""
     demand = ""
@@ -43,7 +43,7 @@ def figure_row(figure: Figure) -> Row:
 
 
 def comparison_row(comparison: Comparison) -> Row:
-    """A comparison under `COMPARISON_HEAD`."""
+    """Return the row of a comparison, for `COMPARISON_HEAD`."""
     demand = ""
     if comparison.at_least is not None:
         demand = f"≥ {comparison.at_least:g} ×: {VERDICTS[comparison.met]}"
@@ -54,12 +54,12 @@ def comparison_row(comparison: Comparison) -> Row:
 
 
 def build_line(report: Report) -> str:
-    """Return one line that says what was measured."""
+    """Return one line with the code that was measured."""
     return ", ".join(f"{name} {value}" for name, value in report.build.items())
 
 
 def option_line(report: Report) -> str:
-    """How it was measured, in one line."""
+    """Return one line with the method of measuring."""
     return ", ".join(
         f"{name.replace('_', ' ')} {value}"
         for name, value in report.options.items()
@@ -68,7 +68,7 @@ def option_line(report: Report) -> str:
 
 
 def grouped(rows: list[Row]) -> list[Row]:
-    """The rows with the first cell left empty where it repeats the one above."""
+    """Return the rows with the first cell emptied where it repeats the one above."""
     before = ""
     found: list[Row] = []
     for row in rows:

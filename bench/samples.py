@@ -1,4 +1,4 @@
-"""The frame and the message that are encoded and decoded, the same for every contender."""
+"""The frame and the message to encode and decode, the same for every contender."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from bench.encoding import data_section
 
 PAYLOAD: Final = data_section(bytes(range(95)))
-"""100 bytes: what follows the performative in a transfer frame."""
+"""100 bytes: the payload after the performative in a transfer frame."""
 
 BODY: Final = bytes(range(100))
 """100 bytes: the data section of the message."""

@@ -1,4 +1,4 @@
-"""Results on the screen."""
+"""Tables of results on the screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STYLES = {True: "green", False: "bold red", None: ""}
 
 
 def show(console: Console, report: Report, machine: dict[str, str]) -> None:
-    """Print one part with where, with what and how it was measured."""
+    """Print the results of one part with the machine, the build and the method."""
     console.rule(report.part)
     for name, line in (
         ("machine", ", ".join(f"{key} {value}" for key, value in machine.items())),

@@ -1,9 +1,9 @@
-"""The trees that are measured: which files a benchmark process imports.
+"""The trees that are measured: the files that a benchmark process imports.
 
-The loops that drive the codec and the engine are compiled in one group with them, as the engine's
-own modules are; only then is a call from a loop what a call inside the engine is. That group is a
-tree of its own, `build/bench`: the one users get does not contain the benchmarks. The broker under
-test runs from `build/compiled`, exactly as `make run` starts it.
+The loops that drive the codec and the engine are compiled in one group with them, like the engine's
+own modules: only then does a call from a loop cost as much as a call within the engine. That group
+is a separate tree, `build/bench`, because the tree for users does not contain the benchmarks. The
+broker under test runs from `build/compiled`, exactly as `make run` starts it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LOOPS: Final = "bench/loops/*.py"
 
 
 class Trees:
-    """The import paths of benchmark processes, and how they came about.
+    """The import paths of benchmark processes, and messages about their builds.
 
     `loops` is for processes that measure or drive, `broker` for the broker under test;
-    `messages` has a line about each build. `pure` is true when nothing is compiled. Who has no use
-    for the `loops` does without their build.
+    `messages` has a line about each build. `pure` is true if nothing is compiled. Without `loops`,
+    the loops are not built.
     """
 
     def __init__(self, *, pure: bool, loops: bool = True) -> None:
@@ -43,25 +43,25 @@ class Trees:
 
     @classmethod
     def at(cls, path: list[str]) -> Trees:
-        """Return the trees of a process that runs from `path`: those that it was started with."""
+        """Return the trees of a process that runs from `path`, which is built already."""
         made = cls(pure=True)
         made.loops = made.broker = path
         made.pure = made.broker_variant() == "pure"
         return made
 
     def broker_variant(self) -> str:
-        """`compiled` or `pure`: what the broker under test runs."""
+        """Return the variant of the broker under test: `compiled` or `pure`."""
         return variant_on(self.broker, "ferrymq_broker.nodes.queues.queue")
 
     def _build(self, name: str, config: hatch_build.Config) -> Path:
         out = ROOT / "build" / name
         self.messages.append(hatch_build.build_tree(config, out))
-        # Behind the link, so that a build in the meantime does not change what is measured.
+        # Resolve the link, so that a build in the meantime does not change the measured code.
         return out.resolve()
 
 
 def loops_config() -> hatch_build.Config:
-    """The project's build, less the broker, plus the loops."""
+    """Return the project's build without the broker, plus the loops."""
     config = hatch_build.Config.read(ROOT)
     packages = [name for name in config.packages if not name.startswith("broker/")]
     include = [glob for glob in config.include if not glob.startswith("broker/")]
@@ -69,7 +69,7 @@ def loops_config() -> hatch_build.Config:
 
 
 def variant_on(path: list[str], module: str) -> str:
-    """`compiled` or `pure`: what a process that imports from `path` gets of a module."""
+    """Return the variant of a module in a process that imports from `path`."""
     found = subprocess.run(
         [sys.executable, "-P", "-c", _FIND, module],
         env=environment(path),
@@ -81,10 +81,10 @@ def variant_on(path: list[str], module: str) -> str:
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module from a tree and from nowhere else."""
+    """Return the command that runs a module only from the given tree."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def environment(path: list[str]) -> dict[str, str]:
-    """The environment of a process that imports from `path` first."""
+    """Return the environment of a process that imports from `path` first."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}

@@ -1,7 +1,6 @@
-"""A process that measures one part and prints its report as JSON: started by `bench.cli`.
+"""A process that measures one part and prints its report as JSON; `bench.cli` starts it.
 
-Measuring happens in a process of its own because what a process imports first decides which
-variant of ferrymq runs in it.
+A separate process is needed because its first imports decide which variant of ferrymq it runs.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from bench.results import Report
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m bench.worker codec|latency|memory`; returns the exit status."""
+    """Run `python -m bench.worker codec|latency|memory` and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
     parts = parser.add_subparsers(dest="part", required=True)
     of_codec = parts.add_parser("codec")
@@ -25,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     of_latency = parts.add_parser("latency")
     of_latency.add_argument("--count", type=int, required=True, help="pings in a round")
     of_latency.add_argument("--pause", type=float, required=True, help="ms, for the slow cases")
-    of_latency.add_argument("--cpu", type=int, required=True, help="the processor to stay on")
+    of_latency.add_argument("--cpu", type=int, required=True, help="the processor to run on")
     of_latency.add_argument("--echo", type=int, required=True, metavar="PORT")
     of_latency.add_argument("--broker", action="append", required=True, metavar="NAME=PORT")
     of_memory = parts.add_parser("memory")
@@ -33,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     of_memory.add_argument("--port", type=int, required=True)
     of_memory.add_argument("--pid", type=int, required=True)
     of_memory.add_argument("--monitoring", required=True, metavar="URL", help="may be empty")
-    of_memory.add_argument("--shrink", type=int, required=True, help="make it N times smaller")
+    of_memory.add_argument("--shrink", type=int, required=True, help="divisor of the size")
     for part in (of_codec, of_latency):
         part.add_argument("--rounds", type=int, required=True)
     arguments = parser.parse_args(argv)

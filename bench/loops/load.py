@@ -1,7 +1,7 @@
-"""The two ends of a load: a sender that keeps a number of messages in flight, and a receiver.
+"""The two ends of a load: a sender that keeps several messages in flight, and a receiver.
 
-Both are driven from outside: `receive(data)` takes what the transport brought, `take` returns what
-is to be written. Each has a connection of its own, as two applications would.
+The caller drives both: `receive(data)` handles bytes from the transport, `take` returns the bytes
+to write. Each end has its own connection, like two applications.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_types.messaging import Accepted, Source, Target
 from ferrymq_types.transport import SenderSettleMode
 
-# Messages put into the output at once, at most: the transport gets its turn in between.
+# The most messages added to the output at once, so that the transport is served in between.
 BURST: Final = 256
 _WINDOW: Final = 1 << 20
 
 
 @final
 class Plan:
-    """What one run does: `warm_up` messages that do not count, then `count` that do.
+    """The messages of one run: `warm_up` that are not measured, then `count` that are.
 
-    What is not said to be different: receivers take from `address` (`source`), messages have no
-    sections before their body (`heads`: those of the first message, the second … and so on from the
-    start), and a receiver wants all of them (`filter`, `capability`).
+    By default receivers take from `address` (`source`), messages have no sections before their body
+    (`heads`: those of the first message, the second … and then from the start again), and a
+    receiver takes all messages (`filter`, `capability`).
     """
 
     __slots__ = ("address", "count", "warm_up", "size", "in_flight", "credit", "settled", "run",
@@ -81,14 +81,14 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """All messages of the run."""
+        """The number of messages in the run."""
         return self.warm_up + self.count
 
 
 class End:
-    """What both ends share: the way to an attached link, and out again.
+    """The common part of both ends: connecting, attaching and closing.
 
-    `failure` says what went wrong, `closed` that the connection is over, `attached` that the
+    `failure` says what went wrong, `closed` that the connection is closed, `attached` that the
     broker has answered the attach.
     """
 
@@ -111,26 +111,26 @@ class End:
         self.connection.open()
 
     def receive(self, data: bytes) -> None:
-        """Bytes came from the broker."""
+        """Handle bytes from the broker."""
         self.connection.receive_data(data, time.monotonic())
         self.handle()
 
     def take(self) -> bytes:
-        """Return the bytes that have to be written now."""
+        """Return the bytes to write now."""
         return self.connection.data_to_send()
 
     def close(self) -> None:
-        """Close the connection in order."""
+        """Close the connection properly."""
         self.connection.close()
 
     def handle(self) -> None:
-        """Handle what has happened."""
+        """Handle all events."""
         for event in self.connection.take_events():
             if not self._on_event(event):
                 self._on_other(event)
 
     def _on_event(self, event: object) -> bool:
-        """Handle an event of a link that works; false for any other."""
+        """Handle an event of an attached link; return false for any other event."""
         return False
 
     def _on_other(self, event: object) -> None:
@@ -156,10 +156,10 @@ class End:
 
 @final
 class Sender(End):
-    """Sends the messages of a plan; `finished` once all have their outcome.
+    """A sender of the messages of a plan; `finished` once all have their outcome.
 
-    Pre-settled messages have none: they are in flight until the receiver has them, and `arrived`,
-    how many it has, is to be kept up to date from outside.
+    Pre-settled messages have no outcome: they are in flight until the receiver has them. The caller
+    keeps `arrived`, the number that the receiver has, up to date.
     """
 
     __slots__ = ("link", "numbered", "sent", "settled", "accepted", "arrived")
@@ -179,7 +179,7 @@ class Sender(End):
         return self.sent == self.plan.total and self.settled == self.sent
 
     def pump(self) -> bool:
-        """Send what credit and the plan allow, a burst at most; whether there is more."""
+        """Send up to a burst of messages within credit and plan; return whether there are more."""
         link = self.link
         if link is None or not link.usable:
             return False
@@ -232,11 +232,11 @@ class Sender(End):
 
 @final
 class Receiver(End):
-    """Receives the messages of a plan, accepts and settles each.
+    """A receiver of the messages of a plan, which accepts and settles each.
 
     `began` and `ended` are the times (`perf_counter`, seconds) at which the last message of the
-    warm-up and the last of all arrived; 0 until then. `drained` turns true when the broker has
-    answered `drain`: it holds no further message.
+    warm-up and the last of all arrived; 0 until then. `drained` becomes true when the broker has
+    answered `drain`: it has no further messages.
     """
 
     __slots__ = ("link", "numbered", "tally", "began", "ended", "drained", "_low", "_accepted")
@@ -253,12 +253,12 @@ class Receiver(End):
         self._accepted = Accepted()
 
     def drain(self) -> None:
-        """Ask the broker for what is left."""
+        """Ask the broker for the remaining messages."""
         if self.link is not None:
             self.link.drain_credit()
 
     def receive(self, data: bytes) -> None:
-        """Bytes came from the broker."""
+        """Handle bytes from the broker."""
         self.connection.receive_data(data, time.monotonic())
         self.handle()
         link = self.link

@@ -1,7 +1,7 @@
-"""Numbered messages: making them, and finding out whether each arrived once and in order.
+"""Numbered messages: making them, and checking that each arrived once and in order.
 
-The body is one data section (AMQP 1.0 §3.2.6): the run's number and the message's, eight bytes
-each, then a filling that is the same in every message of the run.
+The body is one data section (AMQP 1.0 §3.2.6): the numbers of the run and of the message, eight
+bytes each, then a filling that is the same in all messages of the run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MIN_SIZE: Final = 16
 
 @final
 class Numbered:
-    """The messages of one run, `size` bytes of body each."""
+    """The messages of one run, with `size` bytes of body each."""
 
     __slots__ = ("run", "size", "_head", "_tail")
 
@@ -34,11 +34,11 @@ class Numbered:
         self._tail = bytes([i % 251 for i in range(size - MIN_SIZE)])
 
     def message(self, number: int) -> bytes:
-        """The encoded message with that number."""
+        """Return the encoded message with that number."""
         return self._head + number.to_bytes(8, "big") + self._tail
 
     def number(self, message: bytes) -> int:
-        """The number in a message; −1 when it belongs to another run, −2 when it is damaged."""
+        """Return a message's number; −1 if it belongs to another run, −2 if it is damaged."""
         reader = Reader(message)
         try:
             while reader.pos < reader.end:
@@ -58,7 +58,7 @@ class Numbered:
 
 @final
 class Tally:
-    """What has arrived of the messages 0 … `total` − 1."""
+    """A count of the messages 0 … `total` − 1 that have arrived."""
 
     __slots__ = ("total", "received", "duplicated", "reordered", "damaged", "foreign",
                  "_seen", "_highest")  # fmt: skip
@@ -68,7 +68,7 @@ class Tally:
         # Distinct messages of this run.
         self.received: i64 = 0
         self.duplicated: i64 = 0
-        # Arrived after one with a higher number.
+        # Messages that arrived after one with a higher number.
         self.reordered: i64 = 0
         self.damaged: i64 = 0
         self.foreign: i64 = 0
@@ -76,7 +76,7 @@ class Tally:
         self._highest: i64 = -1
 
     def add(self, number: int) -> None:
-        """A message arrived; `number` is what `Numbered.number` said."""
+        """Count a message that arrived, by the result of `Numbered.number`."""
         n: i64 = number
         if n == -2:
             self.damaged += 1
@@ -94,5 +94,5 @@ class Tally:
 
     @property
     def lost(self) -> int:
-        """How many have not arrived."""
+        """The number of messages that have not arrived."""
         return self.total - self.received

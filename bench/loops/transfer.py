@@ -1,9 +1,9 @@
 """Transfer frames in a loop, as the engine writes and reads them (AMQP 1.0 §2.3, §2.7.5).
 
-One operation of encoding: make a `Transfer`, write the frame header, the performative and the
-payload. The output is taken once for every `BATCH` frames, as the engine takes it once for every
-pass. One operation of decoding: find the next frame in the input, check its header, read its
-descriptor and performative, cut the payload out.
+One operation of encoding makes a `Transfer` and writes the frame header, the performative and the
+payload. The output is taken once for every `BATCH` frames, as the engine takes it once per pass.
+One operation of decoding finds the next frame in the input, checks its header, reads its descriptor
+and performative, and cuts out the payload.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ferrymq_types.transport import Transfer, decode_transfer, encode_transfer
 BATCH: Final = 64
 TAG: Final = b"\x00\x00\x00\x07"
 MAX_FRAME_SIZE: Final = 65536
-# Delivery-ids have their most common width on the wire, five bytes, throughout.
+# All delivery-ids have their most common width on the wire, five bytes.
 FIRST_ID: Final = 1000
 
 
 def encode(count: int, payload: bytes) -> int:
-    """Encode `count` transfer frames; how many bytes they were."""
+    """Encode `count` transfer frames, and return their size in bytes."""
     done: i64 = 0
     total: i64 = 0
     wanted: i64 = count
@@ -51,7 +51,7 @@ def encode(count: int, payload: bytes) -> int:
 
 
 def frames(count: int, payload: bytes) -> bytes:
-    """`count` transfer frames, one after the other: input for `decode`."""
+    """Return `count` consecutive transfer frames, as input for `decode`."""
     w = BytesWriter()
     i: i64 = 0
     while i < count:
@@ -67,8 +67,8 @@ def frames(count: int, payload: bytes) -> bytes:
 
 
 def decode(count: int, data: bytes) -> int:
-    """Decode at least `count` transfer frames out of `data`, again and again; how many bytes of
-    payload they had. `data` holds `BATCH` whole frames.
+    """Decode at least `count` transfer frames out of `data`, repeatedly, and return the bytes of
+    payload. `data` holds `BATCH` whole frames.
     """
     done: i64 = 0
     total: i64 = 0

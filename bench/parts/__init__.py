@@ -1,1 +1,1 @@
-"""What is measured: one module a part, each started by `bench.worker` or driving processes."""
+"""The parts to measure, one module each, run by `bench.worker` or driving other processes."""

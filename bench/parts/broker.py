@@ -1,7 +1,7 @@
-"""The broker: messages a second, end to end, from one producer to one consumer.
+"""The broker: messages per second, end to end, from one producer to one consumer.
 
-Brokers take turns under the same client, a process of its own. Every message is numbered and
-checked; a run in which one is lost, repeated or out of order has no rate but is a failure.
+Brokers take turns under the same client, which is a separate process. Every message is numbered and
+checked; a run in which one is lost, repeated or out of order has no rate and counts as a failure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the case in tables."""
+        """The name in tables."""
         size = f"{self.size} B" if self.size < 1024 else f"{self.size // 1024} KiB"
         return f"{size}, {'pre-settled' if self.settled else 'unsettled'}"
 
@@ -43,7 +43,7 @@ CASES: Final = (Case(100, False), Case(100, True), Case(1024, False), Case(1024,
 
 @dataclass
 class Candidate:
-    """A broker to measure: where it listens, and its process if it is ours to watch."""
+    """A broker to measure: its URL, and its process if we started it."""
 
     name: str
     url: str
@@ -53,7 +53,7 @@ class Candidate:
 
 
 class LoadFailed(Exception):
-    """A run ended early, or not every message arrived once, whole and in order."""
+    """A run ended early, or not every message arrived once, complete and in order."""
 
 
 def run_client(trees: Trees, to: Candidate, case: Case, count: int, warm_up: int) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def run_client(trees: Trees, to: Candidate, case: Case, count: int, warm_up: int
 
 
 def run_load(trees: Trees, arguments: Sequence[str]) -> dict[str, Any]:
-    """`python -m bench.load` with these arguments; its result.
+    """Run `python -m bench.load` with these arguments, and return its result.
 
     Raises:
         LoadFailed: with what went wrong.
@@ -101,13 +101,13 @@ def run_load(trees: Trees, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def run_external(tool: str, to: Candidate, case: Case, count: int, warm_up: int) -> float:
-    """Run the external tool once, and return messages a second.
+    """Run the external tool once, and return the messages per second.
 
     The tool is called as `TOOL both -p PORT -a ADDRESS -n COUNT -w WARM_UP -s SIZE -i IN_FLIGHT
     -c CREDIT [--presettled]` and prints one JSON object with `ok`, `error` and `through_msgs_s`.
 
     Raises:
-        LoadFailed: with what the tool says.
+        LoadFailed: with the tool's error.
     """
     port = to.url.rpartition(":")[2]
     arguments = [tool, "both", "-p", port, "-a", to.address, "-n", str(count), "-w", str(warm_up)]
@@ -126,7 +126,7 @@ def run_external(tool: str, to: Candidate, case: Case, count: int, warm_up: int)
 
 
 class BrokerBench:
-    """The whole part: all cases, all candidates, in rounds."""
+    """The whole part: all cases with all candidates, in rounds."""
 
     def __init__(
         self, trees: Trees, candidates: list[Candidate], *, rounds: int, seconds: float,
@@ -151,7 +151,7 @@ class BrokerBench:
         )
 
     def measure(self) -> Report:
-        """Run everything; failures are part of the report."""
+        """Run everything and return the report, which includes failures."""
         for case in CASES:
             for candidate in list(self.candidates):
                 self._attempt(candidate, case, self._calibrate)
@@ -178,11 +178,11 @@ class BrokerBench:
             self.report.failures.append(f"{candidate.name}, {case.name}: {error}")
 
     def _calibrate(self, candidate: Candidate, case: Case) -> None:
-        """Choose how many messages take about the time wanted."""
+        """Choose the number of messages that takes about the configured time."""
         count = PROBE
         rate = run_client(self.trees, candidate, case, count, 200)["rate"]
         if rate > 20 * PROBE:
-            # The probe was over at once: look again, longer.
+            # The probe was too short: repeat it with more messages.
             count = int(rate * self.seconds / 4)
             rate = run_client(self.trees, candidate, case, count, PROBE)["rate"]
         candidate.counts[case] = max(PROBE, int(rate * self.seconds))
@@ -206,7 +206,7 @@ class BrokerBench:
         self._add(f"{case.name}, {EXTERNAL}", candidate.name, MESSAGES, rate)
 
     def _note_memory(self) -> None:
-        """The brokers' peak so far: with our client, whose messages in flight are bounded."""
+        """Record the brokers' peak memory with our client, which limits its messages in flight."""
         for candidate in self.candidates:
             peak = None if candidate.server is None else candidate.server.peak_memory()
             if peak is not None:

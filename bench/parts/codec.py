@@ -1,8 +1,8 @@
 """The codec: transfer frames and messages, encoded and decoded, beside the peers' codecs.
 
 Peers are Python libraries and are called from an interpreted loop; so is ferrymq in the figures
-that are compared like with like. "compiled loop" is ferrymq called the way its own engine calls
-it; the engine does nothing else, so that is the figure its design asks a rate of.
+that are compared with them. "compiled loop" is ferrymq called as by its own engine; the engine
+makes no other calls, so its design demands a rate of that figure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DECODE_READ: Final = "message, decode and read"
 
 
 def measure(effort: Effort) -> Report:
-    """All cases with every peer that is installed."""
+    """Measure all cases with every installed peer."""
     report = Report("codec", options={"rounds": effort.rounds, "seconds": effort.seconds})
     sides: list[ModuleType] = [ours]
     for module, package in PEERS.items():
@@ -55,7 +55,7 @@ def measure(effort: Effort) -> Report:
 
 
 def _judge(report: Report) -> None:
-    """Compare, and say what is demanded."""
+    """Add comparisons and demands."""
     for case, times in ((ENCODE_FRAME, 10.0), (DECODE_FRAME, 5.0)):
         figure = report.figure(case, COMPILED_LOOP, OPERATIONS)
         if figure is not None:
@@ -85,7 +85,7 @@ def _decode_compiled(data: bytes, count: int) -> None:
 
 
 def _run(case: str, side: Any) -> Run:
-    """The interpreted loop over one side's operation."""
+    """Return the interpreted loop over one side's operation."""
     if case == ENCODE_FRAME:
         return _loop(side.encode_frame, samples.PAYLOAD)
     if case == DECODE_FRAME:
@@ -100,7 +100,7 @@ def _run(case: str, side: Any) -> Run:
                 encode(build())
 
         return build_and_encode
-    # Everybody decodes the same bytes.
+    # All sides decode the same bytes.
     data = ours.build().encode()
     if case == DECODE:
         return _loop(side.decode, data)
@@ -122,10 +122,10 @@ def _loop(operation: Any, argument: object) -> Run:
 
 
 def check(sides: list[ModuleType]) -> None:
-    """Make sure that every side does the whole job, so that its figure means something.
+    """Check that every side does the complete operation, so that its figure is comparable.
 
     Raises:
-        AssertionError: a side's bytes or objects are not those that were asked for.
+        AssertionError: the bytes or objects of a side are wrong.
     """
     wanted = (samples.MESSAGE_ID, samples.SUBJECT, 3, samples.BODY)
     for side in sides:
@@ -142,5 +142,5 @@ def check(sides: list[ModuleType]) -> None:
 
 
 def _text(part: object) -> object:
-    """pyamqp hands out strings as bytes."""
+    """Decode a string, which pyamqp returns as bytes."""
     return part.encode() if isinstance(part, str) else part

@@ -1,14 +1,14 @@
-"""Durable messages: how many a second, and how long one alone waits, beside the bare disk.
+"""Durable messages: the rate, and the time of a single message, compared with the bare disk.
 
-The disk is measured in the same round and with the same batches: bytes appended to a file and
-`fdatasync`, as many messages at a time as the broker has put into a batch on average. So is one
-message alone: appended and synced, and sent and answered.
+The disk is measured in the same round and with the same batches: bytes are appended to a file and
+synced with `fdatasync`, with as many messages at a time as the broker's average batch. A single
+message is measured in the same way: appended and synced, and sent and answered.
 
-Disks of virtual machines often sync in no time. So everything is measured a second time on *a disk
-that syncs in 1 ms*: a library in front of the C library makes everything that waits for the disk
-wait so much longer, for the broker and for the bare disk alike.
+Disks of virtual machines often sync in no time. So everything is measured again on *a disk that
+syncs in 1 ms*: a library loaded before the C library delays every call that waits for the disk by
+that time, for the broker and for the bare disk alike.
 
-What a broker that was killed needs until it is ready again is in `bench.parts.recovery`.
+`bench.parts.recovery` measures how long a killed broker needs until it is ready again.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ SIZE: Final = 1024
 IN_FLIGHT: Final = 1000
 DISK: Final = "append + fdatasync"
 AT_LEAST: Final = 0.4
-# Of one sync: what one message alone may take.
+# The allowed time of a single message, as a multiple of one sync.
 AT_MOST: Final = {"p50": 2.0, "p99": 3.0}
 SHARES: Final = {"p50": 0.50, "p99": 0.99}
 SLOW_US: Final = 1000
 DEMAND: Final = 60_000
-# Of a header that says durable, and nothing else (AMQP 1.0 §3.2.1).
+# A header with only the field durable (AMQP 1.0 §3.2.1).
 DURABLE: Final = "005370c0020141"
 PROBE: Final = 2_000
-# Seconds in which nothing happens until a load gives up.
+# Seconds without any progress until a load gives up.
 IDLE: Final = 10.0
 
 
 class Disk(NamedTuple):
-    """A disk, and what makes it so."""
+    """A disk, and the environment that sets its speed."""
 
     name: str
     preload: dict[str, str]
@@ -54,8 +54,7 @@ class Disk(NamedTuple):
 
 
 def disks(folder: Path) -> tuple[list[Disk], str]:
-    """Return this disk and, where a library can be built, one that syncs in 1 ms; and why there is
-    none, or an empty text."""
+    """Return this disk and, if a library can be built, one that syncs in 1 ms; and why not."""
     found = [Disk("this disk", {}, False)]
     source = Path(__file__).parents[1] / "peers" / "slow_disk.c"
     compiler = shutil.which("cc") or shutil.which("gcc")
@@ -74,7 +73,7 @@ def disks(folder: Path) -> tuple[list[Disk], str]:
 
 
 class DurableBench:
-    """The whole part. `tool` is an external load tool, used beside our own client."""
+    """The whole part. `tool` is an external load tool to use besides our own client."""
 
     def __init__(
         self,
@@ -96,7 +95,7 @@ class DurableBench:
         self.report = Report("durable", options=options)
 
     def measure(self) -> Report:
-        """Run everything; failures are part of the report."""
+        """Run everything and return the report, which includes failures."""
         found, why_not = disks(self.folder)
         if why_not:
             self.report.notes.append(why_not)
@@ -130,7 +129,7 @@ class DurableBench:
             for _ in range(self.rounds):
                 before = batches_of(server)
                 rates.append(self._load(contender, server, count, warm_up))
-                # As many for the bare disk as there were: also those with nothing but outcomes.
+                # The bare disk gets batches of the same size, including those with only outcomes.
                 batch = max(1.0, (count + warm_up) / max(1, batches_of(server) - before))
                 batches.setdefault(case, []).append(batch)
                 bare.append(self._append(disk, max(1, round(batch))))
@@ -177,7 +176,7 @@ class DurableBench:
         return rate
 
     def _append(self, disk: Disk, batch: int) -> float:
-        """Messages a second that the bare disk takes in batches of so many."""
+        """Return the messages per second that the bare disk takes in such batches."""
         seconds = self._bare(disk, "append", batch * SIZE, 0)[0]
         return batch / seconds
 
@@ -206,7 +205,7 @@ class DurableBench:
             case = f"{disk.name}, one alone until it is answered, {name}"
             for contender in (OURS, DISK):
                 self.report.figures.append(Figure(case, contender, US, found[name, contender]))
-            # Beside a disk that takes no time, what is compared is the way there and back.
+            # A disk without delay has no demand: there the figure compares the network round trips.
             limit = AT_MOST[name] if disk.slow else None
             self.report.compare(case, OURS, DISK, at_most=limit, unit=US)
 
@@ -228,5 +227,5 @@ class DurableBench:
 
 
 def batches_of(server: Server) -> int:
-    """How many batches the broker has put on the disk. Raises `OSError` if it does not tell."""
+    """Return how many batches the broker has written. Raises `OSError` if it does not say."""
     return int(metric(server.monitoring, "ferrymq_store_batches_total"))

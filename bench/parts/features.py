@@ -1,8 +1,8 @@
-"""What features cost: the same load through a plain queue and through what has more to do.
+"""The cost of features: the same load through a plain queue and through other nodes.
 
-The client is that of the part `broker`, 100 B of body, unsettled both ways. In every round each
-case has its turn; what is compared is the broker's processor time for a message, to that of the
-plain queue in the same round, so that others at work on the machine disturb little.
+The client is that of the part `broker`, 100 B of body, unsettled both ways. Each case has a turn in
+every round. The broker's processor time per message is compared with that of the plain queue in the
+same round, so that other load on the machine has little influence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLAIN: Final = "a plain queue"
 SIZE: Final = 100
 SUBSCRIPTIONS: Final = 10
 
-# What the broker under test is told to have; other names become queues.
+# The configuration of the broker under test; other names become queues.
 CONFIGURATION: Final = """
 [[queue]]
 name = "bounded"
@@ -51,7 +51,7 @@ binding = [{ to = "bound" }]
 
 
 class Feature(NamedTuple):
-    """A case: where messages go and come from, and what else the load is told."""
+    """A case: the addresses of the load, and its further options."""
 
     name: str
     address: str
@@ -98,7 +98,7 @@ FEATURES: Final = (
 
 
 class FeatureBench:
-    """The whole part: all cases, in rounds, with one broker."""
+    """The whole part: all cases with one broker, in rounds."""
 
     def __init__(self, trees: Trees, server: Server, *, rounds: int, seconds: float) -> None:
         self.trees = trees
@@ -110,7 +110,7 @@ class FeatureBench:
         self.report = Report("features", options={"rounds": rounds, "seconds": seconds})
 
     def measure(self) -> Report:
-        """Run everything; failures are part of the report."""
+        """Run everything and return the report, which includes failures."""
         counts: dict[Feature, int] = {}
         for feature in FEATURES:
             try:
@@ -162,7 +162,7 @@ class FeatureBench:
         plain = self.times.get(FEATURES[0], [])
         for feature in list(counts)[1:]:
             times = self.times.get(feature, [])
-            # A run of next to nothing takes no time that the system would count.
+            # A very short run takes less processor time than the system measures.
             if times and len(times) == len(plain) and all(plain):
                 ratio = statistics.median(a / b for a, b in zip(times, plain, strict=True))
                 report.comparisons.append(

@@ -1,9 +1,9 @@
-"""One message in flight: how long it takes through the broker, beside a TCP echo.
+"""The latency of one message in flight through the broker, compared with a TCP echo.
 
-A ping is timed from just before the client writes one transfer frame to the moment it has read a
-whole transfer frame back. Client and blocking sockets are the same on both sides; the echo is
-given the very bytes of such a frame. The broker's client sends on one connection and receives on
-another. Outcomes, settlements and credit are exchanged between pings, outside the timed stretch.
+A ping is timed from just before the client writes one transfer frame until it has read a complete
+transfer frame. Client and blocking sockets are the same for both; the echo gets the bytes of such a
+frame. The broker's client sends on one connection and receives on another. Outcomes, settlements
+and credit are exchanged between pings, outside the timed interval.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ OURS: Final = "ferrymq"
 
 
 class Pinged(Protocol):
-    """Something that sends a frame back."""
+    """A target that sends a frame back."""
 
     name: str
 
     def before(self) -> bytes:
-        """Make the next frame; nothing is on its way when this returns."""
+        """Return the next frame; no other frame is in flight when this returns."""
 
     def after(self, received: bytes) -> None:
-        """Take in what has come back."""
+        """Handle the frame that came back."""
 
     def sockets(self) -> tuple[socket.socket, socket.socket]:
-        """Where the frame is written, and where it is read."""
+        """Return the socket for writing and the socket for reading."""
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
 
 
 def connect(port: int) -> socket.socket:
-    """A blocking connection to a server on this machine."""
+    """Open a blocking connection to a server on this machine."""
     made = socket.create_connection(("127.0.0.1", port), timeout=10)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made
 
 
 class EchoTarget:
-    """The echo, given a broker's frame."""
+    """The echo, which gets a broker's frame."""
 
     def __init__(self, port: int, frame: bytes) -> None:
         self.name = ECHO
@@ -61,24 +61,24 @@ class EchoTarget:
         self.socket = connect(port)
 
     def before(self) -> bytes:
-        """The frame."""
+        """Return the frame."""
         return self.frame
 
     def after(self, received: bytes) -> None:
-        """Check that what was received is what was sent.
+        """Check that the frame is unchanged.
 
         Raises:
-            RuntimeError: it is not.
+            RuntimeError: it was changed.
         """
         if received != self.frame:
             raise RuntimeError("the echo changed the frame")
 
     def sockets(self) -> tuple[socket.socket, socket.socket]:
-        """Return the one socket twice: it sends and receives."""
+        """Return the one socket twice."""
         return self.socket, self.socket
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the socket."""
         self.socket.close()
 
 
@@ -102,7 +102,7 @@ class BrokerTarget:
         self.sender, self.sending = Sender(plan), connect(port)
         while not self.receiver.attached:
             self._exchange(self.receiver, self.receiving)
-        # Its credit.
+        # The broker must get the receiver's credit.
         self.receiving.sendall(self.receiver.take())
         while not self.sender.attached or self._credit() == 0:
             self._exchange(self.sender, self.sending)
@@ -111,7 +111,7 @@ class BrokerTarget:
         return 0 if self.sender.link is None else self.sender.link.credit
 
     def _exchange(self, end: End, pipe: socket.socket) -> None:
-        """Write what there is and wait for an answer."""
+        """Write all output and wait for an answer."""
         pipe.sendall(end.take())
         data = pipe.recv(65536)
         if not data:
@@ -121,10 +121,10 @@ class BrokerTarget:
             raise RuntimeError(f"{self.name}: {end.failure}")
 
     def before(self) -> bytes:
-        """The next transfer, once the latest one is settled and there is credit."""
+        """Return the next transfer, once the last one is settled and there is credit."""
         while self.sender.settled < self.sender.sent or self._credit() == 0:
             self._exchange(self.sender, self.sending)
-        # A flow may have come meanwhile; it must not be read while the clock runs.
+        # A flow may have arrived; it must not be read within the timed interval.
         while select.select([self.sending], [], [], 0)[0]:
             self._exchange(self.sender, self.sending)
         self.sending.sendall(self.sender.take())
@@ -138,14 +138,14 @@ class BrokerTarget:
         self.receiving.sendall(self.receiver.take())
 
     def sockets(self) -> tuple[socket.socket, socket.socket]:
-        """The sender's and the receiver's."""
+        """Return the sender's and the receiver's socket."""
         return self.sending, self.receiving
 
     def close(self) -> None:
-        """Close both connections; every message must have come once, in order.
+        """Close both connections, and check that every message came once, in order.
 
         Raises:
-            RuntimeError: it has not.
+            RuntimeError: it did not.
         """
         for end, pipe in ((self.sender, self.sending), (self.receiver, self.receiving)):
             end.close()
@@ -157,7 +157,7 @@ class BrokerTarget:
 
 
 def read_transfer(source: socket.socket) -> bytes:
-    """Read until a whole transfer frame is there; everything read."""
+    """Read until a complete transfer frame has arrived; return all bytes read."""
     data = source.recv(65536)
     while not _has_transfer(data):
         more = source.recv(65536)
@@ -180,7 +180,7 @@ def _has_transfer(data: bytes) -> bool:
 
 
 def pings(target: Pinged, count: int, pause: float) -> list[float]:
-    """`count` round trips, in µs, with `pause` seconds of rest before each."""
+    """Return `count` round-trip times in µs, each after a pause of `pause` seconds."""
     out, back = target.sockets()
     clock = time.perf_counter_ns
     found: list[float] = []
@@ -200,7 +200,7 @@ def pings(target: Pinged, count: int, pause: float) -> list[float]:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value that `share` of all values do not exceed."""
+    """Return the value that `share` of all values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
@@ -208,7 +208,7 @@ def percentile(values: list[float], share: float) -> float:
 def measure(
     brokers: dict[str, int], echo_port: int, *, rounds: int, count: int, pauses: dict[str, float]
 ) -> Report:
-    """Ping all brokers, by name and port, and the echo in turn, pre-settled and unsettled."""
+    """Ping all brokers, given by name and port, and the echo in turn, pre-settled and unsettled."""
     report = Report("latency", options={"rounds": rounds, "pings": count, "bytes": SIZE})
     for settled in (True, False):
         for pause_name, pause in pauses.items():

@@ -1,8 +1,8 @@
-"""What the broker's process occupies: long queues, many subscriptions, connections and queues.
+"""The memory of the broker's process: long queues, many subscriptions, connections and queues.
 
-Each case has a broker of its own, so that none finds what another left. Long queues are filled and
-drained, and every message is counted back; everything else is held while the memory is read. Some
-have a store, and may have no more than `PAGE_OUT` bytes of messages in memory.
+Each case has its own broker. Long queues are filled and drained, and every message is counted;
+in the other cases everything stays open while the memory is read. Some brokers have a store, and
+may keep at most `PAGE_OUT` bytes of messages in memory.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ MIB: Final = "MiB"
 KIB: Final = "KiB"
 BYTES: Final = "B"
 SIZE: Final = 1024
-# What may be in memory of messages where queues are paged; and what the process may then occupy.
+# The limit of messages in memory for paged queues, and the allowed memory of the process.
 PAGE_OUT: Final = 64 * 2**20
 DEMAND_PAGED: Final = 600e6 / 2**20
-# Seconds until the first has to be paged out.
+# Seconds within which the first message must be paged out.
 PAGING_PATIENCE: Final = 10.0
-# Links that one session carries here: what brokers allow without asking.
+# Links per session: the number that brokers allow by default.
 LINKS: Final = 1_000
 # An encoded message: a data section of `SIZE` bytes.
 MESSAGE: Final = data_section(bytes(SIZE))
 # The same with a header that says durable (AMQP 1.0 §3.2.1).
 DURABLE: Final = DURABLE_HEADER + MESSAGE
-# One of 113 bytes, 108 of them data.
+# A message of 113 bytes, 108 of them data.
 SMALL: Final = data_section(bytes(108))
 
 
 class Watched:
-    """A broker's process: its port, and the memory it occupies, in bytes."""
+    """A broker's process: its port, and its memory in bytes."""
 
     def __init__(self, port: int, pid: int, monitoring: str = "") -> None:
         self.port = port
@@ -48,19 +48,19 @@ class Watched:
         self._monitoring = monitoring
 
     def memory(self, which: str = NOW) -> int:
-        """Now, or at its peak. Raises `OSError` where the system does not tell."""
+        """Return the current or the peak memory. Raises `OSError` if it is not reported."""
         found = memory_of(self._pid, which)
         if found is None:
             raise OSError("this system does not tell what a process occupies")
         return found
 
     def paged_out(self) -> int:
-        """How many messages have left memory for the disk. Raises `OSError` if it does not say."""
+        """Return the number of messages paged out. Raises `OSError` if it is not reported."""
         return int(metric(self._monitoring, "ferrymq_store_paged_out_total"))
 
 
 def long_queue(server: Watched, count: int) -> list[Figure]:
-    """Fill a queue with `count` messages of 1 KiB and drain it, and do both once more."""
+    """Fill a queue with `count` messages of 1 KiB and drain it, twice."""
     case = f"{spaced(count)} messages of 1 KiB in a queue"
     fill(server.port, "long", MESSAGE, count)
     full = server.memory()
@@ -80,12 +80,12 @@ def long_queue(server: Watched, count: int) -> list[Figure]:
 
 
 def paged_durable(server: Watched, count: int) -> list[Figure]:
-    """Fill a queue that is paged with `count` durable messages of 1 KiB, and drain it."""
+    """Fill a paged queue with `count` durable messages of 1 KiB, and drain it."""
     return _paged(server, count, "durable messages", DURABLE)
 
 
 def paged(server: Watched, count: int) -> list[Figure]:
-    """The same with messages that are not durable, and on disk only because they are paged."""
+    """Do the same with messages that are not durable, and are on disk only because of paging."""
     return _paged(server, count, "messages", MESSAGE)
 
 
@@ -105,8 +105,10 @@ def _paged(server: Watched, count: int, kind: str, message: bytes) -> list[Figur
 
 
 def _wait_for_paging(server: Watched) -> None:
-    """Until the first message has left memory, which a short queue of durable ones may take its
-    time for. Raises `OSError` if none does."""
+    """Wait until the first message is paged out, which may take long with a short durable queue.
+
+    Raises `OSError` if none is.
+    """
     end = time.monotonic() + PAGING_PATIENCE
     while not server.paged_out():
         if time.monotonic() > end:
@@ -115,7 +117,7 @@ def _wait_for_paging(server: Watched) -> None:
 
 
 def small_messages(server: Watched, count: int) -> list[Figure]:
-    """Fill a queue with `count` messages of 113 bytes in all."""
+    """Fill a queue with `count` messages of 113 bytes each."""
     before = server.memory()
     fill(server.port, "small", SMALL, count)
     full = server.memory()
@@ -129,7 +131,7 @@ def small_messages(server: Watched, count: int) -> list[Figure]:
 
 
 def fan_out(server: Watched, count: int) -> list[Figure]:
-    """Make `count` subscriptions of a topic, and publish a message to all of them."""
+    """Make `count` subscriptions of a topic, and send a message to all of them."""
     watcher = Peer(server.port, "subscribers")
     before = server.memory()
     session = watcher.session()
@@ -163,7 +165,7 @@ def fan_out(server: Watched, count: int) -> list[Figure]:
 
 
 def idle_connections(server: Watched, count: int) -> list[Figure]:
-    """Hold `count` connections with a session and a link each, all to one queue."""
+    """Hold `count` connections with one session and one link each, all to one queue."""
     first = Peer(server.port, "first")
     before = server.memory()
     peers: list[Peer] = []
@@ -180,7 +182,7 @@ def idle_connections(server: Watched, count: int) -> list[Figure]:
 
 
 def many_queues(server: Watched, count: int) -> list[Figure]:
-    """Make `count` queues by attaching to them, and put a message into the last."""
+    """Make `count` queues by attaching to them, and send a message to the last."""
     peer = Peer(server.port, "maker")
     before = server.memory()
     session = peer.session()
@@ -207,7 +209,7 @@ def many_queues(server: Watched, count: int) -> list[Figure]:
 
 
 def allow_files() -> None:
-    """Open as many sockets as the system lets this process open."""
+    """Raise this process's limit of open sockets to the system's maximum."""
     try:
         import resource
     except ImportError:
@@ -217,8 +219,8 @@ def allow_files() -> None:
 
 
 class Case(NamedTuple):
-    """What is done to a broker, how many times, whether the broker pages its queues, and which of
-    its limits allow that from one client, 0 being none."""
+    """What is done to a broker and how often, whether the broker pages its queues, and the limits
+    that one client needs raised, 0 being none."""
 
     run: Callable[[Watched, int], list[Figure]]
     times: int
@@ -244,7 +246,7 @@ CASES: Final = {
 
 
 def measure(case: str, port: int, pid: int, monitoring: str, shrink: int) -> Report:
-    """Measure one case, made `shrink` times smaller, with a broker that has done nothing yet."""
+    """Measure one case, `shrink` times smaller, with a new broker."""
     allow_files()
     report = Report("memory", build=build())
     run, times = CASES[case][:2]

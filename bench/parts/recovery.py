@@ -1,10 +1,10 @@
-"""Recovery: a broker is killed with a long queue, and started again on what it has left.
+"""Recovery: a broker with a long queue is killed, and started again with the same store.
 
-Numbered durable messages are put into a queue and nobody takes them. The moment all are accepted
-the broker gets SIGKILL. What is timed is the next one, from the start of its process until it says
-that it is ready. Then the queue is drained: every message has to be there, once, whole and in
-order, or there is no figure. The system's cache still has the files, as after any crash but its
-own.
+Numbered durable messages are put into a queue without consumers. When all are accepted, the broker
+gets SIGKILL. The next broker is timed from the start of its process until it reports that it is
+ready. Then the queue is drained: every message must be there once, complete and in order, or there
+is no figure. The files are still in the system's cache, as after any crash except one of the system
+itself.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from bench.rows import spaced
 from bench.tree import Trees
 
 COUNT: Final = 1_000_000
-# Seconds from the start of the process.
+# Seconds from the start of the process until it is ready.
 DEMAND: Final = 10.0
 SECONDS: Final = "s"
 MIB: Final = "MiB"
-# Seconds in which nothing happens until a load gives up.
+# Seconds without any progress until a load gives up.
 IDLE: Final = 10.0
 
 
 def recover(trees: Trees, folder: Path, count: int) -> Report:
-    """Do it with `count` messages, in a folder of its own inside `folder`; failures are part of the
-    report. Fewer messages than `COUNT` prove nothing: nothing is demanded then."""
+    """Measure recovery of `count` messages, in a temporary folder within `folder`; the report
+    includes failures. With fewer messages than `COUNT` nothing is demanded."""
     case = f"ready again after SIGKILL, {spaced(count)} messages of {SIZE // 1024} KiB"
     report = Report("durable")
     try:

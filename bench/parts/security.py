@@ -1,9 +1,9 @@
-"""What security costs: the relay inside TLS and through rules, and connecting in several ways.
+"""The cost of security: load inside TLS and through rules, and several ways of connecting.
 
-The relay is that of the part `broker`, 100 B of body, unsettled both ways: through a broker that
-everybody may use, through the same inside TLS, and through one with rules. Connections are made and
-closed one after another. In every round each case has its turn; what is compared is the broker's
-processor time to that of the plain case in the same round.
+The load is that of the part `broker`, 100 B of body, unsettled both ways: through a broker open to
+everybody, through the same inside TLS, and through one with rules. Connections are opened and
+closed one after another. Each case has a turn in every round. The broker's processor time is
+compared with that of the plain case in the same round.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ TIME: Final = "µs/message"
 LOGIN_TIME: Final = "µs/connection"
 PROCESSOR: Final = f"{OURS}, broker's processor time"
 SIZE: Final = 100
-# What brokers listen on in this part.
+# The schemes of the brokers' listeners in this part.
 SCHEMES: Final = ("amqp", "amqps")
-# Connections that tell how many to make in a second; messages of a run that are not measured.
+# Connections of the trial run, which sets the count for a second; messages not measured.
 FIRST: Final = 5
 WARM_UP: Final = 200
 
@@ -36,9 +36,9 @@ _TLS: Final = """
 certificate = "server.pem"
 key = "server-key.pem"
 """
-# A broker that asks nothing of those on this machine.
+# A broker that authenticates no client on this machine.
 OPEN: Final = _TLS
-# One that asks who everybody is, and what he may do.
+# A broker that authenticates and authorises every client.
 GUARDED: Final = f"""{_TLS}
 [security]
 anonymous = true
@@ -59,7 +59,7 @@ where = ["bench.*", "bench"]
 
 
 class Case(NamedTuple):
-    """One way to a broker."""
+    """One way to connect to a broker."""
 
     name: str
     guarded: bool
@@ -81,7 +81,7 @@ LOGINS: Final = (
 
 
 def make_certificates(trees: Trees, folder: Path) -> None:
-    """Make what an `amqps` listener and its clients need, for both configurations."""
+    """Make server and CA certificates of `amqps` listeners, and both configurations."""
     subprocess.run(
         command("ferrymq_broker", "cert", "--out", str(folder), "--host", "127.0.0.1"),
         env=environment(trees.broker),
@@ -93,7 +93,7 @@ def make_certificates(trees: Trees, folder: Path) -> None:
 
 
 class SecurityBench:
-    """The whole part: all cases, in rounds, with two brokers that have their certificates from
+    """The whole part: all cases with two brokers, in rounds. The brokers' certificates are in
     `folder`."""
 
     def __init__(
@@ -110,7 +110,7 @@ class SecurityBench:
         self.report = Report("security", options={"rounds": rounds, "seconds": seconds})
 
     def measure(self) -> Report:
-        """Run everything; failures are part of the report."""
+        """Run everything and return the report, which includes failures."""
         counts: dict[Case, int] = {}
         for case in (*RELAYS, *LOGINS):
             least = PROBE if case in RELAYS else FIRST
@@ -142,7 +142,7 @@ class SecurityBench:
         return self.guarded if case.guarded else self.open
 
     def _once(self, case: Case, count: int) -> float:
-        """How many a second."""
+        """Return the operations per second."""
         url = f"--url={case.scheme}://127.0.0.1:{self._server(case).ports[case.scheme]}"
         if case in RELAYS:
             load = [f"--address=bench.{case.scheme}", f"--count={count}"]
@@ -173,7 +173,7 @@ class SecurityBench:
             base = self.times.get(plain, [])
             for case in others:
                 times = self.times.get(case, [])
-                # A run of next to nothing takes no time that the system would count.
+                # A very short run takes less processor time than the system measures.
                 if case in counts and times and len(times) == len(base) and all(base):
                     ratio = statistics.median(a / b for a, b in zip(times, base, strict=True))
                     self.report.comparisons.append(

@@ -1,7 +1,7 @@
-"""What a disk does with nobody in between: appended to a file and synced, again and again.
+"""The speed of the bare disk: bytes are appended to a file and synced, repeatedly.
 
-`python -m bench.peers.bare_disk append FOLDER BYTES 0` prints the seconds of one batch of so many
-bytes, on average over a second or more; `alone FOLDER BYTES COUNT` those of each of so many.
+`python -m bench.peers.bare_disk append FOLDER BYTES 0` prints the average seconds of one batch of
+so many bytes, over at least a second; `alone FOLDER BYTES COUNT` prints those of each of COUNT.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SECONDS = 1.0
 
 
 def main() -> None:
-    """As the module says."""
+    """Run the command in the module's docstring."""
     what, folder, size, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     data = os.urandom(size)
     descriptor, path = tempfile.mkstemp(dir=folder)

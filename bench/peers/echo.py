@@ -1,4 +1,4 @@
-"""A TCP echo on uvloop: the least a server in Python can do between a read and a write."""
+"""A TCP echo on uvloop: the least work for a Python server between a read and a write."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import cast
 
 
 class Echo(asyncio.Protocol):
-    """Writes back what it reads."""
+    """A protocol that writes back all bytes it reads."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The client is there."""
+        """Keep the transport."""
         self.transport = cast(asyncio.Transport, transport)
         raw = transport.get_extra_info("socket")
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
-        """Back with it."""
+        """Write the data back."""
         self.transport.write(data)
 
 
@@ -35,7 +35,7 @@ async def serve() -> None:
 
 
 def main() -> None:
-    """`python -m bench.peers.echo`; on asyncio's own loop where uvloop is not installed."""
+    """Run `python -m bench.peers.echo`, on asyncio's own loop if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,7 +1,7 @@
-"""One message at a time, each sent when the one before is answered.
+"""Messages sent one at a time, each when the previous one is answered.
 
-`python -m bench.peers.one_by_one PORT BYTES COUNT HEAD` prints the time between a transfer and its
-outcome, in µs, for each. `HEAD` is the header of the messages, in hexadecimal digits.
+`python -m bench.peers.one_by_one PORT BYTES COUNT HEAD` prints for each message the time between
+transfer and outcome, in µs. `HEAD` is the header of the messages, in hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench.parts.latency import WARM_UP, connect
 
 
 def main() -> None:
-    """As the module says."""
+    """Run the command in the module's docstring."""
     port, size, count, head = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     total = count + WARM_UP
     plan = Plan(
@@ -48,7 +48,7 @@ def main() -> None:
         found.append((time.perf_counter_ns() - began) / 1000)
         while link.credit == 0:
             sender.receive(pipe.recv(65536))
-        # What the engine has to say, such as that it has seen credit, does not count.
+        # Other output of the engine, such as a flow, is not timed.
         rest = sender.take()
         if rest:
             pipe.sendall(rest)

@@ -1,4 +1,4 @@
-"""ferrymq's codec as a Python program calls it: one frame or message at a time."""
+"""ferrymq's codec as a Python program calls it: for one frame or message at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def encode_frame(payload: bytes) -> bytes:
 
 
 def decode_frame(data: bytes) -> tuple[Transfer, bytes]:
-    """The performative and the payload of one transfer frame."""
+    """Decode the performative and the payload of one transfer frame."""
     frames = FrameInput()
     frames.feed(data)
     frames.next_frame(65536, 0)
@@ -45,7 +45,7 @@ def decode_frame(data: bytes) -> tuple[Transfer, bytes]:
 
 
 def build() -> Message:
-    """The message as an object."""
+    """Return the message as an object."""
     return Message(
         samples.BODY,
         durable=samples.DURABLE,
@@ -63,17 +63,17 @@ def build() -> Message:
 
 
 def encode(message: Message) -> bytes:
-    """The message's bytes."""
+    """Encode the message."""
     return message.encode()
 
 
 def decode(data: bytes) -> Message:
-    """The message in the bytes."""
+    """Decode a message."""
     return Message.decode(data)
 
 
 def read(message: Message) -> tuple[object, ...]:
-    """Return what an application looks at: id, subject, one application property, body."""
+    """Return the fields that an application reads: id, subject, one application property, body."""
     return (
         message.message_id,
         message.subject,

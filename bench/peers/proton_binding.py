@@ -1,7 +1,7 @@
 """Proton's Python binding (`python-qpid-proton`): Python over a C library.
 
-It has no codec for single frames; its nearest thing is `Data`, the generic codec, which is given
-the transfer as a described list. That is no public way to speak AMQP, only a measure.
+It has no codec for single frames. The nearest is `Data`, the generic codec, which gets the transfer
+as a described list. That is not a public way to use AMQP, only a yardstick.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ferrymq_types import descriptors
 
 NAME = "Proton"
 
-# A `Data` lives on from frame to frame, as an application would keep it.
+# A `Data` is reused from frame to frame, as by an application.
 _out = Data()
 _in = Data()
 
@@ -49,7 +49,7 @@ def encode_frame(payload: bytes) -> bytes:
 
 
 def decode_frame(data: bytes) -> tuple[Any, bytes]:
-    """The performative as a described list, and the payload of one transfer frame."""
+    """Decode the performative as a described list, and the payload of one transfer frame."""
     size, offset, kind, _ = struct.unpack_from(">IBBH", data)
     if kind != 0:
         raise ValueError("no AMQP frame")
@@ -63,7 +63,7 @@ def decode_frame(data: bytes) -> tuple[Any, bytes]:
 
 
 def build() -> Message:
-    """The message as an object."""
+    """Return the message as an object."""
     return Message(
         body=samples.BODY,
         inferred=True,
@@ -82,19 +82,19 @@ def build() -> Message:
 
 
 def encode(message: Message) -> bytes:
-    """The message's bytes."""
+    """Encode the message."""
     encoded: bytes = message.encode()
     return encoded
 
 
 def decode(data: bytes) -> Message:
-    """The message in the bytes."""
+    """Decode a message."""
     message = Message()
     message.decode(data)
     return message
 
 
 def read(message: Message) -> tuple[object, ...]:
-    """Return what an application looks at: id, subject, one application property, body."""
-    # Proton's body is a view of memory that goes with the message: whoever keeps it copies it.
+    """Return the fields that an application reads: id, subject, one application property, body."""
+    # Proton's body is a view of memory owned by the message, so an application must copy it.
     return message.id, message.subject, message.properties["attempt"], bytes(message.body)

@@ -1,7 +1,7 @@
-"""A queue broker on Proton's Python binding: what its public API gives in a few dozen lines.
+"""A queue broker on Proton's Python binding, using its public API in a few dozen lines.
 
-Queues in memory, made on attach, first in first out, consumers served in turn while they have
-credit. It is here to be measured beside ferrymq's broker, with the same client, in the same run.
+Queues are in memory, created on attach, first in first out; consumers with credit are served in
+turn. It is measured beside ferrymq's broker, with the same client, in the same run.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from proton.reactor import Container
 
 
 class Queue:
-    """Messages, and who wants them."""
+    """The messages and the consumers of a queue."""
 
     def __init__(self) -> None:
         self.messages: deque[Message] = deque()
         self.consumers: deque[Any] = deque()
 
     def dispatch(self) -> None:
-        """Hand out what there is to those who have credit, in turn."""
+        """Send messages in turn to consumers with credit."""
         idle = 0
         while self.messages and idle < len(self.consumers):
             sender = self.consumers[0]
@@ -37,7 +37,7 @@ class Queue:
 
 
 class Broker(MessagingHandler):  # type: ignore[misc]
-    """Routes by address; accepts what it has queued."""
+    """A broker that routes by address and accepts messages once they are queued."""
 
     def __init__(self, port: int) -> None:
         super().__init__(prefetch=500)
@@ -45,16 +45,16 @@ class Broker(MessagingHandler):  # type: ignore[misc]
         self.queues: dict[str, Queue] = {}
 
     def queue(self, address: str) -> Queue:
-        """The queue with that address, new if need be."""
+        """Return the queue with that address; create it if it is missing."""
         return self.queues.setdefault(address, Queue())
 
     def on_start(self, event: Any) -> None:
-        """Listen."""
+        """Start listening."""
         event.container.listen(f"127.0.0.1:{self.port}")
         print(f"listening amqp://127.0.0.1:{self.port}\nready", flush=True)
 
     def on_link_opening(self, event: Any) -> None:
-        """Agree to what the client asks for."""
+        """Accept the client's source and target."""
         link = event.link
         link.snd_settle_mode = link.remote_snd_settle_mode
         if link.is_sender:
@@ -64,28 +64,28 @@ class Broker(MessagingHandler):  # type: ignore[misc]
             link.target.address = link.remote_target.address
 
     def on_link_closing(self, event: Any) -> None:
-        """Forget a consumer."""
+        """Remove a consumer."""
         self._forget(event.link)
 
     def on_connection_closing(self, event: Any) -> None:
-        """Forget the consumers of a connection that is going."""
+        """Remove the consumers of a connection that is being closed."""
         self.on_disconnected(event)
 
     def on_disconnected(self, event: Any) -> None:
-        """Forget the consumers of a connection that is gone."""
+        """Remove the consumers of a lost connection."""
         link = event.connection.link_head(0)
         while link is not None:
             self._forget(link)
             link = link.next(0)
 
     def on_sendable(self, event: Any) -> None:
-        """A consumer has credit, or wants to be rid of it."""
+        """Handle new credit of a consumer, or a drain."""
         self.queue(event.link.source.address).dispatch()
         if event.link.drain_mode:
             event.link.drained()
 
     def on_message(self, event: Any) -> None:
-        """A producer's message; accepted when this returns."""
+        """Queue a producer's message, which is accepted when this returns."""
         queue = self.queue(event.link.target.address)
         queue.messages.append(event.message)
         queue.dispatch()
@@ -98,7 +98,7 @@ class Broker(MessagingHandler):  # type: ignore[misc]
 
 
 def free_port() -> int:
-    """A port nobody listens on: Proton does not tell which one it got for port 0."""
+    """Return an unused port: Proton does not report which port it got for port 0."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -106,7 +106,7 @@ def free_port() -> int:
 
 
 def main() -> None:
-    """`python -m bench.peers.proton_broker`."""
+    """Run `python -m bench.peers.proton_broker`."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     Container(Broker(free_port())).run()
 

@@ -1,8 +1,8 @@
 """azure's pyamqp: the pure Python codec in `azure-eventhub`.
 
-The frame is put together and taken apart as `_transport.py` of that package does it, without the
-socket: header, channel and performative joined on the way out; header unpacked, the rest decoded
-on the way in. Its session encodes every transfer a second time to learn its size; that is left out.
+The frame is assembled and parsed as in `_transport.py` of that package, without the socket: header,
+channel and performative are joined when encoding; the header is unpacked and the rest decoded when
+decoding. Its session encodes every transfer again to learn its size; that is left out here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def encode_frame(payload: bytes) -> bytes:
 
 
 def decode_frame(data: bytes) -> tuple[int, list[Any]]:
-    """The performative's code and fields; the payload is the last of them."""
+    """Decode the performative's code and fields; the payload is the last field."""
     view = memoryview(data)
     header = view[:8]
     struct.unpack(">H", header[6:])
@@ -49,7 +49,7 @@ def decode_frame(data: bytes) -> tuple[int, list[Any]]:
 
 
 def build() -> Message:
-    """The message as an object."""
+    """Return the message as an object."""
     return Message(
         header=Header(durable=samples.DURABLE, priority=samples.PRIORITY, ttl=samples.TTL),
         properties=Properties(
@@ -67,19 +67,19 @@ def build() -> Message:
 
 
 def encode(message: Message) -> bytes:
-    """The message's bytes."""
+    """Encode the message."""
     output = bytearray()
     _encode.encode_payload(output, message)
     return bytes(output)
 
 
 def decode(data: bytes) -> Message:
-    """The message in the bytes. Strings stay bytes: pyamqp leaves that to its callers."""
+    """Decode a message. Strings stay bytes: pyamqp leaves their conversion to its callers."""
     return _decode.decode_payload(memoryview(data))
 
 
 def read(message: Message) -> tuple[object, ...]:
-    """Return what an application looks at: id, subject, one application property, body."""
+    """Return the fields that an application reads: id, subject, one application property, body."""
     properties = message.properties
     return (
         properties.message_id,

@@ -1,5 +1,5 @@
-/* A disk that syncs in SLOW_DISK_US microseconds, for LD_PRELOAD: everything that waits for the disk
- * waits so much longer. Without the variable nothing changes. */
+/* A disk that syncs in SLOW_DISK_US microseconds, for LD_PRELOAD: each call that waits for the disk
+ * takes that much longer. Without the variable nothing changes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
-"""Spark benchmarks: `python -m bench.spark` measures streams in and out of PySpark.
+"""Spark benchmarks: `python -m bench.spark` measures reading and writing streams with PySpark.
 
-Everything runs on one machine: a broker's process, Spark with two cores, and its Python workers.
-Every figure stands beside that of `plain`, a data source that makes the same columns of nothing:
-what Spark itself takes for the same rows in the same round.
+Everything runs on one machine: a broker, Spark with two cores, and its Python workers. Every figure
+is compared with that of `plain`, a data source that makes the same columns without a broker: the
+time that Spark itself needs for the same rows in the same round.
 """

@@ -1,4 +1,4 @@
-"""`python -m bench.spark`. SIGTERM ends it in order: no process and no file is left."""
+"""`python -m bench.spark`. SIGTERM ends it properly: no process and no file is left."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The part `archive`: a stream, all columns, to Parquet files.
+"""The part `archive`: a stream, with all columns, to Parquet files.
 
-By Spark's own writer, in batch; and by the sink for captures, as a query that ends when it has read
-what there is, with the settings of Spark that its page recommends, and once without. The rows are
-counted in the files.
+The files are written by Spark's own writer, in batch; and by the capture sink, as a query that ends
+when it has read everything, with the Spark settings that its page recommends, and once without. The
+rows in the files are counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.spark.turns import OURS, PLAIN, Contender, Rounds
 from ferrymq.arrow import METADATA
 
 DEMAND: Final = 60_000
-# What docs/pipeline/capture.md recommends: Spark does not weigh its batches after each row.
+# The settings that docs/pipeline/capture.md recommends: Spark does not size batches on each row.
 SETTINGS: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
@@ -31,7 +31,7 @@ ALL: Final = Shape("all columns", tuple(METADATA), None)
 
 
 def measure(session: SparkSession, rounds: Rounds, streams: Streams, folder: Path) -> None:
-    """Every contender writes files of its own, which are gone afterwards."""
+    """Measure all contenders; each writes its own files, which are removed afterwards."""
     contenders = [
         Contender(
             f"{name}, Spark's Parquet",
@@ -64,7 +64,7 @@ def measure(session: SparkSession, rounds: Rounds, streams: Streams, folder: Pat
 
 
 def parquet(session: SparkSession, folder: Path, given: dict[str, str]) -> int:
-    """Write all columns by Spark's own writer; the rows in its files."""
+    """Write all columns with Spark's own writer; return the rows in its files."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
         out = Path(own, "out")
         frame(session, given, ALL).write.parquet(str(out))
@@ -72,7 +72,7 @@ def parquet(session: SparkSession, folder: Path, given: dict[str, str]) -> int:
 
 
 def capture(session: SparkSession, folder: Path, url: str, settings: dict[str, str]) -> int:
-    """Write all columns by the sink for captures, with settings of Spark; the rows in its files."""
+    """Write all columns with the capture sink and these settings; return the rows in its files."""
     with tempfile.TemporaryDirectory(dir=folder) as own, _set(session, settings):
         options = {name: value for name, value in amqp(url).items() if name != "format"}
         records = session.readStream.format("amqp").schema(ALL.schema()).options(**options).load()
@@ -89,7 +89,7 @@ def capture(session: SparkSession, folder: Path, url: str, settings: dict[str, s
 
 @contextmanager
 def _set(session: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    """Settings of the session while the block runs; it must not have them already."""
+    """Apply settings to the session while the block runs; they must not be set before."""
     for name, value in settings.items():
         session.conf.set(name, value)
     try:
@@ -100,5 +100,5 @@ def _set(session: SparkSession, settings: dict[str, str]) -> Iterator[None]:
 
 
 def rows_in(folder: Path) -> int:
-    """How many rows the Parquet files below a folder have, by their footers."""
+    """Return how many rows the Parquet files in a folder have, according to their footers."""
     return sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))

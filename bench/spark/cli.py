@@ -1,4 +1,4 @@
-"""The command: which parts of the pipeline to measure, and where the results go."""
+"""The command `python -m bench.spark`: the parts to measure, and the destination of results."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ROUNDS: Final = 3
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m bench.spark", description="Measure streams in and out of PySpark."
     )
     made.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     made.add_argument("--quick", action="store_true", help="a short run with rough figures")
     made.add_argument(
-        "--full", action="store_true", help="a stream of 10 000 000 records too, some 15 GB on disk"
+        "--full", action="store_true", help="also a stream of 10 000 000 records, 15 GB on disk"
     )
     made.add_argument("--rows", type=int, help=f"records of a stream; default: {ROWS}")
     made.add_argument("--rounds", type=int, help=f"default: {ROUNDS}")
@@ -44,14 +44,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command and return the exit status."""
     return carry_out(parser(), argv, PARTS, measure, (BEGIN, END))
 
 
 def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
-    """Measure the parts that were asked for; the results as they go to JSON.
+    """Measure the given parts and return the results in the form for JSON.
 
-    Raises `RuntimeError` if the measuring process does not come to an end of its own.
+    Raises `RuntimeError` if the measuring process fails.
     """
     trees = Trees(pure=arguments.pure, loops=False)
     for message in trees.messages:

@@ -1,4 +1,4 @@
-"""Processor time of processes and of what they have started: who is at work while Spark runs."""
+"""Processor time of processes and their children, which shows what is busy while Spark runs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ class Times(NamedTuple):
     python: float
 
     def since(self, before: Times) -> Times:
-        """Return what has been used between `before` and this."""
+        """Return the time used between `before` and this."""
         return Times(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 class _Process(NamedTuple):
     parent: int
-    # Of itself, and of its children that have ended.
+    # The time of the process itself, and that of its children that have ended.
     own: float
     children: float
 
 
 def times_of(broker: int, java: int) -> Times:
-    """Of a broker's process, a Java process, and the Python processes below that.
+    """Return the times of a broker, a Java process, and the Python processes below that.
 
-    A worker that has ended counts for whoever waited for it. Raises `OSError` where the system
-    does not tell.
+    The time of a worker that has ended counts for its parent. Raises `OSError` if the system does
+    not report times.
     """
     found = _processes()
     if broker not in found or java not in found:
@@ -53,7 +53,7 @@ def _processes() -> dict[int, _Process]:
         try:
             fields = Path(folder, "stat").read_text("utf-8").rpartition(")")[2].split()
         except OSError:
-            # It has ended meanwhile.
+            # The process has ended meanwhile.
             continue
         used = [int(field) / tick for field in fields[11:15]]
         found[int(folder.name)] = _Process(int(fields[1]), sum(used[:2]), sum(used[2:]))

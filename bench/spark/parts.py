@@ -1,10 +1,10 @@
-"""The parts there are, and their sizes: known without Spark."""
+"""The names and sizes of the parts, readable without Spark."""
 
 from __future__ import annotations
 
 from typing import Final
 
 PARTS: Final = ("reading", "archive", "sink", "scale")
-# Records of the streams of `scale`.
+# The numbers of records in the streams of `scale`.
 SIZES: Final = (100_000, 1_000_000)
 FULL_SIZES: Final = (*SIZES, 10_000_000)

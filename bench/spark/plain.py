@@ -1,7 +1,7 @@
-"""The data source `plain`: the columns of `amqp`, made of nothing, as Arrow record batches.
+"""The data source `plain`: the columns of `amqp` as generated Arrow record batches.
 
-What Spark itself takes for so many rows of these columns. A worker builds one batch for each set of
-columns and gives it out again and again. Options: `rows` and `partitions`.
+It shows the time that Spark itself needs for rows with these columns. A worker builds one batch for
+each set of columns and returns it repeatedly. Options: `rows` and `partitions`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from ferrymq.arrow import schema_of
 
-# Rows of a batch: as many as the data source under test has.
+# Rows of a batch: the same as in the data source under test.
 BATCH: Final = 5_000
 SIZE: Final = 1024
 _TIME: Final = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -31,29 +31,29 @@ _batches: dict[str, pa.RecordBatch] = {}
 
 
 class PlainSource(DataSource):
-    """`plain`, for batch and streaming."""
+    """The data source `plain`, for batch and streaming."""
 
     @classmethod
     def name(cls) -> str:
-        """Its name as a format."""
+        """Return the name of the format."""
         return "plain"
 
     def schema(self) -> StructType:
-        """The default columns of `amqp`."""
+        """Return the default columns of `amqp`."""
         return from_arrow_schema(schema_of())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For batch."""
+        """Return the reader of a batch query."""
         return _Reader(self._rows(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For streaming: all rows at once."""
+        """Return the reader of a streaming query, which returns all rows at once."""
         return _StreamReader(self._rows(), schema)
 
     def _rows(self) -> list[int]:
         partitions = int(self.options.get("partitions", "2"))
         rows = int(self.options["rows"])
-        # As many in each, the first ones one more.
+        # Partitions have equally many rows; the first ones may have one more.
         return [rows // partitions + (i < rows % partitions) for i in range(partitions)]
 
 
@@ -88,7 +88,7 @@ class _StreamReader(DataSourceStreamReader):
 
 
 def batches(schema: StructType, rows: int) -> Iterator[pa.RecordBatch]:
-    """So many rows of these columns."""
+    """Yield batches with so many rows of these columns."""
     key = schema.simpleString()
     if key not in _batches:
         _batches[key] = _build(to_arrow_schema(schema, timezone="UTC"))

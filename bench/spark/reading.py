@@ -18,14 +18,14 @@ from ferrymq.arrow import DEFAULT, METADATA, POSITION, schema_of
 
 
 class Shape(NamedTuple):
-    """Columns to read, and rows a second that are demanded of them."""
+    """The columns to read, and the demanded rows per second."""
 
     name: str
     columns: tuple[str, ...]
     demand: float | None
 
     def schema(self) -> StructType:
-        """Their schema, as Spark has it."""
+        """Return the Spark schema of the columns."""
         return from_arrow_schema(schema_of(self.columns))
 
 
@@ -38,14 +38,14 @@ SHAPES: Final = (
 
 
 class Streams(NamedTuple):
-    """Where the records are: the URL of a broker for each contender, and how many rows there."""
+    """The streams to read: the URL of a broker for each contender, and the rows in each."""
 
     urls: dict[str, str]
     rows: int
 
 
 def measure(session: SparkSession, rounds: Rounds, streams: Streams, folder: Path) -> None:
-    """All shapes in batch, and as a streaming query that ends when it has read what there is."""
+    """Measure all shapes in batch, and as a streaming query that ends when all rows are read."""
     for shape in SHAPES:
         run = partial(batch, session, shape)
         rounds.measure(f"batch, {shape.name}", _contenders(streams, run, shape.demand))
@@ -66,7 +66,7 @@ def _contenders(
 
 
 def amqp(url: str) -> dict[str, str]:
-    """Options that read the stream from its first record."""
+    """Return options that read the stream from its first record."""
     return {
         "format": "amqp",
         "url": url,
@@ -76,18 +76,18 @@ def amqp(url: str) -> dict[str, str]:
 
 
 def plain(rows: int) -> dict[str, str]:
-    """Options for as many rows of nothing."""
+    """Return options for the same number of generated rows."""
     return {"format": "plain", "rows": str(rows)}
 
 
 def frame(session: SparkSession, given: dict[str, str], shape: Shape) -> DataFrame:
-    """A frame of these columns, for batch."""
+    """Return a frame with these columns, for batch."""
     options = {name: value for name, value in given.items() if name != "format"}
     return session.read.format(given["format"]).schema(shape.schema()).options(**options).load()
 
 
 def batch(session: SparkSession, shape: Shape, given: dict[str, str]) -> int:
-    """Read all into the `noop` sink; how many rows there were, by Spark's own count."""
+    """Read all rows into the `noop` sink; return Spark's count of the rows."""
     seen = Observation()
     counted = frame(session, given, shape).observe(seen, f.count(f.lit(1)).alias("rows"))
     counted.write.format("noop").mode("overwrite").save()
@@ -95,7 +95,7 @@ def batch(session: SparkSession, shape: Shape, given: dict[str, str]) -> int:
 
 
 def streaming(session: SparkSession, shape: Shape, folder: Path, given: dict[str, str]) -> int:
-    """The same as a query with the trigger `availableNow`; how many rows its batches had."""
+    """Read with a query with the trigger `availableNow`; return the rows of its batches."""
     options = {name: value for name, value in given.items() if name != "format"}
     source = session.readStream.format(given["format"]).schema(shape.schema()).options(**options)
     with tempfile.TemporaryDirectory(dir=folder) as checkpoint:

@@ -1,4 +1,4 @@
-"""Records to measure with: 1 KiB of body, with what messages have in practice, put into streams."""
+"""The records to measure with: 1 KiB of body and common properties, and their publishing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ferrymq.message import Message
 
 SIZE: Final = 1024
 PARTITIONS: Final = 2
-# So many different messages, again and again.
+# The number of different messages, which are repeated.
 DIFFERENT: Final = 1_000
-# Messages written at a time.
+# The number of messages written at a time.
 ONCE: Final = 500
 
 CONFIGURATION: Final = f"""
@@ -27,7 +27,7 @@ max-bytes = "64MiB"
 
 
 def messages() -> list[bytes]:
-    """Encoded messages with 1 KiB of body, properties, and three application-properties."""
+    """Return encoded messages with 1 KiB of body, properties, and three application-properties."""
     return [
         Message(
             number.to_bytes(8, "big") + bytes(SIZE - 8),
@@ -46,7 +46,7 @@ def messages() -> list[bytes]:
 
 
 def publish(port: int, stream: str, count: int) -> None:
-    """Append `count` records to a stream, as many to each partition, and see each accepted."""
+    """Append `count` records evenly to a stream's partitions, and wait until each is accepted."""
     some = messages()
     for partition in range(PARTITIONS):
         own = count // PARTITIONS + (count % PARTITIONS if partition == 0 else 0)

@@ -1,6 +1,6 @@
 """The part `scale`: whether a row costs the same in a stream of 10⁵, 10⁶ and 10⁷ records.
 
-Each size has a stream of its own, in the broker's store, read whole into the `noop` sink in batch.
+Each size has its own stream in the broker's store, which is read whole into the `noop` sink.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from bench.rows import spaced
 from bench.spark.reading import NARROW, amqp, batch
 from bench.spark.turns import COST, OURS, Contender, Rounds
 
-# Of the largest, to the smallest.
+# The highest allowed ratio of a row's cost in the largest stream to that in the smallest.
 AT_MOST: Final = 1.25
-# Bytes on disk that a record takes, generously.
+# An upper estimate of a record's bytes on disk.
 ON_DISK: Final = 1_600
 
 
 def room(folder: Path, count: int) -> str:
-    """Why `count` records cannot be stored in `folder`; empty if they can."""
+    """Return why `count` records cannot be stored in `folder`; empty if they can."""
     free = shutil.disk_usage(folder).free
     needed = 2 * count * ON_DISK
     if free >= needed:
@@ -37,7 +37,7 @@ def room(folder: Path, count: int) -> str:
 
 
 def measure(session: SparkSession, rounds: Rounds, sizes: dict[int, str]) -> None:
-    """`sizes` has the URL of the broker whose stream `records` has so many."""
+    """Measure all sizes; `sizes` has the URL of the broker with a stream of each size."""
     costs: dict[int, list[float]] = {}
     for rows, url in sizes.items():
         case = f"{spaced(rows)} records"

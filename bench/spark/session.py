@@ -1,4 +1,4 @@
-"""The Spark session that is measured: two cores, and nothing that listens but on loopback."""
+"""The measured Spark session: two cores, listening only on loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CORES: Final = 2
 
 
 def start(folder: Path) -> SparkSession:
-    """A session that keeps its files in `folder`. It knows `amqp`, its captures, and `plain`."""
+    """Start a session with its files in `folder`. It has `amqp`, the capture sink, and `plain`."""
     session: SparkSession = (
         SparkSession.builder.master(f"local[{CORES}]")
         .appName("ferrymq bench")
@@ -37,7 +37,7 @@ def start(folder: Path) -> SparkSession:
 
 
 def java_pid(session: SparkSession) -> int:
-    """The process id of Spark's Java process."""
+    """Return the process id of Spark's Java process."""
     java = session.sparkContext._jvm
     assert java is not None
     return int(java.java.lang.ProcessHandle.current().pid())

@@ -1,4 +1,4 @@
-"""The part `sink`: rows of the source `plain` into a stream, fenced, in batch and as a query."""
+"""The part `sink`: rows of the source `plain` to a stream, with fences, in batch and as a query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.spark.reading import Shape
 from bench.spark.turns import PLAIN, Contender, Rounds
 
 DEMAND: Final = 40_000
-# Rows of a task at most: a task is one transaction, for which the broker has limits.
+# The most rows of a task: a task is one transaction, for which the broker has limits.
 TASK_ROWS: Final = 50_000
 SHAPE: Final = Shape("body and message id", ("body", "messageId", "subject"), None)
 
@@ -30,7 +30,7 @@ class Sinks:
         self._folder = folder
 
     def measure(self, rounds: Rounds) -> None:
-        """Batch, and streaming."""
+        """Measure batch and streaming."""
         contenders = [
             Contender(name, partial(self._batch, url), self._rows, DEMAND)
             for name, url in self._urls.items()
@@ -45,7 +45,7 @@ class Sinks:
         rounds.measure("fenced sink, streaming", contenders)
 
     def _given(self) -> dict[str, str]:
-        """Options of the rows to write."""
+        """Return the options of the rows to write."""
         tasks = max(2, -(-self._rows // TASK_ROWS))
         return {"rows": str(self._rows), "partitions": str(tasks)}
 

@@ -1,8 +1,8 @@
-"""Contenders that take turns: each does the same rows once in every round, timed from outside.
+"""Contenders that take turns: each processes the same rows once in every round, timed from outside.
 
-The clock runs around the whole action, the start of its job included. Rows that the action says it
-has done must be those that were meant. The processor time is that of the broker, of Java and of
-the Python workers, so that one sees what limits.
+The whole action is timed, including the start of its job. The number of rows that the action
+reports must be the expected one. Processor time is reported separately for the broker, Java and the
+Python workers, which shows the bottleneck.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ PLAIN: Final = "plain"
 
 
 class Contender(NamedTuple):
-    """Something that takes a turn. `run` does it once, and returns how many rows it has done."""
+    """A contender. `run` does the action once and returns the number of rows."""
 
     name: str
     run: Callable[[], int]
     rows: int
-    # Rows a second that are demanded.
+    # The demanded rows per second.
     demand: float | None = None
 
 
 class Rounds:
-    """Runs the contenders of a case in rounds and puts what came out into the report."""
+    """A runner of contenders in rounds, which adds the results to the report."""
 
     def __init__(
         self, report: Report, rounds: int, times: Callable[[], Times], said: Callable[[str], None]
@@ -44,9 +44,9 @@ class Rounds:
         self._said = said
 
     def measure(self, case: str, contenders: Sequence[Contender]) -> dict[str, list[float]]:
-        """Measure one case; return the seconds of each contender that has done it in every round.
+        """Measure one case; return the seconds of each contender that succeeded in every round.
 
-        Each is run once before the first round: code is compiled then, workers are started.
+        Each is run once before the first round, to compile code and start workers.
         """
         seconds: dict[str, list[float]] = {}
         used: dict[str, list[Times]] = {}
@@ -105,7 +105,7 @@ class Rounds:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what went wrong, without the Java trace that Spark adds."""
+    """Return the error's message without the Java trace that Spark appends."""
     text = str(error).strip()
     python = [line for line in text.splitlines() if "Error: " in line and "Traceback" not in line]
     return (python[-1] if python else text.splitlines()[0] if text else repr(error)).strip()

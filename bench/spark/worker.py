@@ -1,6 +1,6 @@
-"""A process that measures Spark parts and writes its reports as JSON: started by `bench.spark.cli`.
+"""A process that measures Spark parts and writes reports as JSON; `bench.spark.cli` starts it.
 
-In a process of its own because what it imports first decides which variant of ferrymq runs in it,
+A separate process is needed because its first imports decide which variant of ferrymq runs in it
 and in Spark's Python workers.
 """
 
@@ -35,7 +35,7 @@ STORED: Final = f"{OURS}, stored"
 
 
 class Worker:
-    """A session, and the brokers of each part. `stack` ends what is left over."""
+    """A session, and the brokers of each part. `stack` ends remaining processes."""
 
     def __init__(
         self, trees: Trees, folder: Path, stack: contextlib.ExitStack, arguments: argparse.Namespace
@@ -52,7 +52,7 @@ class Worker:
         self._java = java_pid(self._session)
 
     def run(self, part: str) -> Report:
-        """Run one part; failures are part of its report."""
+        """Measure one part; its report includes failures."""
         arguments = self._arguments
         options = {"rounds": arguments.rounds, "rows": spaced(arguments.rows), "cores": CORES}
         report = Report(part, options=options)
@@ -150,7 +150,7 @@ class Worker:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m bench.spark.worker`; returns the exit status."""
+    """Run `python -m bench.spark.worker` and return the exit status."""
     made = argparse.ArgumentParser(prog="python -m bench.spark.worker", description=__doc__)
     made.add_argument("parts", nargs="+", choices=PARTS)
     made.add_argument("--rounds", type=int, required=True)

@@ -1,8 +1,8 @@
-"""How long one client may stop all others: a witness beside each abuse of the broker.
+"""How long one client can block all others: a harmless client is timed during each abuse.
 
-Each scenario of `bench.standstill.scenarios` has a broker of its own. While the scenario does what
-it does, a witness sends messages through a queue of its own and waits for each. Measured are the
-longest pass of the broker's event loop and the longest silence of the witness, both in processor
-time of the broker's main thread, so that other work on the machine makes no difference; and the
-same silence by the clock on the wall.
+Each scenario of `bench.standstill.scenarios` has its own broker. While the scenario runs, a
+harmless client, the witness, sends messages through its own queue and waits for each. Measured are
+the longest pass of the broker's event loop and the longest wait of the witness. Both are processor
+time of the broker's main thread, so that other load on the machine makes no difference; the wait is
+also measured in real time.
 """

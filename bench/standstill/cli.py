@@ -1,4 +1,4 @@
-"""The command: run the scenarios, print a table, say whether one is over the bound."""
+"""The command: run the scenarios, print a table, and report whether one exceeds the bound."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bench.standstill.passes import build_library
 from bench.standstill.scenarios import SCENARIOS, Scenario
 from bench.tree import ROOT, Trees
 
-# Columns of the table when it goes to a file.
+# The width of a table that is written to a file.
 FILE_WIDTH: Final = 110
-# Milliseconds of the broker's processor time that one client may keep all others waiting.
+# The longest allowed block of other clients by one client, in ms of the broker's processor time.
 BOUND: Final = 20.0
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m bench.standstill",
         description="Measure how long one client may stop all others. The exit status is 1 if one "
@@ -34,14 +34,14 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("words", nargs="*", metavar="WORD", help="only scenarios with all of these")
     made.add_argument("--list", action="store_true", help="print the names, measure nothing")
-    made.add_argument("--shrink", type=int, default=1, metavar="N", help="make all N times smaller")
+    made.add_argument("--shrink", type=int, default=1, metavar="N", help="divide all sizes by N")
     made.add_argument("--json", metavar="FILE", help="write the results to FILE, - for stdout")
     made.add_argument("--broker", metavar="PATH", help="import the broker from this tree instead")
     return made
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command and return the exit status."""
     arguments = parser().parse_args(argv)
     chosen = [one for one in SCENARIOS if all(word in one.name for word in arguments.words)]
     if not chosen:
@@ -73,9 +73,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def measure(trees: Trees, scenario: Scenario, shrink: int, console: Console) -> dict[str, Any]:
-    """Run one scenario against a broker of its own; the row is returned."""
+    """Run one scenario with its own broker, and return its row."""
     console.print(f"measuring: {scenario.name}", style="dim", highlight=False)
-    # Not where temporary files may be in memory: some scenarios have a store.
+    # The folder of temporary files may be in memory, and some scenarios have a store.
     (ROOT / "build").mkdir(exist_ok=True)
     row: dict[str, Any] = {"scenario": scenario.name, "met": False}
     with tempfile.TemporaryDirectory(prefix="standstill-", dir=ROOT / "build") as name:

@@ -1,4 +1,4 @@
-"""The ground of a scenario: a broker, a witness beside it, and when measuring begins."""
+"""The set-up of a scenario: a broker, a witness beside it, and the start of measuring."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bench.standstill.passes import Passes
 from bench.standstill.witness import processor_time
 from bench.tree import Trees, command, environment
 
-# The broker is done when it has used so little processor time in so many seconds, apart from what
-# the witness costs.
+# The broker counts as idle when it used at most this much processor time within so many seconds,
+# apart from the cost of the witness.
 _QUIET: Final = 0.25
 _IDLE: Final = 0.6
-# Seconds to wait for that.
+# Seconds to wait for the broker to be idle.
 _PATIENCE: Final = 120.0
 
 
@@ -39,13 +39,13 @@ class Witness:
         )
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Start counting."""
         self._tell("begin")
         assert self._process.stdout is not None
         self._process.stdout.readline()
 
     def end(self) -> dict[str, float]:
-        """Return ``messages``, and seconds of ``silence`` and ``processor`` time, as found."""
+        """Return ``messages``, and seconds of ``silence`` and ``processor`` time."""
         self._tell("end")
         found, _ = self._process.communicate(timeout=_PATIENCE)
         result: dict[str, float] = json.loads(found)
@@ -64,7 +64,7 @@ class Witness:
 
 
 class Ground:
-    """A broker and its witness, for one scenario. `shrink` makes every `size` smaller."""
+    """A broker and its witness, for one scenario. `shrink` divides every `size`."""
 
     def __init__(
         self, trees: Trees, server: Server, passes: Passes | None, shrink: int, folder: Path
@@ -80,24 +80,24 @@ class Ground:
         self._peers: list[Peer] = []
 
     def size(self, count: int) -> int:
-        """How many of something there are to be."""
+        """Return a number divided by `shrink`."""
         return max(1, count // self._shrink)
 
     def peer(self, name: str) -> Peer:
-        """A client of the scenario, dropped with it."""
+        """Return a client that is closed at the end of the scenario."""
         peer = Peer(self.port, name)
         self._peers.append(peer)
         return peer
 
     def begin(self) -> None:
-        """All is prepared: what follows is measured."""
+        """Start measuring, after everything is prepared."""
         self._settle()
         self._witness.begin()
         if self._passes is not None:
             self._passes.reset()
 
     def finish(self) -> dict[str, float]:
-        """Wait until the broker is done; what was measured, in seconds."""
+        """Wait until the broker is idle, and return the measured seconds."""
         self._settle()
         longest = long_ones = count = 0.0
         if self._passes is not None:
@@ -115,7 +115,7 @@ class Ground:
         }
 
     def _settle(self) -> None:
-        """Wait until the broker does hardly anything but answer the witness."""
+        """Wait until the broker does hardly anything except answer the witness."""
         pid = self.server.pid
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
@@ -125,7 +125,7 @@ class Ground:
                 return
 
     def close(self) -> None:
-        """End the witness and drop the clients."""
+        """Stop the witness and close the clients."""
         self._witness.stop()
         for peer in self._peers:
             with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ def ground(
     shrink: int,
     folder: Path,
 ) -> Iterator[Ground]:
-    """A broker with this configuration, in TOML, and with a store if it is `durable`."""
+    """Run a broker with this configuration, in TOML, and with a store if it is `durable`."""
     file = folder / "broker.toml"
     file.write_text(config, "utf-8")
     arguments = ["serve", "--log-level", "error", "--listen", "amqp://127.0.0.1:0"]
@@ -164,7 +164,7 @@ def ground(
 
 
 def raise_file_limit() -> None:
-    """Allow this process, and those that it starts, as many sockets as the system does."""
+    """Raise the limit of open sockets for this process and its children to the maximum."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -173,9 +173,9 @@ def raise_file_limit() -> None:
 
 
 def drop(peers: list[Peer]) -> None:
-    """Lose all connections at once, as when the process that had them dies."""
+    """Drop all connections at once, as when the process that owns them dies."""
     for peer in peers:
-        # With this option a close sends a reset, and the broker's event loop sees it at once.
+        # With this option a close sends a reset, which the broker's event loop sees at once.
         peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for peer in peers:
         peer.close()

@@ -1,4 +1,4 @@
-"""Scenarios with large messages: a few bytes to ask for, many to move."""
+"""Scenarios with large messages: small requests that move many bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_types.messaging import Source
 
 MIB: Final = 1 << 20
-# Seconds that readers may take.
+# Seconds within which readers must be done.
 _PATIENCE: Final = 120.0
-# Seconds for the broker to have written all that it will to those who do not read.
+# Seconds within which the broker has written everything to clients that do not read.
 _SETTLED: Final = 3.0
 
 CONFIGURATION: Final = """
@@ -32,7 +32,7 @@ partitions = 1
 
 
 def unread(size: int, readers: int) -> Callable[[Ground], None]:
-    """A message of `size` MiB is shown to browsers that do not read."""
+    """Send a message of `size` MiB to browsers that do not read."""
 
     def run(ground: Ground) -> None:
         _put(ground, "large", size)
@@ -45,7 +45,7 @@ def unread(size: int, readers: int) -> Callable[[Ground], None]:
 
 
 def fanned_out(size: int, readers: int) -> Callable[[Ground], None]:
-    """A message of `size` MiB goes to all subscribers of a topic, which read it."""
+    """Send a message of `size` MiB to all subscribers of a topic, which read it."""
 
     def run(ground: Ground) -> None:
         peers = _readers(ground, "large-topic", readers, capability="topic")
@@ -60,7 +60,7 @@ def fanned_out(size: int, readers: int) -> Callable[[Ground], None]:
 def passed_on(
     size: int, durable: bool = False, failures: int = 0, ttl: int = 0
 ) -> Callable[[Ground], None]:
-    """A message of `size` MiB comes in and goes out, after so many failed deliveries."""
+    """Send and receive a message of `size` MiB, after so many failed deliveries."""
 
     def run(ground: Ground) -> None:
         ground.begin()
@@ -78,7 +78,7 @@ def passed_on(
 
 
 def recorded(size: int, readers: int) -> Callable[[Ground], None]:
-    """A record of `size` MiB of a stream goes to readers, which have all asked for it."""
+    """Send a record of `size` MiB of a stream to readers that have all requested it."""
 
     def run(ground: Ground) -> None:
         peers = _readers(ground, "large-stream", readers, mode="copy")
@@ -91,7 +91,7 @@ def recorded(size: int, readers: int) -> Callable[[Ground], None]:
 
 
 def _put(ground: Ground, address: str, size: int, durable: bool = False, ttl: int = 0) -> None:
-    """Send a message of `size` MiB, and see it accepted."""
+    """Send a message of `size` MiB, and wait until it is accepted."""
     peer = ground.peer(f"publisher-{address}")
     link = peer.sender(peer.session(), address)
     peer.supplied([link])
@@ -105,7 +105,7 @@ def _put(ground: Ground, address: str, size: int, durable: bool = False, ttl: in
 def _readers(
     ground: Ground, address: str, count: int, mode: str = "move", capability: str = ""
 ) -> list[Peer]:
-    """Clients with a link from the address, which have no credit yet."""
+    """Return clients with a link from the address, without credit."""
     peers = []
     for number in range(count):
         peer = ground.peer(f"reader-{address}-{number}")
@@ -129,7 +129,7 @@ def _ask(peers: list[Peer], credit: int = 10) -> None:
 
 
 def _read_all(peers: list[Peer]) -> None:
-    """Read until each has a message. Raises `TimeoutError`."""
+    """Read until each client has a message. Raises `TimeoutError`."""
     poll = select.poll()
     by_file = {}
     for peer in peers:

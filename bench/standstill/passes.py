@@ -1,4 +1,4 @@
-"""Passes of the broker's event loop, measured inside its process by a small library."""
+"""Passes of the broker's event loop, measured within its process by a small library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGE: Final = 4096
 
 
 def build_library(folder: Path) -> Path | None:
-    """The library for LD_PRELOAD, built from `passes.c`; None where there is no C compiler."""
+    """Build the library for LD_PRELOAD from `passes.c`; return None without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
@@ -37,19 +37,19 @@ class Passes:
             self._map = mmap.mmap(opened.fileno(), _PAGE)
 
     def reset(self) -> None:
-        """Count from now on."""
+        """Start counting again."""
         _COUNTERS.pack_into(self._map, 0, 0, 0, 0)
 
     def longest(self) -> float:
-        """The longest pass since `reset`, in seconds of processor time."""
+        """Return the longest pass since `reset`, in seconds of processor time."""
         return float(_COUNTERS.unpack_from(self._map, 0)[0]) / 1e9
 
     def count(self) -> int:
-        """How many passes there have been since `reset`."""
+        """Return the number of passes since `reset`."""
         return int(_COUNTERS.unpack_from(self._map, 0)[1])
 
     def long_ones(self) -> int:
-        """How many of them took 20 ms or more."""
+        """Return the number of passes that took 20 ms or more."""
         return int(_COUNTERS.unpack_from(self._map, 0)[2])
 
     def close(self) -> None:

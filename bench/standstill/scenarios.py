@@ -1,7 +1,7 @@
-"""Scenarios: what a client may do that takes the broker long.
+"""Scenarios: actions of a client that keep the broker busy for long.
 
 A new feature adds its worst case here: a function that prepares, calls `ground.begin()`, and does
-what is measured; and a line in `SCENARIOS`.
+the measured action; and a line in `SCENARIOS`.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_types.messaging import Accepted, Source, Target
 from ferrymq_types.transactions import Coordinator, Declare, Declared, Discharge, TransactionalState
 
-# Links of one session, and of one connection, here.
+# Links per session, and per connection.
 LINKS: Final = 1_000
 SMALL: Final = Message(b"x" * 16).encode()
-# Housekeeping looks for garbage after so many seconds.
+# Seconds after which the broker's housekeeping collects garbage.
 _COLLECTED: Final = 6.0
 _STREAM: Final = '[[stream]]\nname = "long"\npartitions = 1\n'
-# Dead-letter queues, each of which leads to the next.
+# The number of dead-letter queues, each of which leads to the next.
 _CHAIN: Final = 500
 DURABLE: Final = Message(b"x" * 16, durable=True).encode()
 
 
 class Holder(Peer):
-    """A client that settles nothing; `deliveries` are what it has got."""
+    """A client that settles nothing; `deliveries` are those it has received."""
 
     def __init__(self, port: int, name: str) -> None:
         self.deliveries: list[IncomingDelivery] = []
         super().__init__(port, name)
 
     def handle(self) -> None:
-        """Keep what has arrived."""
+        """Keep all deliveries that have arrived."""
         for event in self.engine.take_events():
             if isinstance(event, DeliveryReceived):
                 self.received += 1
@@ -54,7 +54,7 @@ class Holder(Peer):
 
 
 def _crowd(ground: Ground, kind: str, count: int, address: str) -> tuple[list[Peer], list[Link]]:
-    """Connections with `LINKS` links each, of a kind, all to one address."""
+    """Open connections with `LINKS` links each, of a kind, all to one address."""
     peers: list[Peer] = []
     links: list[Link] = []
     for first in range(0, count, LINKS):
@@ -81,7 +81,7 @@ def _crowd(ground: Ground, kind: str, count: int, address: str) -> tuple[list[Pe
 
 
 def lost(kind: str) -> Callable[[Ground], None]:
-    """100 000 links to one queue whose connections vanish all at once."""
+    """Drop all connections of 100 000 links to one queue at once."""
 
     def run(ground: Ground) -> None:
         peers, _ = _crowd(ground, kind, ground.size(100_000), "crowd")
@@ -92,7 +92,7 @@ def lost(kind: str) -> Callable[[Ground], None]:
 
 
 def detached(kind: str) -> Callable[[Ground], None]:
-    """100 000 links to one queue that are detached, each by its own frame."""
+    """Detach 100 000 links to one queue, each with its own frame."""
 
     def run(ground: Ground) -> None:
         peers, links = _crowd(ground, kind, ground.size(100_000), "crowd")
@@ -108,7 +108,7 @@ def detached(kind: str) -> Callable[[Ground], None]:
 
 
 def ended(kind: str) -> Callable[[Ground], None]:
-    """100 000 links to one queue whose sessions are ended."""
+    """End the sessions of 100 000 links to one queue."""
 
     def run(ground: Ground) -> None:
         peers, _ = _crowd(ground, kind, ground.size(100_000), "crowd")
@@ -124,7 +124,7 @@ def ended(kind: str) -> Callable[[Ground], None]:
 
 
 def closed(kind: str) -> Callable[[Ground], None]:
-    """100 000 links to one queue whose connections are closed in order."""
+    """Close the connections of 100 000 links to one queue properly."""
 
     def run(ground: Ground) -> None:
         peers, _ = _crowd(ground, kind, ground.size(100_000), "crowd")
@@ -139,7 +139,7 @@ def closed(kind: str) -> Callable[[Ground], None]:
 
 
 def deleted_with_links(kind: str) -> Callable[[Ground], None]:
-    """A queue with 100 000 links is deleted."""
+    """Delete a queue with 100 000 links."""
 
     def run(ground: Ground) -> None:
         peers, _ = _crowd(ground, kind, ground.size(100_000), "crowd")
@@ -156,7 +156,7 @@ def deleted_with_links(kind: str) -> Callable[[Ground], None]:
 
 
 def connections_lost(ground: Ground) -> None:
-    """2 000 connections, with a link each, vanish at once."""
+    """Drop 2 000 connections with one link each at once."""
     peers = []
     for number in range(ground.size(2_000)):
         peer = ground.peer(f"one-{number}")
@@ -167,7 +167,7 @@ def connections_lost(ground: Ground) -> None:
 
 
 def unsettled_lost(ground: Ground) -> None:
-    """A connection that holds 100 000 messages vanishes."""
+    """Drop a connection with 100 000 unsettled messages."""
     count = ground.size(100_000)
     fill(ground.port, "held", SMALL, count)
     holder = Holder(ground.port, "holder")
@@ -186,28 +186,28 @@ def unsettled_lost(ground: Ground) -> None:
 
 
 def purged(ground: Ground) -> None:
-    """A queue of 400 000 messages is purged."""
+    """Purge a queue of 400 000 messages."""
     fill(ground.port, "full", SMALL, ground.size(400_000))
     ground.begin()
     _manage(ground, "PURGE", "queue", "full")
 
 
 def large_purged(ground: Ground) -> None:
-    """A queue of 1 000 messages of 1 MiB is purged: their memory goes back to the system."""
+    """Purge a queue of 1 000 messages of 1 MiB, whose memory goes back to the system."""
     fill(ground.port, "full", Message(bytes(large.MIB)).encode(), ground.size(1_000))
     ground.begin()
     _manage(ground, "PURGE", "queue", "full")
 
 
 def deleted(ground: Ground) -> None:
-    """A queue of 400 000 messages is deleted."""
+    """Delete a queue of 400 000 messages."""
     fill(ground.port, "full", SMALL, ground.size(400_000))
     ground.begin()
     _manage(ground, "DELETE", "queue", "full")
 
 
 def expired(ground: Ground) -> None:
-    """400 000 messages expire at the same time."""
+    """Wait for 400 000 messages that expire at the same time."""
     count = ground.size(400_000)
     peer = ground.peer("expiring")
     link = peer.sender(peer.session(), "short")
@@ -225,28 +225,28 @@ def expired(ground: Ground) -> None:
 
 
 def narrowed(ground: Ground) -> None:
-    """A queue of 400 000 messages gets a bound of one message."""
+    """Limit a queue of 400 000 messages to one message."""
     fill(ground.port, "full", SMALL, ground.size(400_000))
     ground.begin()
     _manage(ground, "UPDATE", "queue", "full", {"max-length": 1, "overflow": "drop-head"})
 
 
 def updated(ground: Ground) -> None:
-    """The policy of a queue with 100 000 consumers changes."""
+    """Change the policy of a queue with 100 000 consumers."""
     _crowd(ground, "consumer", ground.size(100_000), "crowd")
     ground.begin()
     _manage(ground, "UPDATE", "queue", "crowd", {"max-length": 1})
 
 
 def records_purged(ground: Ground) -> None:
-    """A stream of 1 000 000 records is purged."""
+    """Purge a stream of 1 000 000 records."""
     fill(ground.port, "long", SMALL, ground.size(1_000_000))
     ground.begin()
     _manage(ground, "PURGE", "stream", "long")
 
 
 def collected(ground: Ground) -> None:
-    """1 000 connections vanish while 1 000 000 messages wait: a full collection of garbage."""
+    """Drop 1 000 connections while 1 000 000 messages wait, which causes a full collection."""
     fill(ground.port, "full", SMALL, ground.size(1_000_000))
     peers = [ground.peer(f"one-{number}") for number in range(ground.size(1_000))]
     for peer in peers:
@@ -258,7 +258,7 @@ def collected(ground: Ground) -> None:
 
 
 def drained(ground: Ground) -> None:
-    """A durable backlog of 200 000 messages is filled, and drained by one consumer."""
+    """Fill a durable queue with 200 000 messages, and drain it with one consumer."""
     count = ground.size(200_000)
     fill(ground.port, "backlog", DURABLE, count)
     ground.begin()
@@ -266,14 +266,14 @@ def drained(ground: Ground) -> None:
 
 
 def dead_letter_chain(ground: Ground) -> None:
-    """Each of 100 messages pushes another out of 500 full queues, one after the other."""
+    """Send 100 messages, each of which drops another from 500 full queues, one after the other."""
     fill(ground.port, "chain-0", SMALL, _CHAIN)
     ground.begin()
     fill(ground.port, "chain-0", SMALL, 100)
 
 
 def _chain(length: int) -> str:
-    """Queues that keep one message each, and hand the others on."""
+    """Return queues that keep one message each, and dead-letter the others to the next queue."""
     lines: list[str] = []
     for number in range(length):
         lines += [f'[[queue]]\nname = "chain-{number}"\nmax-length = 1\noverflow = "dead-letter"']
@@ -285,7 +285,7 @@ def _chain(length: int) -> str:
 
 
 def discharged(fail: bool, work: str) -> Callable[[Ground], None]:
-    """A transaction with 100 000 posts, or 20 000 acquisitions, is committed or rolled back."""
+    """Commit or roll back a transaction with 100 000 messages sent or 20 000 acquired."""
 
     def run(ground: Ground) -> None:
         count = ground.size(100_000 if work == "posts" else 20_000)
@@ -324,11 +324,11 @@ def discharged(fail: bool, work: str) -> Callable[[Ground], None]:
     return run
 
 
-# -- who looks on ---------------------------------------------------------------------------------
+# -- monitoring and management --------------------------------------------------------------------
 
 
 def scraped(path: str) -> Callable[[Ground], None]:
-    """The figures of 50 000 queues are asked for, three times."""
+    """Request the metrics of 50 000 queues three times."""
 
     def run(ground: Ground) -> None:
         _many_queues(ground, ground.size(50_000))
@@ -342,7 +342,7 @@ def scraped(path: str) -> Callable[[Ground], None]:
 
 
 def listed(ground: Ground) -> None:
-    """All of 50 000 queues are listed, 1 000 at a time."""
+    """List all of 50 000 queues, 1 000 at a time."""
     count = ground.size(50_000)
     _many_queues(ground, count)
     ground.begin()
@@ -352,14 +352,14 @@ def listed(ground: Ground) -> None:
 
 
 def topic_deleted(ground: Ground) -> None:
-    """A topic with 20 000 subscriptions and their links is deleted."""
+    """Delete a topic with 20 000 subscriptions and their links."""
     _topic(ground, ground.size(20_000))
     ground.begin()
     _manage(ground, "DELETE", "topic", "fan")
 
 
 def subscribers_lost(ground: Ground) -> None:
-    """20 000 subscribers of one topic vanish at once."""
+    """Drop 20 000 subscribers of one topic at once."""
     peers = _topic(ground, ground.size(20_000))
     ground.begin()
     drop(peers)
@@ -396,7 +396,7 @@ def _many_queues(ground: Ground, count: int) -> None:
 def _manage(
     ground: Ground, operation: str, type: str, name: str, body: dict[str, object] | None = None
 ) -> None:
-    """Ask the management node, and wait for its answer."""
+    """Send a request to the management node, and wait for its answer."""
     with (
         blocking.connect(f"amqp://127.0.0.1:{ground.port}") as connection,
         connection.management(timeout=60) as management,
@@ -417,7 +417,7 @@ unsettled-per-connection = 1000000
 
 
 class Scenario(NamedTuple):
-    """An abuse: its name, what it does, the broker's configuration beside the limits, and whether
+    """An abuse: its name, its action, the broker's configuration besides the limits, and whether
     the broker has a store."""
 
     name: str

@@ -1,8 +1,8 @@
-"""A client that does nobody any harm, in a process of its own: how long does it wait?
+"""A harmless client in a separate process, which measures how long it waits.
 
-`python -m bench.standstill.witness PORT PID` sends a message to a queue of its own, waits until the
-same message comes back, and does so again after a pause. After `begin` on its standard input it
-counts; after `end` it prints a JSON object and ends.
+`python -m bench.standstill.witness PORT PID` sends a message to its own queue, waits until the same
+message comes back, and repeats that after a pause. After `begin` on its standard input it counts;
+after `end` it prints a JSON object and exits.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Final
 from bench.client import Peer
 from bench.encoding import data_section
 
-# Seconds between two messages: the broker has time for the others.
+# Seconds between two messages, so that the broker has time for other clients.
 PAUSE: Final = 0.0005
 _MESSAGE: Final = data_section(b"ping")
 
 
 def processor_time(pid: int) -> float:
-    """Seconds of processor time of a process's main thread. Raises `OSError`."""
+    """Return the processor time of a process's main thread in seconds. Raises `OSError`."""
     text = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text("ascii")
     return int(text.split()[0]) / 1e9
 
 
 def main() -> None:
-    """Send and receive until told to stop."""
+    """Send and receive messages until `end` is read."""
     port, pid = int(sys.argv[1]), int(sys.argv[2])
     peer = Peer(port, "witness")
     session = peer.session()
