@@ -58,7 +58,7 @@ def report(losses: Iterable[Loss], fail: bool) -> None:
         return
     if not fail:
         for loss in found:
-            LOGGER.warning("records are left out (failOnDataLoss is false): %s", loss)
+            LOGGER.warning("missing records are skipped (failOnDataLoss is false): %s", loss)
         return
     more = f" (and {len(found) - 1} partitions more)" if len(found) > 1 else ""
     raise AmqpDataLossError(f"{found[0]}{more}. {_REMEDY}")

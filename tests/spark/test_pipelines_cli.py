@@ -57,10 +57,10 @@ def test_what_is_wrong_is_said_in_one_line_before_spark_starts(tmp_path: Path) -
     gone = "amqp://127.0.0.1:1"
     for arguments, said in (
         (("metrics",), "say which streams"),
-        (("metrics", "a", "--to", "b"), "say --checkpoint DIR"),
+        (("metrics", "a", "--to", "b"), "give --checkpoint DIR"),
         (("triage", "dead", "--retry"), "--where true for all"),
-        (("archive", "a", "--path", "x", "--checkpoint", "x"), "two directories"),
-        (("replay", "a", "--to", "a", "--checkpoint", "x"), "sent into itself"),
+        (("archive", "a", "--path", "x", "--checkpoint", "x"), "different directories"),
+        (("replay", "a", "--to", "a", "--checkpoint", "x"), "is also the source"),
         (("replay", "a", "--to", "b", "--checkpoint", "x", "--from", "{"), "or offsets as"),
         (("metrics", "a", "--once", "--conf", "x=1"), "is not spark.KEY=VALUE"),
         (("--user", "me", "--password-file", str(word), "work", "--url", gone), "no connection to"),

@@ -149,7 +149,7 @@ def test_what_cannot_be_kept_is_said(spark: SparkSession, broker: BrokerProcess)
     options = MetricsOptions(
         connection={"url": broker.url}, source=Choice(streams=("no-such-stream",)), to="x"
     )
-    with pytest.raises(AmqpOptionError, match="say --checkpoint DIR"):
+    with pytest.raises(AmqpOptionError, match="give --checkpoint DIR"):
         run(spark, options)
     with pytest.raises(Exception, match="no-such-stream") as caught:
         run(spark, replace(options, to=None, once=True))

@@ -193,8 +193,8 @@ def test_killed_in_the_middle_every_message_is_at_one_place(
     ("settings", "said"),
     [
         ({"retry": True}, "--where true for all"),
-        ({"retry": True, "move_to": "x", "where": "true"}, "one of them"),
-        ({"move_to": "dead", "where": "true"}, "there already"),
+        ({"retry": True, "move_to": "x", "where": "true"}, "exclude each other"),
+        ({"move_to": "dead", "where": "true"}, "dead letters itself"),
     ],
 )
 def test_what_contradicts_itself_is_refused(settings: dict[str, object], said: str) -> None:

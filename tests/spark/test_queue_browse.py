@@ -149,8 +149,8 @@ def test_a_subset_of_columns(spark: SparkSession, broker: BrokerProcess, address
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"startingOffsets": "earliest"}, "'startingOffsets': it is about streams"),
-        ({"minPartitions": "4"}, "'minPartitions': it is about streams"),
+        ({"startingOffsets": "earliest"}, "'startingOffsets': it is only for streams"),
+        ({"minPartitions": "4"}, "'minPartitions': it is only for streams"),
         ({"maxOffsetsPerTrigger": "4"}, "'maxOffsetsPerTrigger' is for readStream"),
         ({"queueSelector": "[1]"}, "a selector, or a JSON list of selectors"),
         ({"queueLimit": "0"}, "'queueLimit'"),
@@ -174,7 +174,7 @@ def test_options_of_queues_alone(spark: SparkSession, broker: BrokerProcess) -> 
 def test_a_stream_is_no_queue_for_queries(spark: SparkSession, broker: BrokerProcess) -> None:
     reader = spark.readStream.format("amqp").options(url=broker.url, subscribe="orders")
     query = reader.option("queueMode", "browse").load().writeStream.format("noop")
-    with pytest.raises(Exception, match="have its messages go into a stream"):
+    with pytest.raises(Exception, match="send them to a stream"):
         query.trigger(availableNow=True).start().awaitTermination(60)
 
 

@@ -137,7 +137,7 @@ def test_a_result_is_not_replaced_as_a_whole(
     counts = lines(spark, folder).groupBy("body").count().select("body")
     writer = counts.writeStream.outputMode("complete").format("amqp").option("address", "a")
     writer = writer.option("url", "amqp://127.0.0.1:1")
-    with pytest.raises(PySparkException, match="replaced as a whole"):
+    with pytest.raises(PySparkException, match="result cannot be replaced"):
         query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
         query.awaitTermination()
 

@@ -153,7 +153,7 @@ def test_bad_credentials(spark: SparkSession) -> None:
     config = '[security.users]\nreader = "open sesame"\n'
     with BrokerProcess(config) as broker:
         frame = read(spark, broker, subscribe="orders", username="reader", password="geheim")
-        with pytest.raises(PySparkException, match="does not let in 'reader'") as caught:
+        with pytest.raises(PySparkException, match="refuses the login of 'reader'") as caught:
             frame.collect()
         assert "geheim" not in str(caught.value)
         good = read(

@@ -82,8 +82,8 @@ def _apply(frames: list[JournalFrame], records: Records, journal: Journal) -> No
             if not is_full(again):
                 raise
             raise StoreError(
-                f"{journal.folder.describe()}: the disk has no room for what the journal holds: "
-                f"make room for at least {sum(len(frame.batch) for frame in frames)} bytes"
+                f"{journal.folder.describe()}: the disk has no room for the journal's content: "
+                f"free at least {sum(len(frame.batch) for frame in frames)} bytes"
             ) from again
     journal.applied = records.applied
 

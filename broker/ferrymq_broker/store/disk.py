@@ -272,7 +272,7 @@ class RealFolder(Folder):
         # Open files by name, so that `rename` can update their paths.
         self._files: WeakValueDictionary[str, RealFile] = WeakValueDictionary()
         if only_pretends():
-            log.warning("nothing is synced: whatever is acknowledged can be lost", store=str(path))
+            log.warning("nothing is synced: acknowledged messages can be lost", store=str(path))
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in made:

@@ -191,9 +191,9 @@ class DurableStore(Store):
             raise StoreDamaged(
                 f"{folder.describe(DATA_NAME)} or {folder.describe(CLEAN_NAME)} is damaged: "
                 f"the records are those of batch {applied}; when the store was closed "
-                f"they had batch {clean}, says {CLEAN_NAME}. If {DATA_NAME} was put in the "
-                "place of another one, bring back the whole directory as it was; if nobody has "
-                f"touched it, remove {CLEAN_NAME}: all that was acknowledged is in the records "
+                f"they had batch {clean}, says {CLEAN_NAME}. If {DATA_NAME} was replaced "
+                "by another file, restore the whole directory as it was; if no file was "
+                f"changed, remove {CLEAN_NAME}: everything acknowledged is in the records "
                 "and in the journal"
             )
 

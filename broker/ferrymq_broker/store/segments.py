@@ -203,7 +203,7 @@ class JournalReader:
         number = frame.header.number
         where = self._folder.describe(frame.segment.name)
         if number < expected:
-            return f"{where}: at byte {frame.offset} is batch {number}, which was there before"
+            return f"{where}: at byte {frame.offset} is batch {number}, which was read before"
         if self._stopped is not None:
             segment, offset = self._stopped
             place = f"{self._folder.describe(segment.name)}: at byte {offset}"

@@ -114,7 +114,7 @@ class _Cutter:
                 raise AmqpDataLossError(
                     f"{self.where}: the offsets from {overlap.range.first} to before"
                     f" {overlap.range.next} are in {overlap.file.path} and in the file before it."
-                    " Two have captured into one folder: move the files of one of them away"
+                    " Two captures wrote to one folder: move the files of one of them away"
                 )
         self.missing += covered.missing(begun, end)
 
@@ -131,10 +131,10 @@ class _Cutter:
         text = f"{self.where}: the offsets {ranges} are missing; there are {there}"
         if fail:
             raise AmqpDataLossError(
-                f"{text}. To read what there is, set fail_on_data_loss to False; to read what the"
-                " broker has still, give a url"
+                f"{text}. To read the available records, set fail_on_data_loss to False; to also"
+                " read from the broker, give a url"
             )
-        LOGGER.warning("%s; they are passed over", text)
+        LOGGER.warning("%s; they are skipped", text)
 
 
 def _all(covered: Coverage) -> str:

@@ -109,7 +109,7 @@ def _checked(schema: StructType, overwrite: bool) -> tuple[str, ...]:
 
     if overwrite:
         raise AmqpOptionError(
-            "capture files are added to what there is: write with mode('append'), or"
+            "capture files can only be added to others: write with mode('append'), or"
             " outputMode('append')"
         )
     types = spark_types()

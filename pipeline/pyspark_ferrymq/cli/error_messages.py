@@ -49,7 +49,7 @@ def told(command: Callable[P, R]) -> Callable[P, R]:
             if error.name is None or error.name.partition(".")[0] not in _EXTRA:
                 raise
             sys.stderr.write(
-                f"ferrymq: there is no package {error.name!r}: pipelines need what comes with"
+                f"ferrymq: there is no package {error.name!r}: pipelines need the packages of"
                 " pip install 'ferrymq[spark]'\n"
             )
             raise typer.Exit(1) from None

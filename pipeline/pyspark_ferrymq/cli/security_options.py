@@ -40,7 +40,7 @@ class SecurityOptions(NamedTuple):
         if self.user is not None:
             options["username"] = self.user
         if self.password_file is not None and self.token_file is not None:
-            raise AmqpOptionError("--password-file and --token-file: one of them")
+            raise AmqpOptionError("--password-file and --token-file exclude each other")
         # Secrets are read here: executors have neither the file nor this environment.
         if self.token_file is not None or (_TOKEN in os.environ and self.password_file is None):
             secret = _line(self.token_file) if self.token_file else os.environ[_TOKEN].strip()

@@ -97,33 +97,33 @@ class BrokerOptions:
         secret = given.at_most_one("password", "passwordFile", "passwordEnv")
         if url.username is not None and (username is not None or secret is not None):
             raise AmqpOptionError(
-                f"option 'url': it names a user already, and there is the option"
-                f" {'username' if username is not None else secret!r} beside it; say it once"
+                f"option 'url': it already names a user, so the option"
+                f" {'username' if username is not None else secret!r} must not be given"
             )
         mechanism = given.choice("sasl.mechanism", MECHANISMS, "auto")
         user = username if username is not None else url.username
         if secret is not None and user is None and mechanism != "OAUTHBEARER":
-            raise AmqpOptionError(f"the option {secret!r} needs the option 'username' beside it")
+            raise AmqpOptionError(f"the option {secret!r} needs the option 'username'")
         if mechanism not in ("auto", *_WITHOUT_PASSWORD) and secret is None and not url.password:
             raise AmqpOptionError(
-                f"option 'sasl.mechanism': {mechanism} takes a secret; give one of the options"
+                f"option 'sasl.mechanism': {mechanism} needs a secret; give one of the options"
                 " 'password', 'passwordFile', 'passwordEnv'"
             )
         for name in ("tls.ca", "tls.cert", "tls.key", "tls.verify"):
             if given.has(name) and not url.secure:
                 raise AmqpOptionError(
-                    f"the option {name!r} is for TLS, and {str(url)!r} is without; use amqps:// or"
-                    " wss://"
+                    f"the option {name!r} is for TLS, which {str(url)!r} does not use; give an"
+                    " amqps:// or wss:// URL"
                 )
         given.needs("tls.key", "tls.cert")
         verify = given.flag("tls.verify", True)
         if not verify and given.has("tls.ca"):
-            raise AmqpOptionError("the option 'tls.ca' means nothing with 'tls.verify' = false")
+            raise AmqpOptionError("the option 'tls.ca' has no effect with 'tls.verify' = false")
         timeout = given.milliseconds("connectTimeoutMs", 1)
         service = given.choice("service", SERVICES, "ferrymq")
         if given.has("consumerGroup") and service != "eventhubs":
             raise AmqpOptionError(
-                "option 'consumerGroup': it is one of Event Hubs ('service' = eventhubs)"
+                "option 'consumerGroup': it is only for Event Hubs ('service' = eventhubs)"
             )
         return cls(
             url=text,
@@ -204,8 +204,8 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
         except AuthenticationError as error:
             who = settings.username or _url(settings.url).username or "a client without user name"
             refused = (
-                f"{settings.place} does not let in {who!r}: {error}. See the options 'username',"
-                " 'password' and 'sasl.mechanism'"
+                f"{settings.place} refuses the login of {who!r}: {error}. See the options"
+                " 'username', 'password' and 'sasl.mechanism'"
             )
             if not error.lost:
                 raise AmqpSourceError(refused) from None
@@ -246,7 +246,7 @@ def connect_driver(
         if not isinstance(error, LinkDetached):
             raise
         raise AmqpSourceError(
-            f"{settings.place} has no node '$management' to ask: {error}. Is it {product}? See the"
+            f"{settings.place} has no node '$management': {error}. Is it {product}? See the"
             " option 'service'"
         ) from None
 
@@ -259,8 +259,8 @@ def _mention_unused(connection: Connection, settings: BrokerOptions) -> None:
         return
     _MENTIONED.add(settings.place)
     LOGGER.warning(
-        "%s lets in everybody and does not ask for credentials: those of the user %r, which are"
-        " given, are not checked",
+        "%s accepts clients without a login: the given credentials of the user %r are not"
+        " checked",
         settings.place,
         user,
     )

@@ -101,8 +101,8 @@ def check_names(given: Iterable[str]) -> None:
             )
         if name.lower() == "pushdown":
             raise AmqpOptionError(
-                "the option 'pushdown' is gone: Spark applies the filters of one use of a frame to"
-                " all its uses. What is to be read is said by 'assign', 'startingOffsets',"
+                "the option 'pushdown' was removed: Spark applies the filters of one use of a frame"
+                " to all its uses. Choose what to read with 'assign', 'startingOffsets',"
                 " 'endingOffsets', 'startingTimestamp', 'endingTimestamp' and 'selector'"
             )
         close = get_close_matches(name.lower(), _KNOWN, n=1)

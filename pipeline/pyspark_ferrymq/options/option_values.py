@@ -64,7 +64,7 @@ class Values:
     def needs(self, name: str, other: str) -> None:
         """Raise if an option is given without another one that it needs."""
         if self.has(name) and not self.has(other):
-            raise AmqpOptionError(f"the option {name!r} needs the option {other!r} beside it")
+            raise AmqpOptionError(f"the option {name!r} needs the option {other!r}")
 
     def text(self, name: str) -> str | None:
         """Return a text, None if it is missing; an empty text is refused."""
@@ -134,7 +134,7 @@ class Values:
             found = json.loads(value)
         except ValueError as error:
             raise AmqpOptionError(
-                f"option {name!r}: {shown(value)} is no JSON ({error}); such as {shape}"
+                f"option {name!r}: {shown(value)} is not JSON ({error}); an example is {shape}"
             ) from None
         if not isinstance(found, dict):
             raise wrong(name, value, f"a JSON object such as {shape}")

@@ -63,7 +63,7 @@ class SourceOptions:
         check_names(options)
         given = Values(options)
         for name in given.given(SINK):
-            raise AmqpOptionError(f"the option {name!r} is for writing, and this reads")
+            raise AmqpOptionError(f"the option {name!r} is only for writing")
         given.at_most_one("maxOffsetsPerTrigger", "maxBytesPerTrigger")
         given.needs("maxTriggerDelay", "minOffsetsPerTrigger")
         most = given.number("maxOffsetsPerTrigger", 1)
@@ -76,7 +76,7 @@ class SourceOptions:
         hold = given.text("hold")
         if hold is not None and len(hold) > _LONGEST_HOLDER:
             raise AmqpOptionError(
-                f"option 'hold': a name of {len(hold)} characters; {_LONGEST_HOLDER} are allowed"
+                f"option 'hold': the name has {len(hold)} characters; {_LONGEST_HOLDER} are allowed"
             )
         connection = BrokerOptions.parse(given)
         if connection.service == "eventhubs":
@@ -138,10 +138,10 @@ class SourceOptions:
             )
         if self.queue_mode == "browse":
             raise AmqpOptionError(
-                "option 'queueMode': browse is for batches; what a query has seen of a queue is"
-                " nowhere written down. To stream it, have its messages go into a stream"
-                " (dead letters may, and what an exchange hands out), or browse it in a batch every"
-                " so often"
+                "option 'queueMode': browse is for batches only, because a checkpoint cannot hold a"
+                " position in a queue. To read the messages in a streaming query, send them to a"
+                " stream (also as dead letters, or by an exchange), or browse the queue in regular"
+                " batches"
             )
         return self.starting or AtEnd("latest")
 

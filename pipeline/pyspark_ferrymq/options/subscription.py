@@ -30,8 +30,7 @@ class Selection:
         option = given.at_most_one(*CHOOSING)
         if option is None:
             raise AmqpOptionError(
-                "what to read is missing: give one of the options"
-                f" {', '.join(map(repr, CHOOSING))}"
+                f"no option says what to read: give one of {', '.join(map(repr, CHOOSING))}"
             )
         if option == "subscribe":
             return cls(option, _names(given.required(option)))

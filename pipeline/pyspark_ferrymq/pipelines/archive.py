@@ -45,7 +45,7 @@ class ArchiveOptions:
     def check(self) -> None:
         """Raise `AmqpOptionError` for contradictory options."""
         if self.path.rstrip("/") == self.checkpoint.rstrip("/"):
-            raise AmqpOptionError("the checkpoint and the archive are two directories")
+            raise AmqpOptionError("the checkpoint and the archive need different directories")
 
 
 @dataclass(slots=True)

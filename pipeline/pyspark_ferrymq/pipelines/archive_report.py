@@ -36,7 +36,7 @@ def write_report(path: Path, done: Archived, options: ArchiveOptions) -> None:
                   {"archived": (numbers, [step.rows_per_second for step in steps])})
         )  # fmt: skip
         page.plot(
-            lines("Records there, and not read yet", "batch", "records",
+            lines("Available records not read yet", "batch", "records",
                   {"behind": (numbers, [step.behind for step in steps])})
         )  # fmt: skip
     if partitions:

@@ -138,8 +138,8 @@ class MetricsOptions:
         """Raise `AmqpOptionError` if exactly-once results are not possible."""
         if not self.once and self.checkpoint is None and (self.to or self.parquet):
             raise AmqpOptionError(
-                "results that are to be written once need a checkpoint: say --checkpoint DIR, or"
-                " --once to measure what is there in one batch"
+                "to write results once, a checkpoint is needed: give --checkpoint DIR, or --once to"
+                " measure all available records in one batch"
             )
 
 

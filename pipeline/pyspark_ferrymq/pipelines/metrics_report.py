@@ -74,17 +74,17 @@ def _plots(page: Page, rows: list[Row], options: MetricsOptions) -> None:
                       _by_address(rows, lambda row: row["messages"] / seconds)))  # fmt: skip
     page.plot(stacked("Bodies a second", time, "KiB/s",
                       _by_address(rows, lambda row: row["bytes"] / 1024 / seconds)))  # fmt: skip
-    page.heading("How long on the way")
+    page.heading("Transit time")
     page.paragraph(
         "From the creation-time of a message to the moment the broker appended it. The axis is"
-        " logarithmic: what is late is later by far."
+        " logarithmic, because late messages are much later than others."
     )
     for percentile, words in (("p50", "Half of the messages took no longer than"),
                               ("p95", "95 of 100 messages took no longer than"),
                               ("p99", "99 of 100 messages took no longer than")):  # fmt: skip
         points = _by_address(rows, itemgetter(percentile))
         page.plot(lines(words, time, "milliseconds", points, log=True))
-    page.heading("What is odd")
+    page.heading("Late and duplicate messages")
     page.plot(stacked(f"Later than {options.late}", time, "messages",
                       _by_address(rows, lambda row: row["late"])))  # fmt: skip
     page.plot(stacked("Twice within a window", time, "messages",

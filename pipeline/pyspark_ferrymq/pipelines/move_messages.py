@@ -137,8 +137,8 @@ def _home(delivery: Delivery, queue: str) -> str:
     source = source_of(delivery.payload)
     if source is None:
         raise AmqpSourceError(
-            f"a message in {queue!r} does not say where it comes from ({SOURCE}); leave out such"
-            " with --where 'source IS NOT NULL', or say --move-to ADDRESS"
+            f"a message in {queue!r} does not name its original queue ({SOURCE}); leave out such"
+            " messages with --where 'source IS NOT NULL', or give --move-to ADDRESS"
         )
     return source
 

@@ -56,9 +56,9 @@ class ReplayOptions:
     def check(self) -> None:
         """Raise `AmqpOptionError` for invalid options."""
         if self.archive is None and not self.live:
-            raise AmqpOptionError("there is nothing to read: say --archive DIR, or leave --live")
+            raise AmqpOptionError("there is nothing to read: give --archive DIR, or omit --no-live")
         if self.target == self.stream:
-            raise AmqpOptionError(f"{self.target!r} would be sent into itself: say another --to")
+            raise AmqpOptionError(f"{self.target!r} is also the source: give another --to")
         if not 1 <= self.step <= 80_000:
             raise AmqpOptionError("--step: from 1 to 80000, as what is sent together is one or a"
                                   " few transactions")  # fmt: skip

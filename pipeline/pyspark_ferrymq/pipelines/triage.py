@@ -125,13 +125,15 @@ class TriageOptions:
     def check(self) -> None:
         """Raise `AmqpOptionError` for contradictory options."""
         if self.retry and self.move_to is not None:
-            raise AmqpOptionError("--retry sends letters back, --move-to elsewhere: one of them")
+            raise AmqpOptionError("--retry and --move-to exclude each other")
         if (self.retry or self.move_to is not None) and self.where is None:
             raise AmqpOptionError(
-                "which letters are to be moved? say --where EXPRESSION; --where true for all"
+                "select the messages to move: give --where EXPRESSION, or --where true for all"
             )
         if self.move_to == self.queue:
-            raise AmqpOptionError(f"--move-to {self.queue}: the letters are there already")
+            raise AmqpOptionError(
+                f"--move-to {self.queue}: it is the queue of the dead letters itself"
+            )
 
 
 @dataclass(slots=True)

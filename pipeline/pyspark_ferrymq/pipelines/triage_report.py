@@ -67,7 +67,7 @@ def _plots(page: Page, found: Triaged) -> None:
         kind = row["reason"] if row["condition"] is None else f"{row['reason']}: {row['condition']}"
         kinds[kind] += row["count"]
         sources[row["source"] or "(does not say)"] += row["count"]
-    page.heading("What they died of")
+    page.heading("Reasons")
     page.plot(bars("Dead letters by reason", "messages", kinds.most_common()))
     if len(sources) > 1:
         page.plot(bars("Dead letters by queue", "messages", sources.most_common()))
@@ -77,4 +77,4 @@ def _plots(page: Page, found: Triaged) -> None:
         across.append(row["start"])
         up.append(row["count"])
     if points:
-        page.plot(stacked("When they died", "time, UTC", "messages", points))
+        page.plot(stacked("Dead letters over time", "time, UTC", "messages", points))

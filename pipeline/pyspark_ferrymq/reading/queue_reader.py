@@ -73,7 +73,9 @@ def queue_reader(options: SourceOptions, columns: Sequence[str]) -> QueueReader:
         )
     for attribute, name in _NOT_FOR_QUEUES:
         if getattr(options, attribute) is not None:
-            raise AmqpOptionError(f"option {name!r}: it is about streams, and this browses queues")
+            raise AmqpOptionError(
+                f"option {name!r}: it is only for streams, not for browsing queues"
+            )
     return QueueReader(options, columns)
 
 
@@ -128,9 +130,9 @@ def _attach(
     given = None if receiver.source is None else receiver.source.distribution_mode
     if given != "copy":
         raise AmqpSourceError(
-            f"{options.connection.place} does not say that it hands out copies of {queue!r}"
-            " (distribution-mode copy), and might take messages out of it; none has been asked"
-            " for. A queue of a broker that cannot be browsed is read by a consumer"
+            f"{options.connection.place} does not agree to send copies of the messages in {queue!r}"
+            " (distribution-mode copy), and might remove them; no message was requested. Read a"
+            " queue that cannot be browsed with a consumer"
         )
     return receiver
 

@@ -73,15 +73,15 @@ def _check_complete(bound: AtOffsets, ranges: Mapping[str, StreamRanges]) -> Non
         for number in offsets:
             if stream is None or number not in stream.partitions:
                 raise AmqpOptionError(
-                    f"option {bound.option!r}: {name}::{number} is not among what is read:"
-                    f" {_listed(ranges)}"
+                    f"option {bound.option!r}: {name}::{number} is not read; the partitions read"
+                    f" are {_listed(ranges)}"
                 )
     for name, stream in ranges.items():
         for number in stream.partitions:
             if number not in bound.offsets.get(name, {}):
                 raise AmqpOptionError(
-                    f"option {bound.option!r}: it leaves out {name}::{number}; it has to say where"
-                    f" to be in each of {_listed(ranges)}; {bound.places}"
+                    f"option {bound.option!r}: it leaves out {name}::{number}; it has to give an"
+                    f" offset for each of {_listed(ranges)}; {bound.places}"
                 )
 
 

@@ -240,7 +240,9 @@ def _offset(found: dict[str, object]) -> Offset:
     try:
         return Offset.from_json(found)
     except OffsetError as error:
-        raise AmqpSourceError(f"the checkpoint is of another source or release: {error}") from None
+        raise AmqpSourceError(
+            f"the checkpoint is from another source or release: {error}"
+        ) from None
 
 
 def _begin(

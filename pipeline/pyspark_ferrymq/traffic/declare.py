@@ -29,7 +29,7 @@ async def declare(connection: ferrymq.Connection, traffic: Traffic) -> None:
     """
     if LINK_PAIR not in connection.remote_offered_capabilities:
         raise AmqpSourceError(
-            "the broker does not let nodes be made over AMQP; make them there and say --no-create:"
+            "the broker cannot create nodes over AMQP; create them there and give --no-create:"
             f" {_wanted(traffic)}"
         )
     async with connection.management(replies="pair") as management:
@@ -40,8 +40,8 @@ async def declare(connection: ferrymq.Connection, traffic: Traffic) -> None:
                 # A conflict means that the node exists with other settings.
                 if error.status != HTTPStatus.CONFLICT:
                     raise AmqpSourceError(
-                        f"the {kind} {name!r} was not made: {error.description};"
-                        f" have them made, and say --no-create: {_wanted(traffic)}"
+                        f"the {kind} {name!r} was not created: {error.description};"
+                        f" create the nodes there and give --no-create: {_wanted(traffic)}"
                     ) from None
 
 
@@ -56,8 +56,8 @@ async def expect(connection: ferrymq.Connection, traffic: Traffic) -> None:
         for place in traffic.places:
             if not await _is_there(management, traffic.address(place)):
                 raise AmqpSourceError(
-                    f"there is no {traffic.address(place)!r}, and nothing is to be made;"
-                    f" what would make all: {_wanted(traffic)}"
+                    f"there is no {traffic.address(place)!r}, and --no-create was given;"
+                    f" these commands create all nodes: {_wanted(traffic)}"
                 )
 
 

@@ -256,6 +256,6 @@ def _record(connection: Connection, work: TaskIdentity, tasks: int, digest: Dige
         if was_lost(error):
             raise
         raise AmqpWriteError(
-            f"batch {work.sequence} of {work.group!r} is written, and the broker could not be"
-            f" told so: {error}"
+            f"batch {work.sequence} of {work.group!r} is written, but the broker does not have"
+            f" its fence: {error}"
         ) from None

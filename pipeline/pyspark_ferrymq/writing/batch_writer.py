@@ -53,7 +53,7 @@ def batch_writer(options: dict[str, str], schema: StructType, overwrite: bool) -
     """Return the writer of a batch query. Raises `AmqpOptionError`."""
     if overwrite:
         raise AmqpOptionError(
-            "messages are added to what there is; there is nothing to overwrite. Write with"
+            "messages can only be added to a node, not overwrite others. Write with"
             ' mode("append")'
         )
     parsed = SinkOptions.parse(options, streaming=False)

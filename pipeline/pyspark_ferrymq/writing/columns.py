@@ -23,8 +23,8 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
     names = schema.fieldNames()
     if options.address is None and options.address_column not in names:
         raise AmqpOptionError(
-            "there is nothing that says where rows go: give the option 'address', or the frame a"
-            f" column {options.address_column!r} (string)"
+            "rows have no address: give the option 'address', or add a column"
+            f" {options.address_column!r} (string) to the frame"
         )
     for field in schema.fields:
         if field.name == options.address_column and field.dataType.simpleString() != "string":

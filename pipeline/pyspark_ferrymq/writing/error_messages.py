@@ -79,7 +79,7 @@ def other_width(work: TaskIdentity, width: object) -> str:
     """Return the message for a batch that was committed by another number of tasks."""
     return (
         f"{work}: the batch has been written, or begun, by {width} tasks, and now there are"
-        f" {work.width}. It would be shared out otherwise: restore the partitioning, with"
+        f" {work.width}. Rows would be split in another way: restore the partitioning, with"
         f" repartition({width}) and the option 'tasks' = {width}, until the batch is done"
     )
 
@@ -105,10 +105,10 @@ def behind(work: TaskIdentity, last: int) -> AmqpWriteError:
         f"{work}: {work.target!r} has batch {last} of this query already, so its checkpoint is"
         " older than what has been written: has it been restored from a copy, or is the query"
         f" running twice? {_NOTHING}. Spark would not read again what it read then, so rows may be"
-        " there already, or not: compare the target with the source. To go on from what the"
-        " checkpoint says, with rows there twice, forget the fences of the query: ferrymq admin"
-        f" delete fence {work.group}. To go on behind what is there, begin with a new checkpoint"
-        " and the option 'startingOffsets'"
+        " there already, or not: compare the target with the source. To continue from the"
+        " checkpoint, with duplicate rows, delete the fences of the query: ferrymq admin delete"
+        f" fence {work.group}. To continue after the rows that are there, start with a new"
+        " checkpoint and the option 'startingOffsets'"
     )
 
 
@@ -121,9 +121,9 @@ def other_content(work: TaskIdentity, error: object) -> AmqpWriteError:
     )
     return AmqpWriteError(
         f"{work}: it has been written to {work.target!r} before, with other rows than now:"
-        f" {error}. {_NOTHING} this time. Either {again}; or the rows are made up anew each time,"
-        " as with rand(), uuid() or the time of day. If that is so, and what was written first"
-        " counts, give the option 'deterministic' = false: then a batch is known by its number"
+        f" {error}. {_NOTHING} this time. Either {again}; or the rows differ in each run, as with"
+        " rand(), uuid() or the time of day. If they do, and the rows written first are to stay,"
+        " give the option 'deterministic' = false: then a batch is identified by its number"
         " alone"
     )
 
@@ -133,11 +133,11 @@ def unanswered(work: TaskIdentity, refused: ManagementError) -> AmqpWriteError:
     reason = f"{refused.description} ({refused.status})"
     if refused.status == HTTPStatus.FORBIDDEN:
         return AmqpWriteError(
-            f"{work}: the broker does not say how far it has got: {reason}. Who writes exactly"
-            f" once needs the right to send to {work.target!r}, or to the fences '$fence/*'"
+            f"{work}: the broker does not report the last batch: {reason}. To write exactly"
+            f" once, a user needs the right to send to {work.target!r}, or to the fences '$fence/*'"
         )
     return AmqpWriteError(
-        f"{work}: the broker does not say how far it has got: {reason}. Is it older than this"
+        f"{work}: the broker does not report the last batch: {reason}. Is it older than this"
         " package? It has to know fences with a target"
     )
 

@@ -45,7 +45,7 @@ class SinkOptions:
         check_names(options)
         given = Values(options)
         for name in given.given(SOURCE):
-            raise AmqpOptionError(f"the option {name!r} is for reading, and this writes")
+            raise AmqpOptionError(f"the option {name!r} is only for reading")
         given.at_most_one("address", "addressColumn")
         connection = BrokerOptions.parse(given)
         delivery = given.choice("delivery", DELIVERIES, EXACTLY_ONCE)
@@ -61,8 +61,8 @@ class SinkOptions:
                 )
             if streaming and name in ("txnAppId", "txnVersion"):
                 raise AmqpOptionError(
-                    f"the option {name!r} is for batches; a query is known by its id, and its"
-                    " batches by theirs"
+                    f"the option {name!r} is only for batches; a query and its batches are"
+                    " identified by their ids"
                 )
         given.needs("txnAppId", "txnVersion")
         given.needs("txnVersion", "txnAppId")

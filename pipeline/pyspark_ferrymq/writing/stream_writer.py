@@ -53,7 +53,7 @@ def stream_writer(options: dict[str, str], schema: StructType, overwrite: bool) 
     """Return the writer of a streaming query. Raises `AmqpOptionError`."""
     if overwrite:
         raise AmqpOptionError(
-            "messages are added to what there is, so a result cannot be replaced as a whole. Write"
+            "messages can only be added to a node, so a result cannot be replaced. Write"
             ' with outputMode("append"), or "update" in foreachBatch'
         )
     parsed = SinkOptions.parse(options, streaming=True)

@@ -98,5 +98,5 @@ def _within(work: TaskIdentity) -> TaskIdentity:
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise AmqpSourceError("the sink amqp writes in tasks of Spark, and this is none")
+        raise AmqpSourceError("the sink amqp writes only in Spark tasks, and this is not one")
     return context
