@@ -153,7 +153,7 @@ def test_times(spark: SparkSession, broker: BrokerProcess, address: str, tmp_pat
     assert bodies(frame) == list(range(15, 25))
     assert len(frame.inputFiles()) == 2
     publish(broker, address, 0, 45)
-    with pytest.raises(AmqpDataLossError, match=r"no _stream.json that says of which stream"):
+    with pytest.raises(AmqpDataLossError, match=r"no _stream.json, which names the stream"):
         read_capture(spark, str(tmp_path), address, url=broker.url)
     incarnation = ranges_of(settings_of(broker.url, {}), address).incarnation
     (tmp_path / address / "_stream.json").write_text(

@@ -277,7 +277,7 @@ def test_who_may_not(
         ("SharedAccessKeyName=n;SharedAccessKey=SECRET", "Endpoint is missing"),
         ("Endpoint=https://h/;SharedAccessKeyName=n;SharedAccessKey=SECRET", "not sb://HOST/"),
         ("Endpoint=sb://h:x/;SharedAccessKeyName=n;SharedAccessKey=SECRET", "not sb://HOST/"),
-        ("Endpoint=sb://h/;SECRET;SharedAccessKeyName=n", "no NAME=VALUE"),
+        ("Endpoint=sb://h/;SECRET;SharedAccessKeyName=n", "not NAME=VALUE"),
     ],
 )
 def test_connection_strings_that_are_none(text: str, told: str) -> None:

@@ -144,7 +144,7 @@ def test_a_replay_that_is_killed_goes_on_and_sends_nothing_twice(
 
     with pytest.raises(AmqpOptionError, match="take another directory"):
         replay(spark, replace(options, annotate=False))
-    with pytest.raises(AmqpOptionError, match="replay into a fresh one"):
+    with pytest.raises(AmqpOptionError, match="replay to an empty one"):
         replay(spark, replace(options, checkpoint=str(tmp_path / "other")))
 
 
@@ -201,5 +201,5 @@ def test_a_plan_is_kept_as_it_is(tmp_path: Path) -> None:
     plan.save(place)
     assert Plan.load(place, what) == plan
     Path(place, "plan.json").write_text("[]")
-    with pytest.raises(AmqpOptionError, match="is no plan"):
+    with pytest.raises(AmqpOptionError, match="is not a plan"):
         Plan.load(place, what)

@@ -56,7 +56,7 @@ def test_what_is_wrong_is_said_in_one_line_before_spark_starts(tmp_path: Path) -
     word.write_text("geheim")
     gone = "amqp://127.0.0.1:1"
     for arguments, said in (
-        (("metrics",), "say which streams"),
+        (("metrics",), "choose streams"),
         (("metrics", "a", "--to", "b"), "give --checkpoint DIR"),
         (("triage", "dead", "--retry"), "--where true for all"),
         (("archive", "a", "--path", "x", "--checkpoint", "x"), "different directories"),
@@ -76,10 +76,10 @@ def test_what_is_wrong_is_said_in_one_line_before_spark_starts(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("metrics", "a", "--window", "1"), "'1' is no span of time: say such as 500ms"),
-        (("metrics", "a", "--window", "0s"), "has to be more than nothing"),
-        (("archive", "a", "--path", "x", "--every", "soon"), "'soon' is no span of time"),
-        (("work", "--idle", "-1"), "'-1' is no span of time"),
+        (("metrics", "a", "--window", "1"), "'1' is not a duration; examples: 500ms"),
+        (("metrics", "a", "--window", "0s"), "has to be more than zero"),
+        (("archive", "a", "--path", "x", "--every", "soon"), "'soon' is not a duration"),
+        (("work", "--idle", "-1"), "'-1' is not a duration"),
     ],
 )
 def test_what_is_no_span_of_time(arguments: tuple[str, ...], said: str) -> None:

@@ -156,7 +156,7 @@ def test_what_cannot_be_kept_is_said(spark: SparkSession, broker: BrokerProcess)
     said = reason_of(caught.value)
     assert "no-such-stream" in said
     assert "\n" not in said and "Traceback" not in said
-    with pytest.raises(AmqpOptionError, match="is no time"):
+    with pytest.raises(AmqpOptionError, match="is not a time"):
         Choice(streams=("a",), start="yesterday").batch()
-    with pytest.raises(AmqpOptionError, match="say which streams"):
+    with pytest.raises(AmqpOptionError, match="choose streams"):
         Choice()

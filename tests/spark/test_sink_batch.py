@@ -317,7 +317,7 @@ def test_tasks_without_rows_are_part_of_the_batch(
         ),
         ("'x' as body, array() as subject", {"address": "a"}, "column 'subject' is array<void>"),
         ("'x' as body, map('a', 1) as footer", {"address": "a"}, "'footer' is map<string, int32>"),
-        ("'x' as body, 1 as address", {}, "'address' says where rows go and is int"),
+        ("'x' as body, 1 as address", {}, "'address' has the addresses of rows and is int"),
         ("'x' as body", {"address": "a", "adress": "b"}, "'adress'.*did you mean 'address'"),
         ("'x' as body", {"address": "a", "hold": "b"}, "'hold' is only for reading"),
         ("'x' as body", {"address": "a", "txnAppId": "b"}, "needs the option 'txnVersion'"),

@@ -161,7 +161,9 @@ class _States:
     def _advance(self) -> None:
         record = next(self._records, None)
         if record is not None and (not record.value or len(record.value) % 8):
-            raise StoreDamaged(f"state {record.number} of queue {record.id} is no list of numbers")
+            raise StoreDamaged(
+                f"state {record.number} of queue {record.id} is not a list of numbers"
+            )
         self._next = record
 
 

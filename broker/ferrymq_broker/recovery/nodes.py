@@ -62,7 +62,7 @@ def recover_bindings(broker: Broker, store: Store, found: RecoveredState) -> Non
         exchange = found.nodes.get(record.id)
         node = found.nodes.get(fields.number("node"))
         if not isinstance(exchange, Exchange) or node is None:
-            log.warning("a binding is dropped: what it connects is gone", binding=what)
+            log.warning("a binding is dropped: its exchange or its node is gone", binding=what)
             changes.drop(BINDING, record.id, record.number)
             continue
         exchange.restore_binding(record.number, node, fields.text("key"), fields.named("arguments"))

@@ -51,8 +51,8 @@ class HeadFile:
         """Open the head of a store. Raises `StoreDamaged` if it is missing or cannot be read."""
         if HEAD_NAME not in folder.names():
             raise StoreDamaged(
-                f"{folder.describe(HEAD_NAME)} is missing: without it nobody can tell whether the "
-                "journal is all there"
+                f"{folder.describe(HEAD_NAME)} is missing: without it missing files of the "
+                "journal cannot be detected"
             )
         file = folder.open(HEAD_NAME)
         slots = [_decode(file.read(slot * BLOCK, BLOCK)) for slot in range(_SLOTS)]

@@ -81,7 +81,9 @@ def read_batches(
         except StoreDamaged as error:
             raise StoreDamaged(_place(frame, str(error))) from error
         if effect.changes - before != frame.header.changes:
-            raise StoreDamaged(_place(frame, "the batch has not as many changes as it says"))
+            raise StoreDamaged(
+                _place(frame, "the batch does not have the number of changes in its header")
+            )
         yield None
 
 

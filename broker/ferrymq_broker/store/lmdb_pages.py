@@ -147,14 +147,14 @@ class PageFile:
         self._check_meta(first, 0)
         page_bytes: int = struct.unpack_from("<I", first, 40)[0]
         if page_bytes < 512 or page_bytes > 65536 or page_bytes & (page_bytes - 1):
-            raise self._wrong("page 0 says a size of pages that there cannot be")
+            raise self._wrong("page 0 has an invalid page size")
         self.page_bytes = page_bytes
         second = os.pread(self._descriptor, page_bytes, page_bytes)
         if len(second) < page_bytes:
             raise self._wrong(f"it was cut off: it has {self._size} bytes")
         self._check_meta(second, 1)
         if struct.unpack_from("<I", second, 40)[0] != page_bytes:
-            raise self._wrong("pages 0 and 1 say different sizes of pages")
+            raise self._wrong("pages 0 and 1 have different page sizes")
         last_0, txn_0 = _META_TAIL.unpack_from(first, 136)
         last_1, txn_1 = _META_TAIL.unpack_from(second, 136)
         # Transactions with an even number are described by page 0, the others by page 1.
@@ -175,7 +175,7 @@ class PageFile:
         said, _, flags, _ = _HEAD.unpack_from(page)
         magic, version, _, _ = _META_HEAD.unpack_from(page, PAGE_HEAD_BYTES)
         if said != number or not flags & _META or magic != _MAGIC or version != _VERSION:
-            raise self._wrong(f"page {number} is no meta page of LMDB")
+            raise self._wrong(f"page {number} is not a meta page of LMDB")
 
     # -- walking -----------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ class LmdbRecords(Records):
         foreign = self.is_new and self._env.stat()["entries"]
         if foreign or (stored is not None and not is_intact(APPLIED_KEY, stored)):
             self._env.close()
-            raise StoreDamaged(f"{self.path} is none that ferrymq has written")
+            raise StoreDamaged(f"{self.path} was not written by ferrymq")
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ def decode_map(value: bytes) -> dict[str, object]:
         reader = Reader(value)
         fields = read_value(reader, "record")
     except DecodeError as error:
-        raise StoreDamaged(f"a record is no map: {error}") from error
+        raise StoreDamaged(f"a record is not a map: {error}") from error
     if not isinstance(fields, dict) or reader.remaining():
-        raise StoreDamaged("a record is no map")
+        raise StoreDamaged("a record is not a map")
     return {str(key): value for key, value in fields.items()}

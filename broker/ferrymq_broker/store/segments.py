@@ -102,7 +102,7 @@ def find_segments(folder: Folder) -> list[JournalSegment]:
             if size != capacity:
                 raise StoreDamaged(
                     f"{folder.describe(name)}: it has {size} bytes, and had {capacity} when it was "
-                    "made: what is missing may be batches"
+                    "made: the missing part may have batches"
                     if size < capacity
                     else f"{folder.describe(name)}: it has {size} bytes, and had {capacity} when "
                     "it was made"

@@ -61,7 +61,7 @@ def read_capture(
     bounds = CaptureRange.of(start, end)
     settings = None if url is None else settings_of(url, options)
     if settings is None and options:
-        raise AmqpOptionError(f"the option {next(iter(options))!r} needs a url beside it")
+        raise AmqpOptionError(f"the option {next(iter(options))!r} needs a url")
     try:
         place = open_place(path, stream_folder(stream))
         # Ask the broker first: records it deletes from now on are in files listed afterwards.
@@ -110,8 +110,8 @@ def _compare(
     if live is not None:
         if check(place, stream, live.incarnation) is None and names:
             raise CaptureError(
-                f"{place.base} has capture files and no {STREAM_FILE} that says of which stream:"
-                " put that back, or leave out url to read the files alone"
+                f"{place.base} has capture files but no {STREAM_FILE}, which names the stream:"
+                " restore it, or leave out url to read only the files"
             )
     elif names:
         read_stream_file(place)

@@ -17,7 +17,7 @@ from pyspark_ferrymq.cli.work import work
 
 app = typer.Typer(
     name="pipeline",
-    help="Pipelines on Spark: streams measured, archived, replayed; dead letters sorted.",
+    help="Run pipelines on Spark: measure, archive and replay streams; sort dead letters.",
     no_args_is_help=True,
 )
 app.callback()(take_options)

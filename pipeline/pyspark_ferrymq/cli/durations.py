@@ -24,7 +24,7 @@ def duration(text: str) -> str:
     """
     span = None if text.strip().isdecimal() else milliseconds_of(text)
     if span is None:
-        raise typer.BadParameter(f"{text!r} is no span of time: say such as 500ms, 30s, 5m, 2h, 1d")
+        raise typer.BadParameter(f"{text!r} is not a duration; examples: 500ms, 30s, 5m, 2h, 1d")
     name, size = next(unit for unit in _NAMED if span % unit[1] == 0 and (span or unit[1] == 1000))
     count = span // size
     return f"{count} {name}{'' if count == 1 else 's'}"
@@ -34,7 +34,7 @@ def span(text: str) -> str:
     """Convert a duration as `duration` does, and refuse zero."""
     words = duration(text)
     if words.startswith("0 "):
-        raise typer.BadParameter(f"{text!r} has to be more than nothing")
+        raise typer.BadParameter(f"{text!r} has to be more than zero")
     return words
 
 
@@ -46,5 +46,5 @@ def seconds(text: str) -> float:
         milliseconds = milliseconds_of(text)
         count = -1.0 if milliseconds is None else milliseconds / 1000
     if not 0 <= count < 1e9:
-        raise typer.BadParameter(f"{text!r} is no span of time: say such as 500ms, 30s, 5m")
+        raise typer.BadParameter(f"{text!r} is not a duration; examples: 500ms, 30s, 5m")
     return count

@@ -133,7 +133,7 @@ def take_options(
         typer.Option("--no-verify", help="Accept any certificate of the broker: only for tests."),
     ] = False,
 ) -> None:
-    """Pipelines on Spark: streams measured, archived, replayed; dead letters sorted."""
+    """Run pipelines on Spark: measure, archive and replay streams; sort dead letters."""
     _SAID.set(SecurityOptions(user, password_file, token_file, ca, cert, key, no_verify))
 
 

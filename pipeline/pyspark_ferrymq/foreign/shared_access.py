@@ -61,7 +61,7 @@ class SharedAccess:
             if sign:
                 parts[name.strip().lower()] = value.strip()
             elif name:
-                raise _wrong("it has a part that is no NAME=VALUE")
+                raise _wrong("it has a part that is not NAME=VALUE")
         for name in ("Endpoint", "SharedAccessKeyName", "SharedAccessKey"):
             if not parts.get(name.lower()):
                 raise _wrong(f"{name} is missing")

@@ -319,7 +319,7 @@ def _url(text: str) -> Url:
         return parse_url(text.strip())
     except ValueError as error:
         raise AmqpOptionError(
-            f"option 'url': {error}; it has to be such as amqps://broker.example:5671"
+            f"option 'url': {error}; an example is amqps://broker.example:5671"
         ) from None
 
 

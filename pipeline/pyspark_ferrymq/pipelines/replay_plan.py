@@ -64,7 +64,7 @@ class Plan:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise AmqpOptionError(
-                f"--checkpoint {checkpoint}: {_FILE} is no plan: {error}"
+                f"--checkpoint {checkpoint}: {_FILE} is not a plan: {error}"
             ) from None
         if (plan.stream, plan.target, plan.annotate) != what:
             raise AmqpOptionError(

@@ -47,8 +47,8 @@ def prepare(options: Mapping[str, str], target: str, partitions: int) -> None:
     count = sum(one.next - one.first for one in found.partitions.values())
     if count:
         raise AmqpOptionError(
-            f"the stream {target!r} has {count} records already; replay into a fresh one, or to go"
-            " on with a replay that was stopped, give its --checkpoint"
+            f"the stream {target!r} has {count} records already; replay to an empty one, or to"
+            " continue a replay that was stopped, give its --checkpoint"
         )
 
 

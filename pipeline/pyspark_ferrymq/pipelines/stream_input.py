@@ -27,7 +27,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if bool(self.streams) == (self.pattern is not None):
-            raise AmqpOptionError("say which streams: by their names, or --pattern REGEX")
+            raise AmqpOptionError("choose streams: give their names, or --pattern REGEX")
 
     def batch(self) -> dict[str, str]:
         """Return the options for a batch."""
@@ -68,8 +68,8 @@ def milliseconds(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise AmqpOptionError(
-            f"{text!r} is no time: say such as 2026-05-01T12:00, or milliseconds since 1970; for"
-            ' places, earliest, latest or {"orders":{"0":23}}'
+            f"{text!r} is not a time: give it as 2026-05-01T12:00, or milliseconds since 1970; for"
+            ' positions, earliest, latest or {"orders":{"0":23}}'
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)

@@ -69,8 +69,8 @@ class FenceClient:
         settings = options.connection
         if connection.remote_properties.get("product") != "ferrymq":
             raise AmqpWriteError(
-                f"{settings.place} is no ferrymq broker and knows no fences, without which nothing"
-                " is written exactly once; give the option 'delivery' = at-least-once, or"
+                f"{settings.place} is not a ferrymq broker and has no fences, which writing exactly"
+                " once needs; give the option 'delivery' = at-least-once, or"
                 " transactional"
             )
         self._management = connection.management(timeout=settings.timeout)

@@ -29,7 +29,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
     for field in schema.fields:
         if field.name == options.address_column and field.dataType.simpleString() != "string":
             raise AmqpOptionError(
-                f"the column {field.name!r} says where rows go and is"
+                f"the column {field.name!r} has the addresses of rows and is"
                 f" {field.dataType.simpleString()}; it has to be string"
             )
     for field in schema.fields:

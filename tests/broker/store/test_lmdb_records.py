@@ -172,7 +172,7 @@ def test_a_value_of_another_record_is_damage(records: LmdbRecords) -> None:
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     with lmdb.open(str(tmp_path)) as environment, environment.begin(write=True) as txn:
         txn.put(b"theirs", b"value")
-    with pytest.raises(StoreDamaged, match=r"data\.mdb is none that ferrymq has written"):
+    with pytest.raises(StoreDamaged, match=r"data\.mdb was not written by ferrymq"):
         LmdbRecords(tmp_path)
     with lmdb.open(str(tmp_path)) as environment, environment.begin() as txn:
         assert txn.get(b"theirs") == b"value"
