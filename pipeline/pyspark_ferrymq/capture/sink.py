@@ -37,7 +37,7 @@ class CaptureSink(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "amqp_capture"
 
     def schema(self) -> StructType:
