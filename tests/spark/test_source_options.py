@@ -50,7 +50,8 @@ def test_an_unknown_name_comes_with_a_suggestion() -> None:
         parse(maxOfsetsPerTrigger="1")
     with pytest.raises(AmqpOptionError, match="no paths"):
         parse(path="orders")
-    with pytest.raises(AmqpOptionError, match=r"'pushdown' was removed.*'endingOffsets'.*'selector'"):
+    said = r"'pushdown' was removed.*'endingOffsets'.*'selector'"
+    with pytest.raises(AmqpOptionError, match=said):
         parse(pushDown="true")
     # Spark's own go through.
     parse(checkpointLocation="x", queryName="q")
