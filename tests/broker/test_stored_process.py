@@ -90,7 +90,7 @@ def test_capture_takes_the_store_of_the_command_line(data: Path, tmp_path: Path)
     assert data.is_dir()
     for options in ([], ["--memory"]):
         said = one_line(run("serve", "--config", str(config), *options))
-        assert "takes a store: say [store] path, or serve with --data" in said
+        assert "set [store] path, or serve with --data" in said
 
 
 def test_nothing_but_the_announcements_is_printed(data: Path) -> None:

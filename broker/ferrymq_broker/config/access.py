@@ -86,7 +86,7 @@ def _check_right(name: str) -> str:
 def _check_pattern(text: str) -> str:
     for found in _BRACES.findall(text):
         if found != USER:
-            raise ValueError(f"{found[:100]!r} stands for nothing; there is {USER} only")
+            raise ValueError(f"{found[:100]!r} has no meaning; only {USER} has")
     return text
 
 
@@ -123,7 +123,7 @@ class AccessRule(StrictSection):
         given = rights_of(self.may)
         refused = rights_of(self.may_not)
         if not given and not refused:
-            raise ValueError("it gives nothing and refuses nothing: it takes may or may-not")
+            raise ValueError("it has neither may nor may-not")
         both = [name for name, bit in RIGHTS.items() if given & refused & bit]
         if both:
             raise ValueError(
@@ -131,7 +131,7 @@ class AccessRule(StrictSection):
                 "for exceptions write two rules, of which the first decides"
             )
         if all(who == NOBODY for who in self.who) and all(USER in text for text in self.where):
-            raise ValueError(f"it is about nobody: who is anonymous has no name for {USER}")
+            raise ValueError(f"it matches no client: anonymous clients have no name for {USER}")
         return self
 
     def needs_names(self) -> bool:
@@ -168,9 +168,9 @@ def check_named(
     return [
         ConfigMistake(
             (*place, "rule", at),
-            "it tells users apart, but [security] names nobody, so that clients on this machine "
+            "it tells users apart, but [security] names no users, so that clients on this machine "
             "may give any name; say there who may connect: users, users-file, certificate-rule "
-            "or jwt. What '*', 'anonymous' and 'key:NAME' may do needs none",
+            "or jwt. Rules for '*', 'anonymous' and 'key:NAME' need no users",
         )
         for at, rule in enumerate(rules)
         if rule.needs_names()

@@ -39,6 +39,6 @@ class Capture(Section):
     def _check_directory(cls, directory: Path | None) -> Path | None:
         if directory is not None and importlib.util.find_spec("pyarrow") is None:
             raise ValueError(
-                "capture writes Parquet, which takes pyarrow: pip install 'ferrymq[arrow]'"
+                "capture writes Parquet, which needs pyarrow: pip install 'ferrymq[arrow]'"
             )
         return directory

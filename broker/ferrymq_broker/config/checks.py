@@ -63,16 +63,16 @@ def check_capture(
     if capture.directory is not None:
         if store.path is None:
             reason = (
-                "capture goes on where it was; it takes a store: say [store] path, or serve with"
-                " --data"
+                "capture needs a store, to go on where it was after a restart: set [store] path, or"
+                " serve with --data"
             )
             return [ConfigMistake(("capture", "directory"), reason)]
         return []
     return [
         ConfigMistake(
             _origin(entry, "capture", (*place, kind, at)),
-            f"{entry.address!r} is to be captured, and nothing says where to:"
-            " say [capture] directory",
+            f"{entry.address!r} is to be captured, but no directory is given:"
+            " set [capture] directory",
         )
         for tables, place in places
         for kind, at, entry in tables.declared()
@@ -130,7 +130,7 @@ class _Check:
             if redirect.name.startswith(("$", DYNAMIC)):
                 location = (*self.place, "redirect", at, "name")
                 yield ConfigMistake(
-                    location, f"names that begin with $ or {DYNAMIC} are the broker's own"
+                    location, f"names that begin with $ or {DYNAMIC} are reserved for the broker"
                 )
         yield from self._check_rules()
         for kind, at, entry in self.tables.declared():
@@ -157,7 +157,9 @@ class _Check:
                 if first == second:
                     yield ConfigMistake(here, f"the pattern {second!r} is declared twice", there)
                 elif overlap(first, second):
-                    reason = f"{second!r} and {first!r} match the same names, equally well"
+                    reason = (
+                        f"{second!r} and {first!r} are equally specific and match the same names"
+                    )
                     yield ConfigMistake(here, reason, there)
 
     # -- aliases ---------------------------------------------------------------------------
@@ -167,7 +169,8 @@ class _Check:
             place = (*self.place, "alias", at)
             if alias.name.startswith(("$", DYNAMIC)):
                 yield ConfigMistake(
-                    (*place, "name"), f"names that begin with $ or {DYNAMIC} are the broker's own"
+                    (*place, "name"),
+                    f"names that begin with $ or {DYNAMIC} are reserved for the broker",
                 )
             seen = {alias.name}
             target = alias.to
@@ -239,7 +242,7 @@ class _Check:
         elif isinstance(policy, ExchangePolicy) and policy.alternate:
             location = _origin(entry, "alternate", place)
             if policy.alternate == entry.name:
-                yield ConfigMistake(location, "an exchange is not its own alternate")
+                yield ConfigMistake(location, "an exchange cannot be its own alternate")
             else:
                 yield from self._expect(policy.alternate, location, whole=True)
 
@@ -253,7 +256,9 @@ class _Check:
         for key, address in (("dead-letter", policy.dead_letter), ("expired", policy.expired)):
             location = _origin(said, key, place)
             if address and address == node.name:
-                yield ConfigMistake(location, f"what leaves {address!r} cannot go there again")
+                yield ConfigMistake(
+                    location, f"messages that leave {address!r} cannot be sent back to it"
+                )
             elif address:
                 yield from self._expect(address, location)
 
@@ -263,14 +268,14 @@ class _Check:
         table = make_table(policy.type)
         if exchange.pattern is not None and exchange.binding:
             yield ConfigMistake(
-                (*place, "binding", 0), "bindings belong to an exchange with a name"
+                (*place, "binding", 0), "only an exchange with a name can have bindings"
             )
         seen: dict[str, Location] = {}
         for at, binding in enumerate(exchange.binding):
             here = (*place, "binding", at)
             yield from self._expect(binding.to, (*here, "to"), whole=True)
             if binding.to == exchange.name:
-                yield ConfigMistake((*here, "to"), "an exchange is not bound to itself")
+                yield ConfigMistake((*here, "to"), "an exchange cannot be bound to itself")
             if binding.arguments and policy.type != "headers":
                 reason = 'arguments are for an exchange with routing = "headers"'
                 yield ConfigMistake((*here, "arguments"), reason)

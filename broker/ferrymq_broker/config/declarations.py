@@ -53,14 +53,14 @@ class DeclaredNode(StrictSection):
     @model_validator(mode="after")
     def _check_name(self) -> Self:
         if (self.name is None) == (self.pattern is None):
-            raise ValueError("it takes a name, or else a pattern")
+            raise ValueError("a node has either a name or a pattern")
         wild = ANY in self.address or ONE in self.address
         if self.name is not None and wild:
             raise ValueError(f"a name has no wildcards; write pattern = {self.name!r}")
         if self.pattern is not None and not wild:
             raise ValueError(f"a pattern has a * or a ?; write name = {self.pattern!r}")
         if self.address.startswith(("$", DYNAMIC)):
-            raise ValueError(f"names that begin with $ or {DYNAMIC} are the broker's own")
+            raise ValueError(f"names that begin with $ or {DYNAMIC} are reserved for the broker")
         return self
 
 

@@ -58,7 +58,7 @@ class Listener(Section):
 def check_listener(listener: Listener, shared: Tls, place: Location) -> Iterator[ConfigMistake]:
     """Return the mistakes in the TLS settings of a listener; `place` is where it stands."""
     if listener.upgrade_tls != "off" and listener.address.scheme != "amqp":
-        reason = "only amqp:// begins in the clear and goes on with TLS"
+        reason = "only amqp:// begins unencrypted and continues with TLS"
         yield ConfigMistake((*place, "upgrade-tls"), reason)
         return
     if listener.origins and not listener.address.is_websocket:
@@ -70,7 +70,7 @@ def check_listener(listener: Listener, shared: Tls, place: Location) -> Iterator
         return
     tls = shared.refined(listener.tls)
     if tls.certificate is None:
-        reason = "there is no certificate: say [tls] certificate; `ferrymq cert` makes one"
+        reason = "there is no certificate: set [tls] certificate; `ferrymq cert` makes one"
         yield ConfigMistake((*place, "url"), f"{listener.url}: {reason}")
     elif listener.tls.model_fields_set:
         for key, reason in tls.contradictions():

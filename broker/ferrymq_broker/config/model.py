@@ -141,7 +141,7 @@ class Config(Tables):
         ]
         if self.http.url is not None and self.http.url.startswith("https:"):
             if self.tls.certificate is None:
-                reason = f"{self.http.url}: there is no certificate: say [tls] certificate"
+                reason = f"{self.http.url}: there is no certificate: set [tls] certificate"
                 mistakes.append(ConfigMistake(("http", "url"), reason))
         for at, listener in enumerate(self.listener):
             mistakes += check_listener(listener, self.tls, ("listener", at))
@@ -155,7 +155,7 @@ class Config(Tables):
             ConfigMistake(
                 ("listener", at, "url"),
                 f"{listener.url} is open to other machines, but [security] names no users; "
-                "to let everybody in, say anonymous = true there",
+                "to accept every client, set anonymous = true there",
             )
             for at, listener in enumerate(self.listener)
             if not listener.address.is_loopback
@@ -166,14 +166,19 @@ class Config(Tables):
                 ConfigMistake(
                     ("http", "url"),
                     f"{url} is open to other machines, but [security] names no users; "
-                    "to show everybody the figures, say anonymous = true there",
+                    "to show the figures to everybody, set anonymous = true there",
                 )
             )
         return mistakes
 
     def _alarms(self) -> list[ConfigMistake]:
         if 0 < self.alarms.memory_bytes() < self.alarms.low_water_bytes():
-            return [ConfigMistake(("alarms", "low-water"), "an alarm ends below where it begins")]
+            return [
+                ConfigMistake(
+                    ("alarms", "low-water"),
+                    "it must be below memory, where the alarm begins",
+                )
+            ]
         return []
 
     def page_out_bytes(self) -> int:

@@ -140,19 +140,22 @@ def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
     if isinstance(policy, TopicPolicy):
         return [(f"subscription.{key}", why) for key, why in contradictions(policy.subscription)]
     if isinstance(policy, StreamPolicy) and policy.capture and not policy.durable:
-        reason = "a stream that is not durable is another one after each start: its files would mix"
+        reason = "a stream that is not durable is a new one after each start: its files would mix"
         found.append(("capture", reason))
     if not isinstance(policy, QueuePolicy):
         return found
     if policy.overflow == "dead-letter" and not policy.dead_letter:
-        found.append(("overflow", "to dead-letter what is too much takes a dead-letter address"))
+        found.append(("overflow", "dead-lettering needs a dead-letter address"))
     if policy.last_value_key and policy.groups:
         found.append(
             ("last-value-key", "a queue of last values has no groups: a group needs every message")
         )
     if policy.exclusive and policy.single_active:
         found.append(
-            ("single-active", "an exclusive queue has one consumer; nobody can stand by on it")
+            (
+                "single-active",
+                "an exclusive queue has one consumer; no second one can wait",
+            )
         )
     if policy.exclusive and policy.max_consumers > 1:
         found.append(("max-consumers", "an exclusive queue has one consumer"))

@@ -58,7 +58,7 @@ class Tls(Section):
         if self.client_certificates == "none":
             for key in ("client_ca", "client_crl"):
                 if getattr(self, key) is not None:
-                    reason = 'clients are not asked; say client-certificates = "optional"'
+                    reason = 'clients are not asked for any; set client-certificates = "optional"'
                     yield key, f'{reason} or "required"'
         elif self.client_ca is None:
-            yield "client_certificates", "say who certifies clients: client-ca"
+            yield "client_certificates", "client certificates need client-ca, their authorities"

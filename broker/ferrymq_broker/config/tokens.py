@@ -122,8 +122,8 @@ class Jwt(Section):
         symmetric = [name for name in self.algorithms if name in SYMMETRIC]
         if symmetric and len(symmetric) < len(self.algorithms):
             raise ValueError(
-                f"{symmetric[0]} signs with the key that checks; of one issuer, either all "
-                "algorithms do that or none"
+                f"{symmetric[0]} is symmetric, others are not; the algorithms of one issuer "
+                "are either all symmetric or all asymmetric"
             )
         if symmetric and is_url(self.keys):
             raise ValueError(f"{symmetric[0]} needs a secret key, and one that has a URL is none")
@@ -151,7 +151,7 @@ class SharedAccessKey(Section):
     @classmethod
     def _check_key(cls, key: SecretStr | None) -> SecretStr | None:
         if key is not None and len(key.get_secret_value()) < 8:
-            raise ValueError("a key that anybody could guess: it takes 8 characters, better 32")
+            raise ValueError("the key is too easy to guess: use at least 8 characters, better 32")
         return key
 
     @model_validator(mode="after")
@@ -186,7 +186,7 @@ def _check_issuers(issuers: list[Jwt]) -> list[Jwt]:
     names = [each.issuer for each in issuers]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"the issuer {name!r} is there twice")
+            raise ValueError(f"the issuer {name!r} is declared twice")
     return issuers
 
 

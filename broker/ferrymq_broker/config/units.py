@@ -41,7 +41,7 @@ _NO_DURATION: Final = 'a duration is a number of seconds or text like "500ms", "
 _NO_SIZE: Final = 'a size is a number of bytes or text like "64KiB", "10MiB", "1GB"'
 
 _TOO_LONG: Final = "a duration is at most 100 years"
-_TOO_MUCH: Final = "that is more than there can be"
+_TOO_MUCH: Final = "the number is too large"
 
 
 def parse_duration(value: object, machine: bool = False) -> int:

@@ -20,8 +20,8 @@ def rule(**keys: str) -> str:
 MISTAKES = [
     ({"who": ""}, "1: rule.who: Field required"),
     ({"where": ""}, "1: rule.where: Field required"),
-    ({"may": ""}, "1: rule: it gives nothing and refuses nothing: it takes may or may-not"),
-    ({"may": "[]"}, "1: rule: it gives nothing and refuses nothing"),
+    ({"may": ""}, "1: rule: it has neither may nor may-not"),
+    ({"may": "[]"}, "1: rule: it has neither may"),
     ({"who": "[]"}, "2: rule.who: List should have at least 1 item"),
     ({"where": "[]"}, "4: rule.where: List should have at least 1 item"),
     ({"who": "3"}, "2: rule.who: Input should be a valid list"),
@@ -50,13 +50,13 @@ MISTAKES = [
     ({"where": f"'{'a' * 1025}'"}, "4: rule.where: String should have at most 1024 characters"),
     (
         {"where": "'inbox.{username}'"},
-        "4: rule.where: '{username}' stands for nothing; there is {user} only",
+        "4: rule.where: '{username}' has no meaning; only {user} has",
     ),
     ({"where": "'a'\nwere = 'b'"}, "5: unknown key 'were'; did you mean 'where'?"),
     ({"may": "", "maynot": "'send'"}, "4: unknown key 'maynot'; did you mean 'may-not'?"),
     (
         {"who": "'anonymous'", "where": "'inbox.{user}'"},
-        "1: rule: it is about nobody: who is anonymous has no name for {user}",
+        "1: rule: it matches no client: anonymous clients have no name for {user}",
     ),
 ]
 

@@ -11,13 +11,13 @@ from tests.broker.config.files import complaint, load
 
 SAID = [
     # Names and patterns.
-    ("[[queue]]\n", "1: queue: it takes a name, or else a pattern"),
-    ("[[topic]]\nname = 'a'\npattern = 'b*'", "1: topic: it takes a name, or else a pattern"),
+    ("[[queue]]\n", "1: queue: a node has either a name or a pattern"),
+    ("[[topic]]\nname = 'a'\npattern = 'b*'", "1: topic: a node has either a name or a pattern"),
     ("[[queue]]\nname = 'a*'", "1: queue: a name has no wildcards; write pattern = 'a*'"),
     ("[[stream]]\npattern = 'a'", "1: stream: a pattern has a * or a ?; write name = 'a'"),
     (
         "[[queue]]\nname = '$x'",
-        "1: queue: names that begin with $ or dynamic. are the broker's own",
+        "1: queue: names that begin with $ or dynamic. are reserved for the broker",
     ),
     ("[[alias]]\nname = '$x'\nto = 'a'", "2: alias.name: names that begin with $"),
     ("[[redirect]]\nname = '$x'\nhost = 'a'", "2: redirect.name: names that begin with $"),
@@ -39,7 +39,7 @@ SAID = [
     ),
     (
         "[[queue]]\npattern = 'a*b?'\n\n[[topic]]\npattern = 'a*?b'",
-        "5: topic.pattern: 'a*?b' and 'a*b?' match the same names, equally well; the other is",
+        "5: topic.pattern: 'a*?b' and 'a*b?' are equally specific and match",
     ),
     ("[nodes]\nlimit = 1\n[[queue]]\nname = 'a'\n[[queue]]\nname = 'b'", "2: nodes.limit: 2 nodes"),
     # Settings one by one.
@@ -77,7 +77,7 @@ SAID = [
     # Settings together.
     (
         "[[queue]]\nname = 'a'\noverflow = 'dead-letter'",
-        "3: queue.overflow: to dead-letter what is",
+        "3: queue.overflow: dead-lettering needs",
     ),
     (
         "[[queue]]\nname = 'a'\nlast-value-key = 'k'\ngroups = true",
@@ -90,7 +90,7 @@ SAID = [
     ("[[queue]]\nname = 'a'\nexclusive = true\nmax-consumers = 2", "4: queue.max-consumers: an ex"),
     (
         "[[topic]]\nname = 'a'\n[topic.subscription]\n\noverflow = 'dead-letter'",
-        "5: topic.subscription.overflow: to dead-letter what is too much",
+        "5: topic.subscription.overflow: dead-lettering needs",
     ),
     # Policies.
     (
@@ -106,25 +106,25 @@ SAID = [
     ("[policies.p]\nmax_length = 1", "2: unknown key 'max_length'; did you mean 'max-length'?"),
     (
         "[policies.p]\noverflow = 'dead-letter'\n[[queue]]\nname = 'a'\npolicy = 'p'",
-        "3: queue.overflow: to dead-letter what is too much",
+        "3: queue.overflow: dead-lettering needs",
     ),
     # Capture.
     (
         "[[stream]]\nname = 'a'\n\ncapture = true",
-        "4: stream.capture: 'a' is to be captured, and nothing says where to",
+        "4: stream.capture: 'a' is to be captured, but no directory is given",
     ),
     (
         "[policies.p]\ncapture = true\n[[stream]]\npattern = 'a*'\npolicy = 'p'",
-        "2: policies.p.capture: 'a*' is to be captured, and nothing says where to",
+        "2: policies.p.capture: 'a*' is to be captured, but no directory is given",
     ),
     (
         "[capture]\ndirectory = 'x'",
-        "2: capture.directory: capture goes on where it was; it takes a store: say [store] path,"
-        " or serve with --data",
+        "2: capture.directory: capture needs a store, to go on where it was"
+        " after a restart: set [store] path, or serve with --data",
     ),
     (
         "[[stream]]\nname = 'a'\ndurable = false\ncapture = true",
-        "4: stream.capture: a stream that is not durable is another one after each start",
+        "4: stream.capture: a stream that is not durable is a new one after each start",
     ),
     ("[capture]\ndirectory = ''", "2: capture.directory: a directory is needed"),
     ("[capture]\nmax-age = 0", "2: capture.max-age: Input should be greater"),
@@ -134,7 +134,10 @@ SAID = [
     ("\n\n[server.web]\nport = 1", "3: unknown key 'server'"),
     ("[limits]\n[limits.more]\nlinks = 1", "2: unknown key 'more'"),
     # Where addresses lead.
-    ("[[queue]]\nname = 'a'\ndead-letter = 'a'", "3: queue.dead-letter: what leaves 'a' cannot"),
+    (
+        "[[queue]]\nname = 'a'\ndead-letter = 'a'",
+        "3: queue.dead-letter: messages that leave 'a' cannot",
+    ),
     (
         "[policies.p]\ndead-letter = '$x'\n[[queue]]\nname = 'a'\npolicy = 'p'\n"
         "[[topic]]\nname = 't'\n[topic.subscription]\npolicy = 'p'",
@@ -155,7 +158,10 @@ SAID = [
         "3: alias.to: the alias 'a' leads in a circle",
     ),
     ("[[alias]]\nname = 'a'\nto = 'a'", "3: alias.to: the alias 'a' leads in a circle"),
-    ("[[exchange]]\nname = 'a'\nalternate = 'a'", "3: exchange.alternate: an exchange is not its"),
+    (
+        "[[exchange]]\nname = 'a'\nalternate = 'a'",
+        "3: exchange.alternate: an exchange cannot be its",
+    ),
     (
         "[[exchange]]\nname = 'a'\nalternate = 'b::c'\n[[topic]]\nname = 'b'",
         "3: exchange.alternate: 'b::c' is a part of 'b'; a node is needed here",
@@ -167,7 +173,7 @@ SAID = [
     ),
     (
         "[[exchange]]\npattern = 'a*'\n[[exchange.binding]]\nto = 'q'",
-        "3: exchange.binding: bindings belong to an exchange with a name",
+        "3: exchange.binding: only an exchange with a name can have bindings",
     ),
     (
         "[[exchange]]\nname = 'a'\n[[exchange.binding]]\nto = 'q'\narguments = { x = 1 }",
@@ -208,7 +214,10 @@ SAID = [
     ("[nodes]\nauto-create = 'stream'", "2: nodes.auto-create: Input should be "),
     ("[alarms]\nmemory = '0%'", "2: alarms.memory: a share is above 0%"),
     ("[alarms]\nmemory = 'much'", "2: alarms.memory: a size is a number of bytes"),
-    ("[alarms]\nmemory = 10\nlow-water = 11", "3: alarms.low-water: an alarm ends below where it"),
+    (
+        "[alarms]\nmemory = 10\nlow-water = 11",
+        "3: alarms.low-water: it must be below memory",
+    ),
     ("[limits]\nidle-time-out = '1 moon'", "2: limits.idle-time-out: a duration is a number"),
     ("[limits]\nmax-frame-size = '1 moon'", "2: limits.max-frame-size: a size is a number"),
     (
@@ -316,5 +325,5 @@ def test_capture_takes_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         importlib.util, "find_spec", lambda name: None if name == "pyarrow" else real(name)
     )
     said = complaint(tmp_path, "[store]\npath = 'x'\n[capture]\ndirectory = 'y'")
-    assert "4: capture.directory: capture writes Parquet, which takes pyarrow: pip" in said
+    assert "4: capture.directory: capture writes Parquet, which needs pyarrow: pip" in said
     assert "'ferrymq[arrow]'" in said

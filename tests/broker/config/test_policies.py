@@ -153,7 +153,7 @@ def test_text_with_a_unit_is_good_for_management_too() -> None:
         ("queue", {"message-ttl": -1}, "message-ttl: it cannot be negative"),
         ("queue", {"auto-delete": -2}, "auto-delete: it cannot be negative"),
         ("queue", {"overflow": "explode"}, "overflow: Input should be 'reject', "),
-        ("queue", {"overflow": "dead-letter"}, "overflow: to dead-letter what is too much"),
+        ("queue", {"overflow": "dead-letter"}, "overflow: dead-lettering needs"),
         ("queue", {5: 1}, "unknown key '5'"),
         ("stream", {"max-length": 1}, "unknown key 'max-length'"),
         ("topic", {"subscription": 5}, "subscription: "),

@@ -53,7 +53,7 @@ def write(folder: Path, text: str) -> Path:
         ('[tls]\nkey = "k.pem"\n', "2: tls.key: there is no certificate"),
         (
             f'[tls]\n{FILES}client-certificates = "required"\n',
-            "4: tls.client-certificates: say who certifies clients",
+            "4: tls.client-certificates: client certificates need client-ca",
         ),
         (f'[tls]\n{FILES}client-ca = "ca.pem"\n', "4: tls.client-ca: clients are not asked"),
         (f'[tls]\n{FILES}minimum-version = "1.1"\n', "4: tls.minimum-version: "),

@@ -110,7 +110,7 @@ def test_no_configuration_mixes_secrets_and_public_keys(tmp_path: Path) -> None:
         Security.model_validate({"jwt": issuer})
 
     jwt_of(algorithms=["HS256", "HS512"])
-    with pytest.raises(ValidationError, match="either all"):
+    with pytest.raises(ValidationError, match="either all symmetric"):
         jwt_of(algorithms=["RS256", "HS256"])
     with pytest.raises(ValidationError, match="secret"):
         jwt_of(algorithms="HS256", keys="https://login.example/jwks")
