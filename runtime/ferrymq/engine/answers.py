@@ -13,11 +13,12 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_codec.composite import Composite
 
-# With its condition and the frame around it this fits the smallest maximum frame size, 512
-# bytes. Descriptions quote what the peer sent, which may be as long as the peer likes.
+# A description of this size fits the smallest maximum frame size, 512 bytes, together with its
+# condition and the frame around it. Descriptions quote the peer's input, which may be of any
+# length.
 MAX_DESCRIPTION: Final = 300
 
-# What a close, end or detach takes at most beside its error.
+# Bytes of a close, end or detach frame besides its error, at most.
 FRAME_ROOM: Final = 32
 
 
@@ -29,18 +30,18 @@ def _cut(description: str) -> str:
 
 
 def answer_to(error: RemoteProtocolError) -> Error:
-    """Return the error that tells the peer its mistake, with a description of at most
+    """Return the error that answers a violation by the peer. Its description is cut to
     `MAX_DESCRIPTION` bytes."""
     return Error(condition=error.condition, description=_cut(error.description))
 
 
 def illegal(description: str) -> LocalProtocolError:
-    """The error for a user who asks for what the state of the connection does not allow."""
+    """Return the error for a call that the state of the connection does not allow."""
     return LocalProtocolError("amqp:illegal-state", description, Scope.CONNECTION)
 
 
 def errant_link(name: str, what: str) -> RemoteProtocolError:
-    """The error for input that concerns a link which failed (AMQP 1.0 §2.6.5)."""
+    """Return the error for input that concerns a failed link (AMQP 1.0 §2.6.5)."""
     return RemoteProtocolError(
         "amqp:session:errant-link",
         f"{what} on link {name!r}, which was detached for an error",
@@ -56,10 +57,10 @@ def expect_encodable(value: Composite | None) -> None:
 
 
 def fitting(error: Error | None, max_frame_size: i64) -> Error | None:
-    """The user's error, or if no frame of the peer's size holds it, what matters of it.
+    """Return the user's error, shortened if no frame of the peer's size can hold it.
 
-    Ending something must not fail for want of room. Raises `EncodeError` for a
-    value that cannot be encoded.
+    The end of a link, session or connection must not fail because its error is too long. Raises
+    `EncodeError` for a value that cannot be encoded.
     """
     if error is None:
         return None

@@ -1,7 +1,8 @@
-"""How the links of a session come and go: attach, detach, errors and theft (AMQP 1.0 §2.6.1-6).
+"""Attaching and detaching the links of a session, link errors and link stealing (AMQP 1.0
+§2.6.1-6).
 
-A session hands the peer's attach and detach frames to this module, which finds or makes the link
-they are about. Names belong to the connection, handles to the session.
+A session hands the peer's attach and detach frames to this module, which finds or makes their link.
+Link names belong to the connection, handles to the session.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def _make(session: Session, name: str, initiated: bool, is_sender: bool) -> Link
 
 
 def on_attach(session: Session, attach: Attach, size: i64) -> None:
-    """The peer attached a link or answered ours, in a frame whose body has `size` bytes.
+    """Handle an attach of the peer: a new link, or the answer to our attach. Its body has `size`
+    bytes.
 
     Raises `RemoteProtocolError` for what costs it the session or the connection.
     """
@@ -53,7 +55,7 @@ def on_attach(session: Session, attach: Attach, size: i64) -> None:
             Scope.SESSION,
         )
     if attach.unsettled is not None:
-        # A map that is none costs the session now, not whoever resumes from it later.
+        # A malformed map ends the session now, not at a later resumption.
         read_unsettled(attach)
     # The peer's role is the opposite of ours.
     is_sender = attach.role is Role.RECEIVER
@@ -102,7 +104,8 @@ def on_attach(session: Session, attach: Attach, size: i64) -> None:
 
 
 def _check_pairing(link: Link, attach: Attach) -> bool:
-    """Detach a link that is no good half of a pair; true if it is (Link Pairing 1.0 §2.2.1)."""
+    """Detach a link that cannot be half of a pair; return true if it can (Link Pairing 1.0
+    §2.2.1)."""
     session = link.session
     if link.initiated:
         problem = disagreement(link, attach)
@@ -114,17 +117,17 @@ def _check_pairing(link: Link, attach: Attach) -> bool:
         return True
     error = RemoteProtocolError("amqp:precondition-failed", problem, Scope.LINK)
     if not link.initiated:
-        # Its user will never hear of it.
+        # The user never hears of this link.
         link.ghost = True
     refuse_pairing(link, error)
     return False
 
 
 def refuse_pairing(link: Link, error: RemoteProtocolError) -> None:
-    """Detach a half whose partner it cannot be.
+    """Detach a half that cannot be paired with its partner.
 
-    Nobody broke a rule that the peer could have known of, so what it has sent meanwhile is
-    dropped and costs it nothing more.
+    The peer could not know that the pair would be refused. Frames that it has already sent for the
+    link are dropped without a further error.
     """
     session = link.session
     try:
@@ -136,7 +139,8 @@ def refuse_pairing(link: Link, error: RemoteProtocolError) -> None:
 
 
 def on_detach(session: Session, detach: Detach) -> None:
-    """The peer detached or closed a link. Raises `RemoteProtocolError` if there is none."""
+    """Handle a detach or close of the peer. Raises `RemoteProtocolError` if there is no such
+    link."""
     link = session._remote_link(detach.handle, "detach")
     del session._remote_handles[detach.handle]
     if session._last_link is link:
@@ -145,13 +149,14 @@ def on_detach(session: Session, detach: Detach) -> None:
     if not link.ghost:
         session.connection._emit(DetachReceived(link, detach.closed, detach.error))
     if detach.closed and link.local_detached and not link.local_closed:
-        # Unless a newer link has taken the name over.
+        # The name is kept if a newer link uses it now.
         if (link.name, link.is_sender) not in session.connection.channels.links:
             _confirm_close(link)
 
 
 def _confirm_close(link: Link) -> None:
-    """The peer closed while we only detached: attach once more, to close (§2.6.6)."""
+    """Confirm the peer's close of a link that we only detached: attach again, then close
+    (§2.6.6)."""
     session = link.session
     ghost = _make(session, link.name, True, link.is_sender)
     ghost.ghost = True
@@ -161,7 +166,7 @@ def _confirm_close(link: Link) -> None:
 
 
 def release_link(link: Link) -> None:
-    """Both sides have detached: name and handles are free again."""
+    """Free the name and the handles of a link that both sides have detached."""
     session = link.session
     key = (link.name, link.is_sender)
     if session.links.get(key) is link:
@@ -180,7 +185,7 @@ def release_link(link: Link) -> None:
 
 
 def steal(link: Link) -> None:
-    """The peer attaches a name that it has attached already, here or elsewhere (§2.6.1)."""
+    """Detach a link whose name the peer has attached again, on any session (§2.6.1)."""
     if link.local_detached:
         return
     session = link.session
@@ -189,12 +194,12 @@ def steal(link: Link) -> None:
         description = f"link {link.name!r} was attached again"
         error = RemoteProtocolError("amqp:link:stolen", description, Scope.LINK)
     try:
-        # Suspended, not closed, unless the peer has closed it: it may come to be resumed.
+        # The link is suspended, not closed, unless the peer has closed it: it may be resumed.
         link.detach(closed=False, error=None if error is None else answer_to(error))
     except LocalProtocolError as local:
-        # The link had no answer yet, and there is no way left to give it one.
+        # The link has no answer yet, and none can be sent any more.
         if session.connection.state is ConnectionState.OPEN_RCVD:
-            # An end cannot come before our open; then the connection pays.
+            # An end cannot be sent before our open, so the connection is closed.
             raise RemoteProtocolError(
                 "amqp:not-allowed",
                 f"link {link.name!r} was attached again before the connection was open",
@@ -206,11 +211,11 @@ def steal(link: Link) -> None:
 
 
 def fail_link(link: Link, error: RemoteProtocolError) -> None:
-    """Detach a link on which the peer broke a rule; only its detach may follow (§2.6.5).
+    """Detach a link on which the peer broke a rule. Only the peer's detach may follow (§2.6.5).
 
-    A peer that sends in the flight of its attach does not see how much credit there is. It pays
-    with the link alone (Link Pairing 1.0 §2.2.2): what it sends before its detach is ignored, as
-    behind a detach of our own. Nothing tells such transfers from those of a peer that knew.
+    A peer that sends before its attach is answered does not know its credit. Its error ends only
+    the link (Link Pairing 1.0 §2.2.2): later transfers are ignored until its detach, as after a
+    detach of ours. Such transfers cannot be told apart from those of a peer that knew its credit.
     """
     failed = link.initiated or error.condition != "amqp:link:transfer-limit-exceeded"
     if failed:

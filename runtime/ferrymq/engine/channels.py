@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @final
 class Channels:
-    """Two maps, for the two directions number their channels independently."""
+    """Two maps of channels to sessions: each direction numbers its channels independently."""
 
     __slots__ = ("by_remote", "by_local", "links", "unfinished", "_free")
 
@@ -28,7 +28,7 @@ class Channels:
         self.by_local: dict[int, Session] = {}
         self._free = FreeNumbers()
         # Every link that is not detached on both sides, by (name, we are the sender): a name
-        # stands for one link, whatever the session (AMQP 1.0 §2.6.1).
+        # identifies one link in all sessions of the connection (AMQP 1.0 §2.6.1).
         self.links: dict[tuple[str, bool], Link] = {}
         self.unfinished = unfinished
 
@@ -43,12 +43,12 @@ class Channels:
         return True
 
     def map_remote(self, session: Session, channel: i64) -> None:
-        """The peer uses `channel` for the session."""
+        """Map the peer's `channel` to the session."""
         session.remote_channel = channel
         self.by_remote[channel] = session
 
     def begun(self, connection: Connection, begin: Begin, channel: i64) -> Session:
-        """The session that the peer begins or answers on `channel`, mapped to it.
+        """Map `channel` to the session that the peer begins or answers there, and return it.
 
         Raises `RemoteProtocolError` if the channel is taken, or there is none of ours to answer.
         """
@@ -69,7 +69,7 @@ class Channels:
         return session
 
     def answered(self, channel: i64) -> Session:
-        """The session of ours that the peer's begin answers. Raises `RemoteProtocolError`."""
+        """Return our session that the peer's begin answers. Raises `RemoteProtocolError`."""
         session = self.by_local.get(channel)
         if session is None or session.remote_channel >= 0 or not session.initiated:
             raise RemoteProtocolError(
@@ -78,7 +78,7 @@ class Channels:
         return session
 
     def get(self, channel: i64, code: i64) -> Session:
-        """The session a frame with descriptor `code` belongs to. Raises `RemoteProtocolError`."""
+        """Return the session of a frame with descriptor `code`. Raises `RemoteProtocolError`."""
         session = self.by_remote.get(channel)
         if session is None:
             raise RemoteProtocolError(
@@ -88,13 +88,14 @@ class Channels:
         return session
 
     def release(self, session: Session) -> None:
-        """Both sides have ended the session: its channels are free again."""
+        """Free both channels of a session that both sides have ended."""
         if self.by_local.pop(session.channel, None) is not None:
             self._free.give_back(session.channel)
         self.unmap_remote(session)
 
     def unmap_remote(self, session: Session) -> None:
-        """The peer has ended the session and may begin another on its channel (§2.5.2)."""
+        """Free the peer's channel of a session that the peer has ended: it may begin another
+        (§2.5.2)."""
         if self.by_remote.get(session.remote_channel) is session:
             del self.by_remote[session.remote_channel]
 

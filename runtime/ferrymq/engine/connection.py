@@ -104,15 +104,16 @@ class Connection:
         self.opened = False
         # True while the peer may send: it may pipeline on its open before it has seen ours.
         self._receiving = False
-        # True once `Terminated` has been emitted: write the output, then drop the transport.
+        # True once `Terminated` has been emitted: write the output, then close the transport.
         self.finished = False
-        # True if the end came before the layers were through: shut the transport for writing
-        # and read it to its end, so that the peer gets our last word (AMQP 1.0 §2.2, §5.1).
+        # True if the connection ended before the layers were complete: shut the transport down for
+        # writing and read it to its end, so that the peer receives our last frame (AMQP 1.0 §2.2,
+        # §5.1).
         self.lingering = False
-        # What the peer did wrong, while its close is still awaited.
+        # The peer's error, while the peer's close is awaited.
         self.failure: AmqpError | None = None
         self.remote_open: Open | None = None
-        # Until the peer's open is known nothing may be larger (AMQP 1.0 §2.4.1).
+        # Until the peer's open is known, no larger frame may be sent (AMQP 1.0 §2.4.1).
         self.remote_max_frame_size: i64 = MIN_MAX_FRAME_SIZE
         self.channels = Channels(Unfinished(settings.max_unfinished, settings.unfinished))
         self.output = BytesWriter()
@@ -121,13 +122,13 @@ class Connection:
         self._timers = ConnectionTimers(now, settings.idle_time_out, settings.handshake_timeout)
         self._now = now
         self._events: list[Event] = []
-        # Links with transfers that came before their attach was answered.
+        # Links with transfers that came before we answered their attach.
         self._early: list[ReceiverLink] = []
         self._touched: list[Session] = []
         self._layers = Layers(self)
         self._open_called = False
         self._open_wanted = False
-        # The peer's close followed its open before we had answered that.
+        # True if the peer sent open and close before we answered its open.
         self._closed_early = False
         self._input = FrameInput()
         self._layers.begin()
@@ -135,7 +136,7 @@ class Connection:
     # -- what the user calls ---------------------------------------------------
 
     def take_events(self) -> list[Event]:
-        """The events since the last call, oldest first."""
+        """Return the events since the last call, oldest first."""
         if self._early:
             self._take_early()
         events = self._events
@@ -144,7 +145,7 @@ class Connection:
         return events
 
     def _take_early(self) -> None:
-        """Take in the transfers that came before their attach was answered, now that it is."""
+        """Process the transfers that came before their attach was answered, once it is answered."""
         waiting = self._early
         self._early = []
         for link in waiting:
@@ -164,10 +165,10 @@ class Connection:
         return bool(self.output_limit.waiting)
 
     def data_to_send(self, transfers: bool = True) -> bytes:
-        """Return the bytes that have to be written to the transport now; they are returned once.
+        """Return the bytes to write to the transport now. Each byte is returned once.
 
-        That is everything, unless there is a `max_output`: then at most about so many bytes of
-        transfers. Without `transfers` those that wait for room go on waiting.
+        With a `max_output`, at most about that many bytes of transfers are returned, otherwise all
+        output. Without `transfers`, transfers that wait for room in the output go on waiting.
         """
         if transfers and self.output_limit.waiting:
             self.output_limit.fill(self.output)
@@ -187,7 +188,7 @@ class Connection:
 
     @property
     def unread(self) -> bool:
-        """Whether `handle_timeout` is to go on reading, at once: it was much to do."""
+        """Whether input is left to read: call `handle_timeout` at once to go on with it."""
         return self._input.unread
 
     def next_deadline(self) -> float | None:
@@ -197,7 +198,7 @@ class Connection:
         return None if self.finished else self._timers.next_deadline()
 
     def handle_timeout(self, now: float) -> None:
-        """Do what is due at `now`: keep alive, or give up."""
+        """Do the work whose time has come at `now`: send a keep-alive or end the connection."""
         self._now = now
         if self.finished:
             return
@@ -213,7 +214,7 @@ class Connection:
             self._terminate(TransportError(late))
             self.lingering = False
         elif self.opened and timers.overslept(now):
-            # Before the silence of the peer, to which nobody has listened.
+            # This limit comes before the peer's silence: nobody read the input in that time.
             timers.keepalive_interval = None
             late = "this end was busy and sent nothing for twice the idle time-out of its peer"
             self.failure = TransportError(late)
@@ -227,11 +228,11 @@ class Connection:
                 )
             )
         elif timers.keepalive(now) and (self.opened or self.state is ConnectionState.CLOSE_RCVD):
-            # Nothing may come before our open or after our close, not even an empty frame.
+            # No frame may be sent before our open or after our close, not even an empty one.
             self.output.write(EMPTY_FRAME)
 
     def open(self) -> None:
-        """Send our open, now or as soon as the layers below it are through.
+        """Send our open, now or when the TLS and SASL layers are complete.
 
         Does nothing when the connection is closed or over already. Raises
         `LocalProtocolError` when called a second time.
@@ -263,9 +264,9 @@ class Connection:
     def close(self, error: Error | None = None, now: float | None = None) -> None:
         """Close the connection, or answer the peer's close. Nothing else is sent after it.
 
-        All sessions are over with it. Does nothing when it is closed already;
-        before the opens are exchanged it ends the transport. The time that the peer
-        has for its answer counts from `now`; without it, from the last input.
+        All sessions end with it. Does nothing when the connection is closed already. Before the
+        opens are exchanged it ends the transport. The time for the peer's answer counts from `now`,
+        or without it from the last input.
         """
         if self.finished:
             return
@@ -292,28 +293,29 @@ class Connection:
             self._terminate(self.failure)
 
     def accept_authentication(self) -> None:
-        """Answer `AuthenticationRequested`: the credentials are good. Input goes on.
+        """Answer `AuthenticationRequested`: the credentials are accepted. Input is read again.
 
-        Does nothing when the connection is over. Raises `LocalProtocolError` if
-        there is nothing to answer.
+        Does nothing when the connection is over. Raises `LocalProtocolError` if no request waits
+        for an answer.
         """
         if not self.finished:
             self._layers.sasl.accept()
             self._read()
 
     def reject_authentication(self, code: SaslCode = SaslCode.AUTH) -> None:
-        """Answer `AuthenticationRequested` or `ScramKeysRequested`: no. The transport ends.
+        """Answer `AuthenticationRequested` or `ScramKeysRequested` with a refusal. The transport
+        ends.
 
-        As `accept_authentication` otherwise.
+        Otherwise behaves like `accept_authentication`.
         """
         if not self.finished:
             self._layers.sasl.reject(code)
 
     def provide_scram_keys(self, keys: ScramKeys | None) -> None:
-        """Answer `ScramKeysRequested`: the stored keys of the user, None if there is none.
+        """Answer `ScramKeysRequested` with the user's stored keys, None if there is no such user.
 
-        Does nothing when the connection is over. Raises `LocalProtocolError` if
-        there is nothing to answer.
+        Does nothing when the connection is over. Raises `LocalProtocolError` if no request waits
+        for an answer.
         """
         if not self.finished:
             try:
@@ -323,27 +325,27 @@ class Connection:
             self._read()
 
     def take_tls_data(self) -> bytes:
-        """Return what the peer sent after its TLS header: the first bytes of its TLS.
+        """Return the bytes that the peer sent after its TLS header: the first input of TLS.
 
-        For use at `TlsAgreed` and until `tls_established`. Raises
-        `LocalProtocolError` at any other time, except when the connection is over.
+        Call it at `TlsAgreed` and until `tls_established`. Raises `LocalProtocolError` at any other
+        time, except when the connection is over.
         """
         return b"" if self.finished else self._layers.take_tls_data(self._input)
 
     def tls_established(self, now: float) -> None:
-        """The TLS handshake that `TlsAgreed` asked for has succeeded: the next layer begins.
+        """Begin the next layer: the TLS handshake that `TlsAgreed` asked for has succeeded.
 
-        From here on all input is what TLS has decrypted, all output what it is to encrypt.
-        Does nothing when the connection is over. Raises `LocalProtocolError` if no handshake was
-        asked for, or if bytes from before it were not taken with `take_tls_data`: read as if
-        they had come through TLS, they would be an attacker's way in.
+        After this call all input is decrypted by TLS, and all output is to be encrypted by it. Does
+        nothing when the connection is over. Raises `LocalProtocolError` if no handshake was asked
+        for, or if earlier bytes were not taken with `take_tls_data`: an attacker could otherwise
+        inject them as if they had come through TLS.
         """
         self._now = now
         if not self.finished:
             self._layers.secure(self._input)
 
     def receive_eof(self, now: float) -> None:
-        """The transport has ended; nothing more will arrive."""
+        """Handle the end of the transport; no more data will arrive."""
         self._now = now
         if self.finished:
             self.lingering = False
@@ -352,7 +354,7 @@ class Connection:
             self._terminate(self.failure)
         else:
             broken_off = self._layers.broken_off()
-            # It may have ended in one direction only.
+            # The transport may have ended in one direction only.
             self._say_close(
                 Error(condition="amqp:connection:framing-error", description=str(broken_off))
             )
@@ -360,8 +362,8 @@ class Connection:
         self.lingering = False
 
     def _say_close(self, error: Error) -> None:
-        """Write a close, for which no answer is awaited, where one may be written: it comes before
-        the end of the transport, however that comes (AMQP 1.0 §2.4.3)."""
+        """Write a close, for which no answer is awaited, if the state allows one: it must precede
+        every end of the transport (AMQP 1.0 §2.4.3)."""
         if self._layers.stage != AMQP:
             return
         self._open_wanted = True
@@ -371,7 +373,7 @@ class Connection:
             self._send(0, Close(error=fitting(error, self.remote_max_frame_size)))
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Bytes arrived. Never raises for their content."""
+        """Process received bytes. Never raises for their content."""
         self._now = now
         layers = self._layers
         if layers.stage == DONE or not self._input.feed(data):
@@ -384,7 +386,7 @@ class Connection:
         if layers.waiting and self._input.held() > MAX_EARLY_INPUT:
             too_much = "too much input before a security layer was through"
             if layers.stage == SASL and not self.settings.initiator:
-                # The client is told the outcome of its login, as of any other that fails.
+                # The client receives a SASL outcome, as for any other failed login.
                 layers.sasl.refuse(SaslCode.SYS_PERM, too_much)
             else:
                 self._terminate(TransportError(too_much))
@@ -392,7 +394,7 @@ class Connection:
     # -- input -----------------------------------------------------------------
 
     def _read(self) -> None:
-        """Read everything that is whole."""
+        """Read all complete headers and frames."""
         while True:
             try:
                 self._read_frames()
@@ -402,7 +404,7 @@ class Connection:
                 if (
                     error.scope is Scope.SESSION
                     and session is not None
-                    # An end cannot come before our open; then the connection pays.
+                    # An end cannot be sent before our open, so the connection is closed.
                     and self.state is not ConnectionState.OPEN_RCVD
                 ):
                     session._fail(error)
@@ -495,7 +497,7 @@ class Connection:
             self._terminate(self.failure)
 
     def _violated(self, error: RemoteProtocolError) -> None:
-        """The peer broke a rule that costs it the connection."""
+        """Close the connection because the peer broke a rule."""
         layers = self._layers
         if layers.stage == SASL and not self.settings.initiator:
             layers.sasl.refuse(SaslCode.SYS_PERM, error.description)
@@ -523,8 +525,8 @@ class Connection:
     def drop_references(self) -> None:
         """Break the cycles between the connection and its parts, after `Terminated`.
 
-        Reference counting frees them then, without a look at all objects of the process. Nothing
-        but `receive_data` and `receive_eof` may be called afterwards.
+        Reference counting then frees them without a run of the garbage collector. Only
+        `receive_data` and `receive_eof` may be called afterwards.
         """
         self._layers.drop_references()
 
@@ -535,7 +537,7 @@ class Connection:
         self.channels.begun(self, begin, channel)._on_begin(begin)
 
     def _channel_limit(self) -> i64:
-        """The highest channel we may use: 0 while the peer's open is unknown (§2.4.1)."""
+        """Return the highest channel we may use: 0 while the peer's open is unknown (§2.4.1)."""
         remote = self.remote_open
         if remote is None:
             return 0

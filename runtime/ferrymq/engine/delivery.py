@@ -1,8 +1,8 @@
 """Deliveries: one message on its way over one link (AMQP 1.0 §2.6.12).
 
-A delivery is *unsettled* until both ends have forgotten it. `state` is ours,
-`remote_state` the peer's; `settled` and `remote_settled` likewise. `context`
-belongs to the user of the engine, who may hang anything on it.
+A delivery is *unsettled* until both ends have forgotten it. `state` and `settled` are ours,
+`remote_state` and `remote_settled` the peer's. `context` belongs to the user of the engine, who may
+keep any object in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ferrymq.engine.sender import SenderLink
     from ferrymq_types.unions import DeliveryState
 
-# Frames of a message that are joined when the last one is there, and their bytes; the rest grows.
+# Frames of a message that are joined when the last one has arrived, and their bytes; a larger
+# message is kept in a buffer that grows.
 _JOINED_FRAMES: Final = 256
 _JOINED_BYTES: Final = 1_048_576
 
@@ -46,16 +47,16 @@ class OutgoingDelivery:
         self.state: DeliveryState | None = None
         self.remote_settled = False
         self.remote_state: DeliveryState | None = None
-        # Whether the last frame has gone out (into the output buffer).
+        # Whether the last frame is in the output buffer.
         self.sent = False
         self.context: object = None
 
     def update(self, state: DeliveryState) -> None:
         """Tell the receiver the state of the delivery without settling it.
 
-        A sender that comes to an outcome of its own accord states it so, and settles when the
-        receiver has confirmed it (AMQP 1.0 §2.6.12). Does nothing when the delivery is settled
-        at either end. Raises `LocalProtocolError` if another outcome has been stated before.
+        A sender that decides on an outcome by itself states it in this way, and settles when the
+        receiver has confirmed it (AMQP 1.0 §2.6.12). Does nothing when the delivery is settled at
+        either end. Raises `LocalProtocolError` if another outcome was stated before.
         """
         self.link.update(self, state)
 
@@ -111,20 +112,20 @@ class IncomingDelivery:
         self.complete = False
         # Whether the sender has to settle first (AMQP 1.0 §2.7.5, rcv-settle-mode).
         self.second = False
-        # A resumed delivery that we do not know: it is passed over.
+        # True for a resumed delivery that is unknown here: its frames are skipped.
         self.ignored = False
-        # Whether the sender has resumed it on the link as it is now.
+        # Whether the sender has resumed the delivery on the current attachment of the link.
         self.resumed = False
-        # What has come of a message in several frames, None if nothing has. It is joined when all
-        # is there; what becomes large is in `_grown` instead.
+        # The frames received so far of a message with several frames, None if there are none. They
+        # are joined when the last one arrives; a large message is in `_grown` instead.
         self._begun: list[bytes] | None = None
-        # This grows in place, and its bytes are had without a copy: a large message costs no more
-        # with its last frame than with any other. What is not large would be copied as it grows.
+        # A buffer that grows in place, whose bytes are read without a copy: the last frame of a
+        # large message costs no more than any other. A small message would be copied as it grows.
         self._grown: BytesIO | None = None
         self._received: i64 = 0
 
     def data(self) -> bytes:
-        """The bytes of the message that have arrived so far."""
+        """Return the bytes of the message that have arrived so far."""
         begun = self._begun
         if begun is None:
             return self.payload
@@ -132,7 +133,7 @@ class IncomingDelivery:
         return b"".join(begun) if grown is None else grown.getvalue()
 
     def _add(self, payload: bytes) -> None:
-        """Take in the payload of a frame that is not the last."""
+        """Add the payload of a frame that is not the last."""
         begun = self._begun
         if begun is None:
             self._begun = [payload]
@@ -150,12 +151,12 @@ class IncomingDelivery:
             begun.clear()
 
     def _join(self) -> None:
-        """Join all parts that have come into the payload."""
+        """Join the received frames into the payload."""
         self.payload = self.data()
         self._drop()
 
     def _drop(self) -> None:
-        """Forget what has come."""
+        """Drop the received frames."""
         self._begun = None
         self._grown = None
 

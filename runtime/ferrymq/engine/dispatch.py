@@ -1,7 +1,7 @@
-"""What a frame means: from its descriptor to the part of the connection it concerns.
+"""Dispatching frames: from the descriptor to the part of the connection that handles it.
 
-Flow, transfer and disposition, nearly all of the traffic, are decoded here by
-their own decoders; the rest takes the way of the capability `frame`.
+Flow, transfer and disposition, nearly all of the traffic, are decoded here by their own decoders;
+other frames use the decoder of the capability `frame`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
         if descriptors.FLOW <= code <= descriptors.DISPOSITION:
             session = connection.channels.get(channel, code)
             if not session.open_for_input:
-                # After our end nothing counts but the peer's, whatever it is (AMQP 1.0 §2.5.5).
+                # After our end, only the peer's end matters (AMQP 1.0 §2.5.5).
                 return
             if code == descriptors.TRANSFER:
                 transfer = decode_transfer(reader)
@@ -70,7 +70,7 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
     elif code != descriptors.CLOSE:
         state = connection.state
         if state is ConnectionState.CLOSE_SENT or state is ConnectionState.DISCARDING:
-            # Sent before the peer saw our close: only its own close matters now.
+            # The peer sent this before it saw our close: only its own close matters now.
             return
         if descriptors.BEGIN <= code <= descriptors.END:
             name = _NAMES[code - descriptors.BEGIN]
@@ -95,7 +95,8 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
 
 
 def empty_frame(connection: Connection, channel: i64) -> None:
-    """A sign of life, wherever a frame may come (AMQP 1.0 §2.4.5). Raises as `dispatch` does."""
+    """Handle an empty frame, which keeps the connection alive (AMQP 1.0 §2.4.5). Raises as
+    `dispatch` does."""
     if connection._receiving:
         connection._check_channel(channel)
         return

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def joinable(state: DeliveryState | None) -> bool:
-    """Whether a state may wait to be joined with others.
+    """Return whether a state may wait to be joined with others.
 
-    The rest carry what the user put in them: those are encoded at once, so that
-    what cannot be encoded is an error of the call that gave it.
+    Other states carry values of the user. They are encoded at once, so that a value that cannot be
+    encoded raises in the call that gave it.
     """
     return state is None or isinstance(state, (Accepted, Released))
 
@@ -41,14 +41,14 @@ def same_state(a: DeliveryState | None, b: DeliveryState | None) -> bool:
 
 @final
 class DispositionQueue:
-    """Dispositions of one role on their way out: a run of consecutive deliveries in one state.
+    """Queue of dispositions of one role: a run of consecutive deliveries in one state.
 
-    What continues the run joins it; the frame is written when something does not, or when the
-    session is flushed.
+    A delivery that continues the run joins it. The frame is written when a delivery does not, or
+    when the session is flushed.
     """
 
     __slots__ = ("session", "role", "_empty", "_first", "_last", "_state", "_settled")
-    # Deleted by `drop_references`, when nothing is called any more.
+    # Deleted by `drop_references`, after the last call.
     __deletable__ = ("session",)
 
     def __init__(self, session: Session, role: Role) -> None:
@@ -92,7 +92,7 @@ class DispositionQueue:
             self._send(self._first, self._last, self._settled, self._state)
 
     def clear(self) -> None:
-        """Forget the run: there is nobody left to tell."""
+        """Forget the run: the peer cannot be told any more."""
         self._empty = True
 
     def _send(self, first: i64, last: i64, settled: bool, state: DeliveryState | None) -> None:
@@ -102,10 +102,10 @@ class DispositionQueue:
 
 
 def live_ids(input: FrameInput, unsettled: dict[int, Any], first: i64, last: i64) -> list[int]:
-    """The delivery-ids in ``first … last`` that are unsettled, in serial order.
+    """Return the delivery-ids in ``first … last`` that are unsettled, in serial order.
 
-    Probes the range or walks the map, whichever is shorter, and adds that to the work that
-    `input` has caused.
+    Looks up each id of the range or walks the map, whichever is shorter, and adds that to the
+    `work` of `input`.
     """
     span = serial_diff(last, first)
     found: list[int] = []

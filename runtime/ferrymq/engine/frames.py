@@ -19,7 +19,7 @@ EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 
 def begin_frame(w: BytesWriter, channel: i64, frame_type: u8 = 0) -> i64:
-    """Write a frame header without its size; the mark is for `end_frame`."""
+    """Write a frame header without its size; return the mark for `end_frame`."""
     mark: i64 = len(w)
     w.write(b"\x00\x00\x00\x00\x02")
     w.append(frame_type)
@@ -39,5 +39,5 @@ def end_frame(w: BytesWriter, mark: i64) -> i64:
 
 
 def protocol_header(protocol_id: int) -> bytes:
-    """The 8 bytes that open a layer: ``AMQP``, the protocol id, version 1.0.0 (§2.2)."""
+    """Return the 8 bytes that open a layer: ``AMQP``, the protocol id, version 1.0.0 (§2.2)."""
     return b"AMQP" + bytes((protocol_id, 1, 0, 0))

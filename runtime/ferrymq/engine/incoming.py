@@ -1,8 +1,8 @@
-"""The receiving half of a session: the window given to the peer and what it has sent.
+"""The receiving half of a session: the window granted to the peer and the received deliveries.
 
-`window` frames may still come before the peer breaks the agreement; it is
-opened again before it closes, for the engine itself takes frames at once.
-Back-pressure belongs to link credit, which counts messages (AMQP 1.0 §2.6.7).
+The peer may still send `window` transfer frames. The window is opened again before it closes,
+because the engine takes frames at once. Back-pressure is the task of link credit, which counts
+messages (AMQP 1.0 §2.6.7).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class IncomingHalf:
         "_max_window",
         "_errant",
     )
-    # Deleted by `drop_references`, when nothing is called any more.
+    # Deleted by `drop_references`, after the last call.
     __deletable__ = ("session",)
 
     def __init__(self, session: Session, window: i64) -> None:
@@ -56,17 +56,18 @@ class IncomingHalf:
         # next-incoming-id: the transfer-id expected next.
         self.next_id: i64 = 0
         self.window: i64 = window
-        # What the peer says it can send; it shrinks with what it has sent (AMQP 1.0 §2.5.6).
+        # The outgoing window that the peer has announced, less what it has sent since (AMQP 1.0
+        # §2.5.6).
         self.remote_outgoing_window: i64 = 0
         self._max_window: i64 = window
         self.dispositions = DispositionQueue(session, Role.RECEIVER)
-        # Unsettled deliveries of links that failed: to refer to them is an error.
+        # Unsettled deliveries of failed links: a frame that refers to one is an error.
         self._errant: dict[int, ReceiverLink] = {}
 
     # -- transfers -----------------------------------------------------------
 
     def on_transfer(self, transfer: Transfer, link: ReceiverLink, payload: bytes) -> None:
-        """Take one transfer frame for a link, which was looked up before."""
+        """Handle one transfer frame for a link that has been looked up."""
         partial = link.partial
         first = partial is None
         if partial is None:
@@ -78,7 +79,7 @@ class IncomingHalf:
             if not first:
                 _expect_same_transaction(link, partial, state)
             if not is_outcome(partial.remote_state):
-                # What is final stays (AMQP 1.0 §2.7.5).
+                # An outcome stays as it is (AMQP 1.0 §2.7.5).
                 partial.remote_state = state
             if first and transfer.more and isinstance(state, TransactionalState):
                 self.session.connection._emit(PostingBegun(link, state))
@@ -87,7 +88,7 @@ class IncomingHalf:
             return
         if transfer.settled:
             if link.never_settled and not partial.resumed:
-                # The mode is about how deliveries begin, not how they end (AMQP 1.0 §2.8.2).
+                # The mode governs how deliveries begin, not how they end (AMQP 1.0 §2.8.2).
                 raise _mode_broken(link, partial, "settled")
             # Settled on any frame settles the whole delivery (AMQP 1.0 §2.7.5).
             partial.remote_settled = True
@@ -107,7 +108,7 @@ class IncomingHalf:
             if link.partial is None:
                 link.partial = partial
                 if not partial.remote_settled and not partial.ignored:
-                    # The sender may tell the state of a delivery that is not complete (§2.7.6).
+                    # The sender may state the state of an incomplete delivery (§2.7.6).
                     self.unsettled[partial.id] = partial
             if not partial.complete:
                 partial._add(payload)
@@ -122,7 +123,8 @@ class IncomingHalf:
             return
         if partial.resumed and not partial.complete and _is_given_up(link, partial):
             if not partial.remote_settled:
-                # The sender's outcome stands; it waits for us to say so (AMQP 1.0 §3.4.6).
+                # The sender's outcome stands; the sender waits for our confirmation (AMQP 1.0
+                # §3.4.6).
                 self.dispositions.add(partial.id, partial.remote_state, True)
             self._on_abort(link, partial)
             return
@@ -141,7 +143,7 @@ class IncomingHalf:
             self._check_drained(link)
 
     def _drop_partial(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
-        """Forget a delivery whose parts are too large."""
+        """Drop the received part of a delivery that is too large, as if it had never come."""
         link._end_partial()
         self.unsettled.pop(delivery.id, None)
         delivery._drop()
@@ -161,10 +163,10 @@ class IncomingHalf:
             self.session.connection._emit(DeliveryReceived(link, delivery))
 
     def _on_taken_up(self, delivery: IncomingDelivery) -> None:
-        """The sender has resumed a delivery that had arrived before: only its state is news.
+        """Apply the sender's state to a resumed delivery that had arrived completely before.
 
-        Its user may have decided on it between the attach and now, when there was no delivery-id
-        to say it with.
+        The user may have given it an outcome since the attach, when there was no delivery-id yet to
+        send that outcome with.
         """
         state = delivery.state
         if delivery.remote_settled:
@@ -183,7 +185,8 @@ class IncomingHalf:
         self.session.connection._emit(SettlementReceived(delivery))
 
     def _on_abort(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
-        """The sender gave the delivery up, which settles it at both ends (AMQP 1.0 §2.7.5)."""
+        """Drop a delivery that the sender aborted, which settles it at both ends (AMQP 1.0
+        §2.7.5)."""
         link._end_partial()
         link._count_delivery()
         if not delivery.ignored:
@@ -218,7 +221,7 @@ class IncomingHalf:
     def _resumed(
         self, transfer: Transfer, link: ReceiverLink, fresh: IncomingDelivery
     ) -> IncomingDelivery:
-        """The delivery that the sender resumes (AMQP 1.0 §2.6.13)."""
+        """Return the delivery that the sender resumes (AMQP 1.0 §2.6.13)."""
         resumption = link.resumption
         known: IncomingDelivery | None = None
         if resumption is not None:
@@ -227,13 +230,13 @@ class IncomingHalf:
             fresh.resumed = True
             fresh.ignored = True
             return fresh
-        # The settle mode is that of this transfer, not of the one before (AMQP 1.0 §2.7.5).
+        # The settle mode of this transfer applies, not that of the earlier one (AMQP 1.0 §2.7.5).
         known.second = fresh.second
         known.resumed = True
         return known
 
     def _check_drained(self, link: ReceiverLink) -> None:
-        """A drain is over as soon as deliveries have used up the credit."""
+        """End a drain as soon as deliveries have used up the credit."""
         if link.credit == 0:
             link.drain = False
             self.session.connection._emit(DrainCompleted(link))
@@ -298,7 +301,7 @@ class IncomingHalf:
         return delivery
 
     def count_frame(self) -> None:
-        """A transfer frame arrived, for whatever link: account for it in the window."""
+        """Count an arrived transfer frame, of any link, in the window."""
         if self.window <= 0:
             raise RemoteProtocolError(
                 "amqp:session:window-violation",
@@ -312,7 +315,7 @@ class IncomingHalf:
             self.session.connection._touch(self.session)
 
     def on_flow(self, flow: Flow) -> None:
-        """Take over what the peer says of its sending half (AMQP 1.0 §2.5.6)."""
+        """Apply the state of the peer's sending half (AMQP 1.0 §2.5.6)."""
         self.next_id = flow.next_outgoing_id
         self.remote_outgoing_window = flow.outgoing_window
 
@@ -322,14 +325,14 @@ class IncomingHalf:
             self.session._send_flow()
 
     def open_window(self) -> i64:
-        """The incoming-window to announce now: every flow opens it wholly."""
+        """Return the incoming-window to announce now: every flow opens the whole window."""
         self.window = self._max_window
         return self.window
 
     # -- settlement ------------------------------------------------------------
 
     def on_disposition(self, disposition: Disposition) -> None:
-        """The sender told us the state of a range of its deliveries."""
+        """Handle the sender's state for a range of its deliveries."""
         first = disposition.first
         last = disposition.last
         if last is None:
@@ -345,7 +348,7 @@ class IncomingHalf:
                 delivery.remote_state = state
             if disposition.settled:
                 delivery.remote_settled = True
-                # What is still arriving the receiver has yet to deal with.
+                # An incomplete delivery is not settled here yet.
                 delivery.settled = delivery.complete
                 del self.unsettled[id]
                 delivery.link._forget(delivery)
@@ -355,15 +358,15 @@ class IncomingHalf:
     # -- endings ---------------------------------------------------------------
 
     def drop(self, delivery: IncomingDelivery) -> None:
-        """The delivery is resumed elsewhere and has no delivery-id here any more."""
+        """Remove a delivery that is resumed on another link: its delivery-id is void here."""
         if self.unsettled.get(delivery.id) is delivery:
             del self.unsettled[delivery.id]
 
     def suspend(self, link: Link, live: bool) -> None:
-        """The link is going and keeps what it has unsettled.
+        """Keep the unsettled deliveries of a link that ends.
 
-        While its session lasts, dispositions still reach these deliveries if they are `live`:
-        the link was neither closed nor detached with an error (AMQP 1.0 §2.7.6).
+        While the session lasts, dispositions still reach these deliveries if they are `live`: the
+        link was neither closed nor detached with an error (AMQP 1.0 §2.7.6).
         """
         for delivery in [d for d in self.unsettled.values() if d.link is link]:
             delivery.link._keep(delivery)
@@ -371,13 +374,13 @@ class IncomingHalf:
                 del self.unsettled[delivery.id]
 
     def disown(self, link: ReceiverLink) -> None:
-        """The link failed: from now on nothing may refer to its deliveries (AMQP 1.0 §2.6.5)."""
+        """Make references to the deliveries of a failed link an error (AMQP 1.0 §2.6.5)."""
         for delivery in self.unsettled.values():
             if delivery.link is link:
                 self._errant[delivery.id] = link
 
     def release(self, link: Link) -> None:
-        """The link is detached on both sides: its delivery-ids mean nothing any more."""
+        """Forget the delivery-ids of a link that is detached on both sides."""
         if self._errant:
             self._errant = {id: k for id, k in self._errant.items() if k is not link}
 
@@ -387,7 +390,7 @@ class IncomingHalf:
         del self.dispositions.session
 
     def clear(self) -> None:
-        """The session is gone; each link keeps what it had unsettled."""
+        """Forget all deliveries when the session is over; each link keeps its unsettled ones."""
         for delivery in self.unsettled.values():
             delivery.link._keep(delivery)
         self.unsettled.clear()
@@ -396,8 +399,8 @@ class IncomingHalf:
 
 
 def _is_given_up(link: ReceiverLink, delivery: IncomingDelivery) -> bool:
-    """Return whether the sender resumed a delivery that is here in part with an outcome of its own,
-    and sends nothing more of it (AMQP 1.0 §3.4.6)."""
+    """Return whether the sender resumed a delivery that is incomplete here with its own outcome,
+    and sends no more of it (AMQP 1.0 §3.4.6)."""
     resumption = link.resumption
     return is_outcome(delivery.remote_state) and resumption is not None and not resumption.continued
 

@@ -11,9 +11,9 @@ from ferrymq.engine.unfinished import is_wasteful
 from ferrymq.errors import RemoteProtocolError
 from ferrymq_codec.reader import Reader
 
-# So many deliveries may be looked at in one go, beside those that arrive.
+# Deliveries that may be looked at in one pass, besides those that arrive.
 MAX_WORK: Final = 20_000
-# What has been read, if it is more bytes than this, is not kept until more comes.
+# A buffer that was read and is larger than this, in bytes, is not kept until more data comes.
 _WORTH_DROPPING: Final = 4096
 
 
@@ -42,13 +42,13 @@ class FrameInput:
         self.unread = False
         self.whole = False
         self._pos: i64 = 0
-        # What follows `data`, and how many bytes with it are needed to go on.
+        # The data after `data`, and how many bytes are needed before reading can go on.
         self._chunks: list[bytes] = []
         self._buffered: i64 = 0
         self._needed: i64 = 0
 
     def feed(self, data: bytes) -> bool:
-        """Take in bytes; true when there may be something whole to read."""
+        """Add received bytes; return whether a complete header or frame may be there."""
         self.go_on()
         if self._pos < len(self.data):
             if not self._chunks:
@@ -68,26 +68,26 @@ class FrameInput:
         return True
 
     def go_on(self) -> None:
-        """Reading goes on: a new share of work."""
+        """Resume reading with a new share of work."""
         self.work = 0
         self.unread = False
 
     def held(self) -> int:
-        """How many bytes are held, unread."""
+        """Return how many unread bytes are held."""
         return self._buffered if self._chunks else len(self.data) - self._pos
 
     def hold(self) -> None:
-        """Reading pauses: join whatever comes, for nobody says how much will be needed."""
+        """Pause reading: join all later data, because the size of the next part is unknown."""
         self._needed = 0
 
     def take(self) -> bytes:
-        """Everything that is unread; nothing is left."""
+        """Return all unread data and forget it."""
         unread = b"".join(self._chunks) if self._chunks else self.data[self._pos :]
         self.clear()
         return unread
 
     def clear(self) -> None:
-        """Forget everything that is unread."""
+        """Forget all unread data."""
         self.unread = False
         self.data = b""
         self.reader = Reader(self.data, 0, 0)
@@ -95,7 +95,7 @@ class FrameInput:
         self._chunks = []
 
     def next_header(self) -> bytes | None:
-        """The next 8 bytes, or None until they are there."""
+        """Return the next 8 bytes, or None until they are there."""
         pos = self._pos
         if len(self.data) - pos < 8:
             self._needed = 8
@@ -105,11 +105,11 @@ class FrameInput:
         return self.data[pos : pos + 8]
 
     def next_frame(self, limit: i64, frame_type: i64) -> bool:
-        """Go to the next frame; false until all of it is there.
+        """Move to the next frame; return false until all of it is there.
 
-        Raises `RemoteProtocolError` (`amqp:connection:framing-error`) when what
-        comes is no frame of at most `limit` bytes of the expected type. Nothing
-        after that can be trusted, so it is forgotten.
+        Raises `RemoteProtocolError` (`amqp:connection:framing-error`) when the data is no frame of
+        at most `limit` bytes of the expected type. Later data cannot be trusted, so it is
+        forgotten.
         """
         data = self.data
         pos = self._pos
@@ -117,7 +117,7 @@ class FrameInput:
         if left < 8:
             self._needed = 8
             if left == 0 and pos >= _WORTH_DROPPING:
-                # Whoever is silent from now on keeps no memory.
+                # A peer that is silent from now on uses no memory.
                 self.clear()
             return False
         if self.work > MAX_WORK:
@@ -143,6 +143,6 @@ class FrameInput:
         reader.pos = pos + body
         reader.end = pos + size
         reader.depth = 0
-        # An element has a byte at the least.
+        # Each element has at least one byte.
         reader.budget = size
         return True

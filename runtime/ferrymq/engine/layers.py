@@ -27,28 +27,28 @@ AMQP_PROTOCOL: Final = 0
 TLS_PROTOCOL: Final = 2
 SASL_PROTOCOL: Final = 3
 
-# What is being read: the header of a layer, SASL frames, AMQP frames, nothing more, or what
-# belongs to TLS and is not ours.
+# The kind of data being read: the header of a layer, SASL frames, AMQP frames, none any more, or
+# data of TLS.
 HEADER: Final = 0
 SASL: Final = 1
 AMQP: Final = 2
 DONE: Final = 3
 TLS: Final = 4
 
-# Before the opens are exchanged nobody is known; nothing large is expected or kept.
+# Before the opens are exchanged the peer is unknown, so frames are small.
 MAX_EARLY_FRAME: Final = 8192
 MAX_EARLY_INPUT: Final = 65536
 
 
 @final
 class Layers:
-    """Which layer is being read (`stage`), and which comes next.
+    """State of the layers: which one is being read (`stage`), and which comes next.
 
     `secured` is true once TLS was established inside AMQP.
     """
 
     __slots__ = ("connection", "stage", "sasl", "secured", "_sent")
-    # Deleted by `drop_references`, when nothing is called any more.
+    # Deleted by `drop_references`, after the last call.
     __deletable__ = ("connection",)
 
     def __init__(self, connection: Connection) -> None:
@@ -56,7 +56,7 @@ class Layers:
         self.stage: i64 = HEADER
         self.sasl = SaslExchange(connection)
         self.secured = False
-        # The protocol id of the last header of the initiator.
+        # The protocol id of the initiator's last header.
         self._sent: int = AMQP_PROTOCOL
 
     @property
@@ -70,7 +70,8 @@ class Layers:
         del self.sasl.connection
 
     def begin(self) -> None:
-        """The transport is there or a layer is through: the initiator begins the next."""
+        """Begin the first or the next layer as its initiator: the transport is there, or a layer is
+        complete."""
         self.stage = HEADER
         settings = self.connection.settings
         if not settings.initiator:
@@ -84,7 +85,7 @@ class Layers:
         self._send(self._sent)
 
     def read(self, input: FrameInput) -> bool:
-        """Read one header or SASL frame; false if there is none that is whole and can be read."""
+        """Read one header or SASL frame; return false if none is complete or may be read now."""
         if self.stage == HEADER:
             header = input.next_header()
             if header is None:
@@ -96,18 +97,18 @@ class Layers:
                 return False
             self.sasl.on_frame(input.reader)
             return True
-        # What follows is kept: for the verdict or for TLS, if anything follows at all.
+        # The data that follows is kept until the user has decided on the credentials, or for TLS.
         input.hold()
         return False
 
     def take_tls_data(self, input: FrameInput) -> bytes:
-        """The input that is for TLS. Raises `LocalProtocolError` if no handshake is under way."""
+        """Return the input for TLS. Raises `LocalProtocolError` if no handshake is in progress."""
         self._expect_handshake()
         return input.take()
 
     def secure(self, input: FrameInput) -> None:
-        """The TLS handshake has succeeded. Raises `LocalProtocolError` if none was under way, or
-        if there is input from before it."""
+        """Begin the next layer after a successful TLS handshake. Raises `LocalProtocolError` if
+        none was in progress, or if there is input from before it."""
         self._expect_handshake()
         if input.held():
             raise illegal("input from before the TLS handshake has not been taken")
@@ -115,13 +116,13 @@ class Layers:
         self.begin()
 
     def authenticated(self) -> None:
-        """The SASL exchange has succeeded."""
+        """Begin the next layer after a successful SASL exchange."""
         sasl = self.sasl
         self.connection._emit(Authenticated(sasl.mechanism, sasl.username))
         self.begin()
 
     def broken_off(self) -> AmqpError:
-        """Return the error for a transport that ends in this state."""
+        """Return the error for an end of the transport at this point."""
         if self.stage == TLS:
             return TransportError("the transport ended during the TLS handshake")
         if self.stage == SASL and self.connection.settings.initiator:
@@ -133,7 +134,7 @@ class Layers:
             raise illegal("no TLS handshake is under way")
 
     def _on_header(self, header: bytes) -> None:
-        """The peer's header has come."""
+        """Handle the peer's header."""
         connection = self.connection
         initiator = connection.settings.initiator
         expected = self._sent if initiator else self._answer(header)
@@ -141,7 +142,7 @@ class Layers:
             if initiator:
                 connection._transition(ConnectionInput.RECV_OTHER_HEADER)
             else:
-                # What we would speak, then the end (AMQP 1.0 §2.2).
+                # Send the header that we would accept, then end the transport (AMQP 1.0 §2.2).
                 connection._transition(ConnectionInput.RECV_HEADER)
                 connection.output.write(protocol_header(expected))
                 connection._transition(ConnectionInput.SEND_OTHER_HEADER)
@@ -168,7 +169,7 @@ class Layers:
             connection._try_open()
 
     def _answer(self, header: bytes) -> int:
-        """The protocol id that a client's header is answered with; another one refuses it."""
+        """Return the protocol id that answers a client's header; one that differs refuses it."""
         settings = self.connection.settings
         authenticated = self.sasl.done
         if settings.tls_required and not self.secured:
@@ -176,7 +177,7 @@ class Layers:
         if (
             settings.tls
             and header == protocol_header(TLS_PROTOCOL)
-            # Once, and before anything that TLS should have protected.
+            # TLS may be asked for once, and before any data that it should protect.
             and not (self.secured or authenticated)
         ):
             return TLS_PROTOCOL

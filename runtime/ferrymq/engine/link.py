@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 
 def illegal(description: str) -> LocalProtocolError:
-    """The error for a call that the state of a link does not allow."""
+    """Return the error for a call that the state of a link does not allow."""
     return LocalProtocolError("amqp:illegal-state", description, Scope.LINK)
 
 
 class Link:
-    """What both roles share. Created by `Session.attach_sender`/`attach_receiver` or by the peer.
+    """Common part of both roles. Created by `Session.attach_sender`/`attach_receiver` or by the
+    peer.
 
-    `initiated` is true when this side attached first. `source` and `target`
-    are what this side sent; `remote_attach` is the peer's attach, None before
-    it came.
+    `initiated` is true when this side attached first. `source` and `target` are those that this
+    side sent; `remote_attach` is the peer's attach, None before it came.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Link:
         self.initiated = initiated
         self.is_sender = is_sender
         self.state: LinkState = LinkState.DETACHED
-        # True from the second attach to the first detach: transfers and flows may pass.
+        # True from the second attach to the first detach: transfers and flows are allowed.
         self.usable = False
         self.local_detached = False
         self.remote_detached = False
@@ -97,7 +97,7 @@ class Link:
         self.attach_size: i64 = 0
         self.snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED
         self.rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST
-        # The settle modes once more, as flags: the hot path asks for every delivery.
+        # Copies of the settle modes as flags: every delivery reads them on the hot path.
         self.always_settled = False
         self.never_settled = False
         self.settles_second = False
@@ -107,9 +107,9 @@ class Link:
         self.credit: i64 = 0
         self.delivery_count: i64 = 0
         self.drain = False
-        # A link attached only to be closed; its user has never seen it.
+        # A link attached only to be closed; the user has never seen it.
         self.ghost = False
-        # Detached because the peer broke a rule on it: nothing more may come for it.
+        # Detached because the peer broke a rule: no further frame may come for it.
         self.failed = False
         # Whether each side has closed the link, and not only detached it.
         self.local_closed = False
@@ -158,9 +158,9 @@ class Link:
             self.session.connection._emit(LinkFailed(self, error))
 
     def refuse(self, error: Error) -> None:
-        """Refuse the peer's attach: a null terminus, then a closing detach (AMQP 1.0 §2.6.3).
+        """Refuse the peer's attach: send a null terminus, then a closing detach (AMQP 1.0 §2.6.3).
 
-        The terminus the peer asked us to be is the null one.
+        The null terminus is our own: the one that the peer asked us for.
         """
         remote = self.remote_attach
         if self.local_detached or self._over():
@@ -182,7 +182,7 @@ class Link:
         if self.local_detached or self.state is LinkState.DETACHED:
             return
         if self.state is LinkState.ATTACH_RCVD:
-            # The peer is owed an attach before it can be sent a detach.
+            # An attach must answer the peer's before a detach can be sent.
             self._send_attach(None, None, None)
         self._send_detach(closed, error)
 
@@ -191,12 +191,12 @@ class Link:
         self.detach(closed=True, error=error)
 
     def _over(self) -> bool:
-        """Whether the link was there and is gone."""
+        """Return whether the link was attached and has ended."""
         return self.state is LinkState.DETACHED and self.remote_attach is not None
 
     def agree_settle_modes(self, snd: SenderSettleMode, rcv: ReceiverSettleMode) -> None:
-        """Settle modes for the link. Before `accept`, they are what the answer says
-        (AMQP 1.0 §2.7.3); without this call it says what the peer asked for."""
+        """Set the settle modes of the link. Called before `accept`, the answer states them (AMQP
+        1.0 §2.7.3); without this call the answer states those that the peer asked for."""
         self.snd_settle_mode = snd
         self.rcv_settle_mode = rcv
         self.always_settled = snd is SenderSettleMode.SETTLED
@@ -221,7 +221,7 @@ class Link:
         if not session.open_for_output:
             raise illegal(f"link {self.name!r}: the begin of its session has not been answered")
         handle = session._free_handle()
-        # The unsettled map must not be overtaken by what was settled before it.
+        # Earlier settlements must be sent before the unsettled map.
         session.connection._flush_sessions()
         attach = Attach(
             name=self.name,
@@ -249,7 +249,7 @@ class Link:
             session.connection._touch(session)
 
     def _send_fitting(self, attach: Attach) -> None:
-        """Send the attach with as much of its unsettled map as fits (AMQP 1.0 §2.7.3)."""
+        """Send the attach with as many entries of its unsettled map as fit (AMQP 1.0 §2.7.3)."""
         while True:
             try:
                 self.session._send(attach)
@@ -263,18 +263,18 @@ class Link:
                 self._mark_incomplete(len(attach.unsettled))
 
     def _unsettled_states(self) -> dict[object, object] | None:
-        """The unsettled map to attach with; None unless the link resumes."""
+        """Return the unsettled map for the attach; None unless the link resumes."""
         return None
 
     def _mark_incomplete(self, listed: i64) -> None:
-        """The unsettled map did not fit: only its first `listed` entries go."""
+        """Mark the unsettled map as incomplete: only its first `listed` entries are sent."""
 
     def _send_detach(self, closed: bool, error: Error | None) -> None:
         session = self.session
         # A close is answered by a close (AMQP 1.0 §2.6.6).
         closed = closed or self.remote_closed
         if session.open_for_output:
-            # The peer forgets the deliveries with the detach: settlements come before it.
+            # The peer forgets the deliveries at the detach, so settlements are sent before it.
             session._flush_dispositions()
             fits = fitting(error, session.connection.remote_max_frame_size)
             session._send(Detach(handle=self.handle, closed=closed, error=fits))
@@ -289,8 +289,8 @@ class Link:
         snd = attach.snd_settle_mode
         rcv = attach.rcv_settle_mode
         if self.initiated:
-            # Each end decides its own mode; what the other says of it was a wish
-            # (AMQP 1.0 §2.7.3).
+            # Each end decides its own mode; the other's statement of it is only a request (AMQP 1.0
+            # §2.7.3).
             if self.is_sender:
                 snd = self.snd_settle_mode
             else:
@@ -308,8 +308,8 @@ class Link:
         self._suspend(closed or failed)
 
     def _suspend(self, over: bool) -> None:
-        """Suspend the link after one side has detached; if the link is not `over`, its deliveries
-        stay live."""
+        """Suspend the link after a detach of one side; if it is not `over`, its deliveries stay
+        live."""
         if over:
             self._live = False
         self.session._suspend_deliveries(self, self._live)
@@ -317,26 +317,26 @@ class Link:
             self.session._release_link(self)
 
     def expire(self) -> None:
-        """The local terminus is gone with the link, by its expiry policy (AMQP 1.0 §3.5.6).
+        """Delete the local terminus with the link, by its expiry policy (AMQP 1.0 §3.5.6).
 
-        What was unsettled when the link was detached is forgotten; without this call it can
-        still be settled while the session lasts, and be resumed.
+        Forgets the deliveries that were unsettled when the link was detached. Without this call
+        they can still be settled while the session lasts, and be resumed.
         """
         self._live = False
         self.session._suspend_deliveries(self, False)
         self._clear_unsettled()
 
     def _clear_unsettled(self) -> None:
-        """Forget what could be resumed."""
+        """Forget the deliveries that could be resumed."""
 
     def _keep_unresumed(self) -> None:
-        """The link is going before all that it was to resume has been."""
+        """Keep the deliveries that were not resumed yet when the link ends."""
 
     def _fill_flow(self, flow: Flow) -> None:
-        """Put the state of the link into a flow; each role has its own."""
+        """Write the state of the link into a flow; each role has its own."""
 
     def _lost(self) -> None:
-        """The session is gone, and the link with it."""
+        """End the link because its session is over."""
         self.state = LinkState.DETACHED
         self.usable = False
         self._keep_unresumed()

@@ -1,4 +1,4 @@
-"""A pair of links as its initiator has it (Link Pairing 1.0 §2.2)."""
+"""A pair of links on the initiator's side (Link Pairing 1.0 §2.2)."""
 
 from __future__ import annotations
 

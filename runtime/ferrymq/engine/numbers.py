@@ -1,4 +1,4 @@
-"""The lowest number that is free: for channels and handles (AMQP 1.0 §2.5.1, §2.6.2)."""
+"""Allocation of the lowest free number, for channels and handles (AMQP 1.0 §2.5.1, §2.6.2)."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ class FreeNumbers:
     __slots__ = ("_returned", "_next")
 
     def __init__(self) -> None:
-        # Those that were taken and are free again, as a heap.
+        # Numbers that were taken and are free again, as a heap.
         self._returned: list[int] = []
-        # All from here on were never taken.
+        # This number and all above it were never taken.
         self._next: i64 = 0
 
     def lowest(self) -> i64:
-        """The lowest number that is free."""
+        """Return the lowest free number."""
         return self._returned[0] if self._returned else self._next
 
     def take_lowest(self) -> None:
-        """The number that `lowest` answered with is taken."""
+        """Take the number that `lowest` returned."""
         if self._returned:
             heappop(self._returned)
         else:
             self._next += 1
 
     def give_back(self, number: i64) -> None:
-        """A number that was taken is free again."""
+        """Free a number that was taken."""
         heappush(self._returned, int(number))
 
     def clear(self) -> None:
-        """All numbers are free."""
+        """Free all numbers."""
         self._returned = []
         self._next = 0

@@ -1,8 +1,8 @@
 """OAUTHBEARER: a token in place of a password (RFC 7628, RFC 6750).
 
-What either side says is a GS2 header (RFC 5801 §4) and pairs of a key and a value. Of the pairs
-only the token counts here; the host and the port are not looked at. A server that refuses a token
-says why in a challenge, and ends the exchange when the client has answered that.
+Each side sends a GS2 header (RFC 5801 §4) and key-value pairs. Only the token is used here; host
+and port are ignored. A server that refuses a token states the reason in a challenge, and ends the
+exchange when the client has answered it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ferrymq.errors import RemoteProtocolError
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 
-# Between the pairs.
+# Separates the pairs.
 _SEPARATOR: Final = "\x01"
-# What a client says to a refusal (RFC 7628 §3.2.3).
+# The client's answer to a refusal (RFC 7628 §3.2.3).
 _RESIGNED: Final = b"\x01"
-# What a token is made of (RFC 6750 §2.1), and the keys of the pairs (RFC 7628 §3.1).
+# The characters of a token (RFC 6750 §2.1), and the keys of the pairs (RFC 7628 §3.1).
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _KEY: Final = re.compile(r"[A-Za-z]+")
 _SCHEME: Final = "bearer "
@@ -30,9 +30,9 @@ _REFUSAL: Final = b'{"status":"invalid_token"}'
 
 
 class OAuthBearer(SaslMechanism):
-    """The client's side. `username` is whom to act as, None for whoever the token speaks of.
+    """The client's side. `username` is the identity to act as, None for that of the token.
 
-    Raises ValueError for a token that cannot be one. It is never part of the repr, nor of an error.
+    Raises ValueError for an invalid token. The token is never part of the repr or of an error.
     """
 
     __slots__ = ("_token", "_status")
@@ -49,7 +49,7 @@ class OAuthBearer(SaslMechanism):
         self._status = ""
 
     def initial_response(self) -> bytes | None:
-        """Whom to act as, and the token (RFC 7628 §3.1)."""
+        """Return the identity to act as, and the token (RFC 7628 §3.1)."""
         name = ""
         if self.username:
             name = "a=" + self.username.replace("=", "=3D").replace(",", "=2C")
@@ -57,18 +57,18 @@ class OAuthBearer(SaslMechanism):
         return f"n,{name},{_SEPARATOR}{pairs}{_SEPARATOR}{_SEPARATOR}".encode()
 
     def respond(self, challenge: bytes) -> bytes:
-        """The server refuses the token, and has to be told that this was heard (§3.2.3)."""
+        """Acknowledge that the server refuses the token (§3.2.3)."""
         self._status = _status_of(challenge)
         return _RESIGNED
 
     def refusal(self) -> str:
-        """Why the server says that the token is refused: ``invalid_token``; empty if it does not
-        say."""
+        """Return the server's reason for refusing the token, such as ``invalid_token``; empty if it
+        gave none."""
         return self._status
 
 
 class OAuthBearerServer(SaslServerMechanism):
-    """The server's side. `token` is None where the client has sent none, to be told so."""
+    """The server's side. `token` is None if the client sent none and asks which are accepted."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -94,12 +94,11 @@ class OAuthBearerServer(SaslServerMechanism):
                 self.token = self._token(value)
 
     def refusal(self) -> bytes | None:
-        """Return the reason of a refusal, as JSON (RFC 7628 §3.2.2). It is the same for every
-        reason."""
+        """Return the refusal as JSON (RFC 7628 §3.2.2). It is the same for every reason."""
         return _REFUSAL
 
     def _authorization_id(self, header: str) -> str | None:
-        """The user of the GS2 header (RFC 5801 §4)."""
+        """Return the user in the GS2 header (RFC 5801 §4)."""
         fields = header.split(",")
         if len(fields) != 3 or fields[2]:
             raise malformed(self.name, "no GS2 header")
@@ -120,7 +119,7 @@ class OAuthBearerServer(SaslServerMechanism):
 
     def _token(self, value: str) -> str | None:
         if not value:
-            # A client that asks what there is to be had (RFC 7628 §4.3).
+            # The client asks for the server's requirements (RFC 7628 §4.3).
             return None
         token = value[len(_SCHEME) :].strip(" ")
         if value[: len(_SCHEME)].lower() != _SCHEME or _TOKEN.fullmatch(token) is None:
@@ -129,7 +128,7 @@ class OAuthBearerServer(SaslServerMechanism):
 
 
 def _status_of(challenge: bytes) -> str:
-    """The status in a server's refusal, if it is one that can be shown."""
+    """Return the status in a server's refusal, if it is safe to show."""
     try:
         refusal = json.loads(challenge)
     except (ValueError, RecursionError):

@@ -1,4 +1,5 @@
-"""The two opens: what ours says, and whether the peer's will do (AMQP 1.0 §2.4.1, §2.7.1)."""
+"""The two open frames: the content of ours, and the checks of the peer's (AMQP 1.0 §2.4.1,
+§2.7.1)."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from ferrymq_types.transport import MIN_MAX_FRAME_SIZE, Open
 if TYPE_CHECKING:
     from ferrymq.engine.settings import ConnectionSettings
 
-# The shortest idle time-out of a peer, in milliseconds, that we are willing to keep up with: its
-# empty frames are due every quarter of it.
+# The shortest idle time-out of a peer, in milliseconds, that we accept: empty frames are sent every
+# quarter of it.
 MIN_IDLE_TIME_OUT: Final = 50
 
 
 def make_open(settings: ConnectionSettings) -> Open:
-    """Our open. Raises ValueError if it cannot be encoded or is larger than every peer takes."""
+    """Return our open. Raises ValueError if it cannot be encoded or is larger than the size that
+    every peer accepts."""
     idle = settings.idle_time_out
     desired = settings.desired_capabilities
     required = settings.required_capabilities
@@ -32,7 +34,7 @@ def make_open(settings: ConnectionSettings) -> Open:
         hostname=settings.hostname,
         max_frame_size=settings.max_frame_size,
         channel_max=settings.channel_max,
-        # 0 would mean that there is none.
+        # 0 would mean that there is no time-out.
         idle_time_out=None if idle is None else max(1, int(idle * 500)),
         offered_capabilities=settings.offered_capabilities,
         desired_capabilities=desired,
@@ -53,7 +55,7 @@ def make_open(settings: ConnectionSettings) -> Open:
 
 
 def check_open(open: Open, channel: i64, settings: ConnectionSettings) -> None:
-    """Whether we can go along with the peer's open. Raises `RemoteProtocolError` if not."""
+    """Check the peer's open. Raises `RemoteProtocolError` if we cannot accept it."""
     if channel != 0:
         raise RemoteProtocolError(
             "amqp:connection:framing-error", f"open on channel {channel}; it belongs on channel 0"

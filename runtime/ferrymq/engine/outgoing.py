@@ -1,11 +1,11 @@
-"""The sending half of a session: its window towards the peer and what it has in flight.
+"""The sending half of a session: its window towards the peer and the deliveries in flight.
 
-Transfers are numbered by `next_id` and admitted while the peer's incoming
-window, `remote_window` frames, is open (AMQP 1.0 §2.5.6), and while the output of
-the connection has room (`OutputLimit`). What is not admitted waits in `_backlog`
-in order, cut in the middle of a delivery if need be. It refers to the payload; the
-bytes are copied frame by frame, as they go out. A delivery that waits there when the receiver takes
-its credit back is not sent (§2.6.7): it waits in `_withheld` until there is credit again.
+Transfers are numbered by `next_id` and sent while the peer's incoming window, `remote_window`
+frames, is open (AMQP 1.0 §2.5.6) and the output of the connection has room (`OutputLimit`). The
+others wait in `_backlog` in order; a delivery may be split between the two. The backlog refers to
+the payload, whose bytes are copied frame by frame when they are sent. If the receiver takes its
+credit back while a delivery waits, that delivery is not sent (§2.6.7): it waits in `_withheld`
+until there is credit again.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from ferrymq.engine.session import Session
     from ferrymq_types.unions import DeliveryState
 
-# How many deliveries of links that have ended a session remembers, the latest ones.
+# Number of deliveries of ended links that a session remembers, the latest ones.
 _MOST_CUT_OFF: Final = 4096
-# What a transfer frame takes at most without its state, and some bytes for the message.
+# Bytes of a transfer frame without its state, at most, and some bytes for the message.
 TRANSFER_ROOM: Final = 128
-# What `_write` answers when the whole delivery is in the output.
+# The result of `_write` when the whole delivery is in the output.
 _DONE: Final = -0x4000_0000_0000_0000
 
 
@@ -49,8 +49,8 @@ _DONE: Final = -0x4000_0000_0000_0000
 class _Parked:
     """A delivery, or the rest of one, that waits for the peer's window or for room in the output.
 
-    The message is `head` and then `payload` from `start` on. `offset` counts in the payload; the
-    head takes the places before `start`, which may be negative.
+    The message is `head`, then `payload` from `start` on. `offset` counts in the payload; the head
+    occupies the positions before `start`, which may be negative.
     """
 
     __slots__ = ("delivery", "payload", "head", "start", "offset", "started", "message_format",
@@ -74,7 +74,7 @@ class _Parked:
         self.head = head
         self.start: i64 = start
         self.offset: i64 = offset
-        # Whether its first frame has gone out.
+        # Whether its first frame was sent.
         self.started = started
         self.message_format = message_format
         self.state = state
@@ -82,7 +82,7 @@ class _Parked:
         self.aborted = aborted
 
     def release(self) -> None:
-        """Drop the delivery unsent: the link keeps it, unless it was settled."""
+        """Drop the delivery, which will not be sent: the link keeps it, unless it was settled."""
         delivery = self.delivery
         delivery.link.parked -= 1
         if not delivery.settled:
@@ -91,12 +91,12 @@ class _Parked:
 
 @final
 class OutgoingHalf:
-    """What a session sends. `unsettled`: our deliveries that are not settled, by delivery-id."""
+    """Sending half of a session. `unsettled`: our unsettled deliveries, by delivery-id."""
 
     __slots__ = ("session", "unsettled", "next_id", "remote_window", "_next_delivery_id",
                  "_backlog", "_withheld", "queued", "dispositions", "_cut_off", "_asked",
                  "_errant")  # fmt: skip
-    # Deleted by `drop_references`, when nothing is called any more.
+    # Deleted by `drop_references`, after the last call.
     __deletable__ = ("session",)
 
     def __init__(self, session: Session) -> None:
@@ -108,16 +108,16 @@ class OutgoingHalf:
         self.remote_window: i64 = 0
         self._next_delivery_id: i64 = 0
         self._backlog: deque[_Parked] = deque()
-        # Deliveries that have lost their credit before their first frame, in order, by link.
+        # Deliveries that lost their credit before their first frame, in order, by link.
         self._withheld: dict[Link, list[_Parked]] = {}
         # Whether this half waits for its turn in `OutputLimit.waiting`.
         self.queued = False
         self.dispositions = DispositionQueue(session, Role.SENDER)
         # Deliveries, by delivery-id, that were unsettled when their link ended.
         self._cut_off: dict[int, None] = {}
-        # Unsettled deliveries of links that failed: to refer to them is an error.
+        # Unsettled deliveries of failed links: a frame that refers to one is an error.
         self._errant: dict[int, SenderLink] = {}
-        # Whether the peer has been asked to open its window, and has not done so.
+        # Whether the peer was asked to open its window and has not done so yet.
         self._asked = False
 
     # -- transfers -----------------------------------------------------------
@@ -154,10 +154,10 @@ class OutgoingHalf:
         self.ask_for_window()
 
     def ask_for_window(self) -> None:
-        """Ask the peer for the state of its window, if that is shut, once.
+        """Ask the peer once for the state of its window, if the window is closed.
 
-        A peer is to open its window by itself. Some clients do so only when a frame comes that is
-        no transfer, and would wait for the rest of a message for ever.
+        A peer should open its window by itself. Some clients do so only when a frame other than a
+        transfer arrives, and would otherwise wait forever for the rest of a message.
         """
         if self.remote_window <= 0 and not self._asked and self.session.mapped:
             self._asked = True
@@ -176,8 +176,8 @@ class OutgoingHalf:
         resume: bool,
         aborted: bool,
     ) -> i64:
-        """Write frames from `offset` on; `_DONE`, or the offset at which the window or the room
-        in the output ended."""
+        """Write frames from `offset` on. Return `_DONE`, or the offset at which the window or the
+        room in the output ended."""
         connection = self.session.connection
         output_limit = connection.output_limit
         most = output_limit.most
@@ -197,8 +197,8 @@ class OutgoingHalf:
             mark = begin_frame(w, channel)
             if not started:
                 started = True
-                # Numbered only now: the peer expects ids without gaps, and a delivery
-                # that still waits may never be sent.
+                # The id is assigned now: the peer expects ids without gaps, and a waiting delivery
+                # may never be sent.
                 id = self._next_delivery_id
                 self._next_delivery_id = serial_add(id, 1)
                 delivery.id = id
@@ -206,7 +206,8 @@ class OutgoingHalf:
                 if not settled:
                     self.unsettled[id] = delivery
                 elif delivery.link.never_settled and not resume:
-                    # Settled while it waited; in this mode that is said behind the first frame.
+                    # It was settled while it waited; in this mode a disposition after the first
+                    # frame says so.
                     settled = False
                     late = True
                 transfer = Transfer(
@@ -220,11 +221,11 @@ class OutgoingHalf:
                     aborted=aborted,
                 )
             else:
-                # Only the first frame must name the delivery (AMQP 1.0 §2.7.5), but each its
-                # transaction (§4.4.1).
+                # Only the first frame must name the delivery (AMQP 1.0 §2.7.5), but every frame
+                # must name its transaction (§4.4.1).
                 transfer = Transfer(
                     handle=delivery.link.handle,
-                    # A disposition says it where no transfer may (§2.8.2).
+                    # A disposition says so where a transfer may not (§2.8.2).
                     settled=delivery.settled and (resume or not delivery.link.never_settled),
                     state=state if isinstance(state, TransactionalState) else None,
                 )
@@ -232,7 +233,7 @@ class OutgoingHalf:
                 encode_transfer(w, transfer)
                 room = limit - (len(w) - mark)
                 if room < TRANSFER_ROOM:
-                    # A state that fits the peer's frames may be longer than our own are.
+                    # A state that fits the peer's frames may be larger than our own frames.
                     limit = connection.remote_max_frame_size
                     room = limit - (len(w) - mark)
                 rest = total - offset
@@ -267,8 +268,8 @@ class OutgoingHalf:
         return offset
 
     def _unwrite(self, mark: i64, delivery: OutgoingDelivery, transfer: Transfer) -> None:
-        """Take back a frame that could not be encoded: its bytes, its place in the window and, if
-        it was the first of the delivery, the delivery-id."""
+        """Remove a frame that could not be encoded: its bytes, its place in the window and, if it
+        was the first of the delivery, the delivery-id."""
         self.session.connection.output.truncate(mark)
         self.remote_window += 1
         self.next_id = (self.next_id - 1) & 0xFFFFFFFF
@@ -278,7 +279,7 @@ class OutgoingHalf:
             delivery.id = -1
 
     def holds(self, link: Link, tag: bytes) -> bool:
-        """Whether an unsettled delivery of the link has the tag. Walks all of them."""
+        """Return whether an unsettled delivery of the link has the tag. Searches all of them."""
         for delivery in self.unsettled.values():
             if delivery.link is link and delivery.tag == tag:
                 return True
@@ -292,7 +293,8 @@ class OutgoingHalf:
         return False
 
     def restate(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
-        """Tell the receiver a new state of a delivery: with its first frame, if that waits yet."""
+        """Tell the receiver a new state of a delivery: with its first frame, if that is not sent
+        yet."""
         if delivery.id in self.unsettled and self.unsettled[delivery.id] is delivery:
             self.dispositions.add(delivery.id, state, False)
             return
@@ -313,7 +315,7 @@ class OutgoingHalf:
             )
 
     def go_on(self) -> None:
-        """Write what waits, as far as there is room for it."""
+        """Write waiting frames as far as there is room."""
         backlog = self._backlog
         while backlog and self.remote_window > 0:
             parked = backlog[0]
@@ -345,20 +347,20 @@ class OutgoingHalf:
             parked.delivery.link.parked -= 1
 
     def restore(self, link: Link) -> None:
-        """Queue the withheld deliveries of a link for the window again: the link has credit."""
+        """Queue the withheld deliveries of a link again: the link has credit."""
         withheld = self._withheld.pop(link, None)
         if withheld is not None:
-            # Before later ones of the link, and before no earlier one: these have gone.
+            # They come before later ones of the link; all earlier ones are sent.
             self._backlog.extendleft(reversed(withheld))
 
     def on_begin(self, window: i64) -> None:
-        """The peer has begun, and takes `window` frames. What was sent before goes out now."""
+        """Apply the peer's begin, which takes `window` frames, and send the waiting frames."""
         self.remote_window = window
         if self.session.mapped:
             self.go_on()
 
     def on_flow(self, flow: Flow) -> None:
-        """Take over the window the peer announces (AMQP 1.0 §2.5.6)."""
+        """Apply the window that the peer announces (AMQP 1.0 §2.5.6)."""
         # Before it has seen our begin, the peer counts from our initial id, which is 0.
         next_incoming = flow.next_incoming_id
         acknowledged: i64 = 0 if next_incoming is None else next_incoming
@@ -371,7 +373,7 @@ class OutgoingHalf:
     # -- settlement ------------------------------------------------------------
 
     def on_disposition(self, disposition: Disposition) -> None:
-        """The receiver told us the state of a range of our deliveries."""
+        """Handle the receiver's state for a range of our deliveries."""
         first = disposition.first
         last = disposition.last
         if self._errant:
@@ -400,8 +402,8 @@ class OutgoingHalf:
         if state is not None:
             before = delivery.remote_state
             if before is not None and type(before) is not type(state) and is_outcome(before):
-                # What is final stays (AMQP 1.0 §2.7.5), unless the receiver comes round to the
-                # outcome that we have come to ourselves.
+                # An outcome stays as it is (AMQP 1.0 §2.7.5), unless the receiver now confirms the
+                # outcome that we decided on.
                 if type(delivery.state) is type(state):
                     delivery.remote_state = state
                 elif is_outcome(state):
@@ -424,27 +426,27 @@ class OutgoingHalf:
     # -- endings ---------------------------------------------------------------
 
     def drop(self, delivery: OutgoingDelivery) -> None:
-        """The delivery is resumed elsewhere and has no delivery-id here any more."""
+        """Remove a delivery that is resumed on another link: its delivery-id is void here."""
         if self.unsettled.get(delivery.id) is delivery:
             del self.unsettled[delivery.id]
 
     def disown(self, link: SenderLink) -> None:
-        """The link failed: from now on nothing may refer to its deliveries (AMQP 1.0 §2.6.5)."""
+        """Make references to the deliveries of a failed link an error (AMQP 1.0 §2.6.5)."""
         for delivery in self.unsettled.values():
             if delivery.link is link:
                 self._errant[delivery.id] = link
 
     def release(self, link: Link) -> None:
-        """The link is detached on both sides: its delivery-ids mean nothing any more."""
+        """Forget the delivery-ids of a link that is detached on both sides."""
         if self._errant:
             self._errant = {id: k for id, k in self._errant.items() if k is not link}
 
     def suspend(self, link: Link, live: bool) -> None:
-        """The link is going and keeps what it has unsettled.
+        """Keep the unsettled deliveries of a link that ends.
 
-        While its session lasts, dispositions still reach these deliveries if they are `live`:
-        the link was neither closed nor detached with an error (AMQP 1.0 §2.7.6). A delivery of
-        which only some frames have gone out is cut short by the detach itself (§2.6.14).
+        While the session lasts, dispositions still reach these deliveries if they are `live`: the
+        link was neither closed nor detached with an error (AMQP 1.0 §2.7.6). The detach aborts a
+        delivery of which only some frames were sent (§2.6.14).
         """
         for delivery in [d for d in self.unsettled.values() if d.link is link]:
             delivery.link.unsettled[delivery.tag] = delivery
@@ -468,7 +470,7 @@ class OutgoingHalf:
         del self.dispositions.session
 
     def clear(self) -> None:
-        """The session is gone; each link keeps what it had unsettled."""
+        """Forget all deliveries when the session is over; each link keeps its unsettled ones."""
         for delivery in self.unsettled.values():
             delivery.link.unsettled[delivery.tag] = delivery
         for parked in self._backlog:

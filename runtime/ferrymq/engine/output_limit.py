@@ -1,7 +1,7 @@
-"""Room in the output of a connection: how much of what is sent is encoded at a time.
+"""Limit of the output of a connection: how much is encoded at a time.
 
-A transfer is encoded when there is room for it, frame by frame. A large message, or a long queue
-of messages, thus takes a window of output for each connection that it goes to, and no copy.
+A transfer is encoded when there is room for it, frame by frame. A large message, or a long queue of
+messages, then needs one window of output for each connection, and no copy of the payload.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from ferrymq.engine.outgoing import OutgoingHalf
 
-# The longest transfer frame, in bytes, where output is limited. Larger ones save nothing.
+# The longest transfer frame, in bytes, where output is limited. Larger frames save nothing.
 FRAME: Final = 65_536
 _ANY: Final = 0x7FFF_FFFF_FFFF_FFFF
 
@@ -37,13 +37,14 @@ class OutputLimit:
         self.waiting: deque[OutgoingHalf] = deque()
 
     def wait(self, half: OutgoingHalf) -> None:
-        """Give the sending half of a session a turn when there is room."""
+        """Queue the sending half of a session for a turn when there is room."""
         if not half.queued:
             half.queued = True
             self.waiting.append(half)
 
     def fill(self, output: BytesWriter) -> None:
-        """Make sessions write, in turns, until there is no room or nothing to write."""
+        """Write transfers of the waiting sessions in turns, until there is no room or none can be
+        written."""
         waiting = self.waiting
         while waiting and len(output) < self.most:
             half = waiting.popleft()
@@ -51,7 +52,7 @@ class OutputLimit:
             half.go_on()
 
     def clear(self) -> None:
-        """Forget those that wait: nothing more is sent."""
+        """Forget the waiting sessions: no more is sent."""
         for half in self.waiting:
             half.queued = False
         self.waiting.clear()

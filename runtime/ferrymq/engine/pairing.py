@@ -27,12 +27,12 @@ ME: Final = "$me"
 
 
 def is_paired(properties: dict[str, object] | None) -> bool:
-    """Whether the properties of an attach make the link half of a pair (§2.2.1)."""
+    """Return whether the properties of an attach make the link half of a pair (§2.2.1)."""
     return properties is not None and properties.get(PAIRED) is True
 
 
 def paired_properties(properties: dict[str, object] | None = None) -> dict[str, object]:
-    """The properties, with the one that makes the link half of a pair."""
+    """Return the properties with the one that makes the link half of a pair."""
     result: dict[str, object] = {} if properties is None else dict(properties)
     result[PAIRED] = True
     return result
@@ -47,9 +47,9 @@ def _target_address(target: object) -> str | None:
 
 
 def addresses(link: Link) -> tuple[str | None, str | None]:
-    """The addresses of source and target: the sender knows its source, the receiver its target.
+    """Return the addresses of source and target, each as stated by the side that owns it.
 
-    Where that side has not attached yet, what the other said of it counts (AMQP 1.0 §2.6.3).
+    If that side has not attached yet, the other side's statement is used (AMQP 1.0 §2.6.3).
     """
     remote = link.remote_attach
     local_source = _source_address(link.source)
@@ -66,7 +66,7 @@ def addresses(link: Link) -> tuple[str | None, str | None]:
 
 
 def are_paired(one: Link, other: Link) -> bool:
-    """Whether two attached links make a pair: all conditions of §2.1."""
+    """Return whether two attached links make a pair: all conditions of §2.1."""
     if one.is_sender == other.is_sender or one.name != other.name:
         return False
     if one.session.connection is not other.session.connection:
@@ -78,7 +78,7 @@ def are_paired(one: Link, other: Link) -> bool:
 
 
 def disagreement(link: Link, attach: Attach) -> str | None:
-    """Why the answer to our attach does not agree with it about pairing; None if it does.
+    """Return why the answer to our attach does not agree with it about pairing; None if it does.
 
     A refusal, which has a null terminus, says nothing about pairing.
     """
@@ -94,9 +94,8 @@ def disagreement(link: Link, attach: Attach) -> str | None:
 
 
 def misfit(attach: Attach, other: Link | None) -> str | None:
-    """Why a half that the peer attaches cannot pair with `other`, the link of the same name in
-    the opposite direction; None if it can or there is none.
-    """
+    """Return why a half that the peer attaches cannot pair with `other`, the link of the same name
+    in the opposite direction; None if it can or there is no such link."""
     if other is None or other.remote_detached or other.local_detached:
         return None
     source, target = addresses(other)

@@ -1,7 +1,7 @@
 """Positions within a message: how much of it has arrived (AMQP 1.0 §3.4.1, §3.4.6).
 
-A `received` state names a section, counted from 0, and a byte within the encoded section. The
-functions here turn that into offsets into the encoded message and back.
+A `received` state names a section, counted from 0, and a byte within the encoded section. These
+functions convert positions to offsets in the encoded message and back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ferrymq_types.messaging import Received
 
 
 def position_at_end(data: bytes) -> Received:
-    """The first position that `data`, the beginning of an encoded message, does not hold."""
+    """Return the first position after `data`, the beginning of an encoded message."""
     reader = Reader(data)
     number = 0
     start: i64 = 0
@@ -29,7 +29,7 @@ def position_at_end(data: bytes) -> Received:
 
 
 def offset_of(data: bytes, position: Received) -> i64:
-    """Where `position` lies in `data`, in bytes; −1 if it lies beyond its end."""
+    """Return the offset of `position` in `data`, in bytes; −1 if it is beyond the end."""
     reader = Reader(data)
     number = position.section_number
     while number > 0:
@@ -45,7 +45,7 @@ def offset_of(data: bytes, position: Received) -> i64:
 
 
 def is_before(a: Received, b: Received) -> bool:
-    """Whether position `a` lies before position `b`."""
+    """Return whether position `a` is before position `b`."""
     if a.section_number != b.section_number:
         return a.section_number < b.section_number
     return a.section_offset < b.section_offset

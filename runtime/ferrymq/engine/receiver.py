@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @final
 class ReceiverLink(Link):
-    """The end of a link that receives. No message comes until credit is given."""
+    """Receiving end of a link. No message arrives until credit is given."""
 
     __slots__ = (
         "_said_available",
@@ -43,26 +43,28 @@ class ReceiverLink(Link):
 
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
         super().__init__(session, name, initiated, False)
-        # What the sender said it could use of credit, and the delivery-count when it did.
+        # The sender's last `available`, and its delivery-count at that time.
         self._said_available: i64 = 0
         self._said_at: i64 = 0
         self.partial: IncomingDelivery | None = None
-        # Bytes of it that count as unfinished: most deliveries never have any.
+        # Bytes of it that count as unfinished: most deliveries have none.
         self._counted: i64 = 0
-        # Deliveries the sender may take for allowed: it learns late of credit taken back.
+        # Deliveries that the sender may believe are allowed, because it has not yet learned that
+        # credit was taken back.
         self.allowance: i64 = 0
         # Transfers that came before our attach answered the sender's.
         self.early: list[tuple[Transfer, bytes]] | None = None
-        # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
+        # Deliveries that were unsettled when the link was suspended or lost, by tag: for
+        # `resume_from`.
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self.resumption: ReceiverResumption | None = None
-        # The link failed inside a delivery, of which more frames may come.
+        # The link failed within a delivery, of which more frames may come.
         self.cut_short = False
-        # Whether the tag of an unsettled delivery ends the link if it comes again (§2.6.12).
-        # A user that never resumes the link may do without: some senders repeat tags.
+        # Whether a repeated tag of an unsettled delivery ends the link (§2.6.12). A user that never
+        # resumes the link may switch this off, because some senders repeat tags.
         self.unique_tags = True
-        # Tags of unsettled deliveries; None as long as they come in rising order, which
-        # those of nearly all senders do: then none can come twice.
+        # Tags of unsettled deliveries. None while the tags rise, as those of nearly all senders do:
+        # then no tag can repeat.
         self._tags: set[bytes] | None = None
         self._highest_tag: bytes = b""
         self._highest_size: i64 = 0
@@ -70,23 +72,24 @@ class ReceiverLink(Link):
 
     @property
     def available(self) -> int:
-        """How many messages wait for credit at the sender: what it last said, less what has come
-        since (AMQP 1.0 §2.6.7)."""
+        """The number of messages that wait for credit at the sender: its last statement, less the
+        messages that have arrived since (AMQP 1.0 §2.6.7)."""
         left = self._said_available - serial_diff(self.delivery_count, self._said_at)
         return left if left > 0 else 0
 
     def resume_from(self, unsettled: dict[bytes, IncomingDelivery]) -> list[IncomingDelivery]:
-        """Resume with these unsettled deliveries: to be called before `accept`.
+        """Resume these unsettled deliveries; call it before `accept`.
 
-        They are those of the earlier link (`link.unsettled`), or made from what was stored.
-        Those the sender has settled meanwhile are returned; the sender resumes the rest.
+        They are those of the earlier link (`link.unsettled`), or were made from stored data.
+        Returns those that the sender has settled meanwhile; the sender resumes the others.
         """
         self.resumption = ReceiverResumption(self, unsettled)
         remote = self.remote_attach
         return [] if remote is None else self._compare(remote)
 
     def _compare(self, remote: Attach) -> list[IncomingDelivery]:
-        """Compare the sender's unsettled map with ours; what it has settled is returned."""
+        """Compare the sender's unsettled map with ours; return the deliveries that the sender has
+        settled."""
         resumption = self.resumption
         if resumption is None:
             return []
@@ -95,12 +98,13 @@ class ReceiverLink(Link):
         return settled
 
     def _claim_tag(self, tag: bytes) -> bool:
-        """Take the tag for a new delivery; false if an unsettled one has it (§2.6.12)."""
+        """Reserve the tag for a new delivery; return false if an unsettled delivery has it
+        (§2.6.12)."""
         tags = self._tags
         if tags is None:
             size: i64 = len(tag)
             if size == 4 and self._highest_size == 4:
-                # A counter in four bytes: what our own senders make, and most others.
+                # A counter in four bytes: our own senders and most others use such tags.
                 number: i64 = i64(read_i32_be(tag, 0)) & 0xFFFFFFFF
                 if number > self._highest_number:
                     self._highest_number = number
@@ -125,12 +129,12 @@ class ReceiverLink(Link):
             self._tags.discard(tag)
 
     def _forget(self, delivery: IncomingDelivery) -> None:
-        """The delivery is settled: its tag is free, and there is nothing left to resume."""
+        """Forget a settled delivery: its tag is free, and it cannot be resumed any more."""
         self._forget_tag(delivery.tag)
         self.unsettled.pop(delivery.tag, None)
 
     def _keep(self, delivery: IncomingDelivery) -> None:
-        """The link is going: keep what there is to resume (AMQP 1.0 §3.4.6)."""
+        """Keep the deliveries to resume when the link ends (AMQP 1.0 §3.4.6)."""
         self._end_partial()
         if delivery.complete:
             self.unsettled[delivery.tag] = delivery
@@ -140,7 +144,7 @@ class ReceiverLink(Link):
             self.unsettled[delivery.tag] = delivery
 
     def _end_partial(self) -> None:
-        """No more of the delivery is expected that has begun, if one has."""
+        """Stop waiting for the rest of an incomplete delivery, if there is one."""
         self.partial = None
         if self._counted > 0:
             self.session.connection.channels.unfinished.end(self)
@@ -166,10 +170,10 @@ class ReceiverLink(Link):
     ) -> None:
         """Allow the sender `credit` deliveries from now on, and end a drain.
 
-        With `drain` it is to use them up or give them back at once, which `DrainCompleted` tells.
-        `properties` are those of the flow (AMQP 1.0 §2.7.4). May follow our own attach at once.
-        Does nothing when the link is detached. Raises `LocalProtocolError` for a credit that is no
-        32-bit number, or too large a flow.
+        With `drain` the sender is to use the credit or give it back at once, which `DrainCompleted`
+        reports. `properties` are those of the flow (AMQP 1.0 §2.7.4). The call may directly follow
+        our own attach. Does nothing when the link is detached. Raises `LocalProtocolError` for a
+        credit that is no 32-bit number, and for a flow that is too large.
         """
         if not 0 <= credit <= 0xFFFFFFFF:
             raise illegal(f"credit {credit}: it must be 0 … 4294967295")
@@ -187,12 +191,13 @@ class ReceiverLink(Link):
             self.session._send_link_flow(self)
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
-        """See `IncomingDelivery.settle`. In receiver-settle-mode second the outcome is sent
-        unsettled and the delivery ends when the sender settles (AMQP 1.0 §2.6.12)."""
+        """Settle a delivery; see `IncomingDelivery.settle`. In receiver-settle-mode second the
+        outcome is sent unsettled, and the delivery ends when the sender settles (AMQP 1.0
+        §2.6.12)."""
         if delivery.settled:
             return
         incoming = self.session.incoming
-        # Once the sender has stated its outcome there is nothing left to wait for.
+        # Once the sender has stated its outcome, no answer has to be awaited.
         settles = not delivery.second or is_outcome(delivery.remote_state)
         if not delivery.remote_settled and delivery.id in incoming.unsettled:
             incoming.dispositions.add(delivery.id, state, settles)
@@ -206,7 +211,7 @@ class ReceiverLink(Link):
         delivery.settled = settles or delivery.remote_settled
 
     def update(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
-        """See `IncomingDelivery.update`."""
+        """Tell the state of a delivery; see `IncomingDelivery.update`."""
         if delivery.settled or delivery.remote_settled:
             return
         incoming = self.session.incoming
@@ -223,7 +228,7 @@ class ReceiverLink(Link):
         self.allowance -= 1
 
     def _fill_flow(self, flow: Flow) -> None:
-        # Until the sender's attach came, its state is not known (AMQP 1.0 §2.7.4).
+        # Until the sender's attach arrives, its state is unknown (AMQP 1.0 §2.7.4).
         if self.remote_attach is not None:
             flow.delivery_count = self.delivery_count
             flow.available = self.available
@@ -231,7 +236,7 @@ class ReceiverLink(Link):
         flow.drain = self.drain
 
     def _on_flow(self, flow: Flow) -> bool:
-        """Take over the sender's count; true when that ended a drain."""
+        """Apply the sender's delivery-count; return true if that ended a drain."""
         count = flow.delivery_count
         if count is not None:
             advanced = serial_diff(count, self.delivery_count)

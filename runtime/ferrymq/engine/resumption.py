@@ -1,14 +1,14 @@
-"""Resuming links: what becomes of the deliveries that were unsettled (AMQP 1.0 §2.6.13, §3.4.6).
+"""Resuming links: the end of unsettled deliveries (AMQP 1.0 §2.6.13, §3.4.6).
 
-A link that is attached again after it was suspended, or after its session or connection was
-lost, tells the peer by its `unsettled` map which deliveries it still knows, and in what state.
-From the two maps the sender can tell for every delivery what is left to do; `resolve` is that
-table, and `SenderResumption.resume` does it. A receiver takes up what the sender resumes, and
-counts everything the sender has forgotten as settled.
+A link that is attached again after it was suspended, or after its session or connection was lost,
+tells the peer by its `unsettled` map which deliveries it still knows, and their states. From the
+two maps the sender decides for every delivery how to go on: `resolve` is that table, and
+`SenderResumption.resume` executes it. A receiver accepts the deliveries that the sender resumes,
+and counts those that the sender has forgotten as settled.
 
-A map that does not fit the peer's frames is sent in part and marked incomplete. Then the absence
-of a tag says nothing: what can be resolved is resolved, no new delivery may be sent, and the link
-is suspended and resumed again until both maps are whole.
+A map that does not fit the peer's frames is sent in part and marked incomplete. The absence of a
+tag then has no meaning: the known deliveries are resolved, no new delivery may be sent, and the
+link is suspended and resumed again until both maps are complete.
 """
 
 from __future__ import annotations
@@ -54,14 +54,15 @@ class Resolution(Enum):
 
 
 def is_outcome(state: DeliveryState | None) -> bool:
-    """Whether the state is terminal (AMQP 1.0 §3.4)."""
+    """Return whether the state is terminal (AMQP 1.0 §3.4)."""
     return isinstance(state, (Accepted, Rejected, Released, Modified))
 
 
 def resolve(
     local: DeliveryState | None, known: bool, remote: DeliveryState | None, complete: bool
 ) -> Resolution:
-    """Return what the states of sender (`local`) and receiver (`remote`) of a delivery call for.
+    """Return how the sender must handle a delivery with the sender's state `local` and the
+    receiver's `remote`.
 
     `known` says whether the receiver's map has the delivery at all, `complete` whether that map is
     whole. The numbers are those of the example in AMQP 1.0 §3.4.6.
@@ -88,7 +89,7 @@ _START = Received(section_number=0, section_offset=0)
 
 
 def read_unsettled(attach: Attach) -> dict[bytes, DeliveryState | None]:
-    """The unsettled map of an attach. Raises `RemoteProtocolError` if it is malformed."""
+    """Return the unsettled map of an attach. Raises `RemoteProtocolError` if it is malformed."""
     result: dict[bytes, DeliveryState | None] = {}
     unsettled = attach.unsettled
     if unsettled is None:
@@ -135,7 +136,7 @@ class SenderResumption:
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         for tag, delivery in unsettled.items():
             if not delivery.settled:
-                # Its old delivery-id means nothing to the new endpoint (AMQP 1.0 §2.6.13).
+                # Its old delivery-id is void on the new endpoint (AMQP 1.0 §2.6.13).
                 delivery.link.session.outgoing.drop(delivery)
                 delivery.link = link
                 delivery.id = -1
@@ -146,11 +147,12 @@ class SenderResumption:
         self.remote_complete = True
 
     def states(self) -> dict[object, object]:
-        """Our map, for the attach."""
+        """Return our unsettled map for the attach."""
         return {tag: delivery.state for tag, delivery in self.unsettled.items()}
 
     def on_attach(self, attach: Attach) -> None:
-        """The receiver's attach has come. What only it considers unsettled is ignored."""
+        """Apply the receiver's attach. Deliveries that only the receiver considers unsettled are
+        ignored."""
         self.remote = read_unsettled(attach)
         self.remote_complete = not attach.incomplete_unsettled
         for tag, delivery in self.unsettled.items():
@@ -158,7 +160,7 @@ class SenderResumption:
                 delivery.remote_state = self.remote[tag]
 
     def resolution(self, delivery: OutgoingDelivery) -> Resolution:
-        """Return what has to be done about the delivery."""
+        """Return how the delivery must be handled."""
         tag = delivery.tag
         return resolve(
             delivery.state, tag in self.remote, self.remote.get(tag), self.remote_complete
@@ -170,7 +172,7 @@ class SenderResumption:
         return self.complete and self.remote_complete
 
     def resume(self, delivery: OutgoingDelivery, payload: bytes, message_format: int) -> Resolution:
-        """Do what has to be done; see `SenderLink.resume`."""
+        """Handle the delivery according to `resolution`; see `SenderLink.resume`."""
         resolution = self.resolution(delivery)
         link = self.link
         offset: i64 = 0
@@ -185,7 +187,8 @@ class SenderResumption:
         if resolution is Resolution.FORGET:
             delivery.settled = True
         elif resolution is Resolution.RESEND:
-            # The receiver knows nothing of it: whatever it said before was of another try.
+            # The receiver does not know the delivery: its earlier state belonged to another
+            # attempt.
             delivery.state = None
             delivery.remote_state = None
             link._dispatch(delivery, payload, 0, message_format, None, False, False)
@@ -219,22 +222,23 @@ class ReceiverResumption:
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         for tag, delivery in unsettled.items():
             if not delivery.settled:
-                # Its old delivery-id means nothing to the new endpoint (AMQP 1.0 §2.6.13).
+                # Its old delivery-id is void on the new endpoint (AMQP 1.0 §2.6.13).
                 delivery.link.session.incoming.drop(delivery)
                 delivery.link = link
                 delivery.id = -1
                 delivery.resumed = False
                 self.unsettled[tag] = delivery
         self.complete = True
-        # How many of them the map of our attach had room for, counted from the first.
+        # Number of entries, from the first, that fit into the map of our attach.
         self.listed: i64 = len(self.unsettled)
-        # Bytes of the delivery being resumed that are still to be passed over: we have them.
+        # Bytes of the delivery being resumed that are still to be skipped: they are here already.
         self.skip: i64 = 0
         # Whether the sender has sent bytes of that delivery since it resumed it.
         self.continued = False
 
     def states(self) -> dict[object, object]:
-        """Our map, for the attach: outcomes, and how far each of the other deliveries got."""
+        """Return our unsettled map for the attach: outcomes, and the positions of the other
+        deliveries."""
         result: dict[object, object] = {}
         for tag, delivery in self.unsettled.items():
             state = delivery.state
@@ -242,7 +246,7 @@ class ReceiverResumption:
         return result
 
     def on_attach(self, attach: Attach) -> list[IncomingDelivery]:
-        """The sender's attach has come; the deliveries that it has settled are returned."""
+        """Apply the sender's attach; return the deliveries that the sender has settled."""
         remote = read_unsettled(attach)
         settled: list[IncomingDelivery] = []
         for tag in list(self.unsettled):
@@ -250,7 +254,7 @@ class ReceiverResumption:
             if tag in remote:
                 delivery.remote_state = remote[tag]
             elif not attach.incomplete_unsettled:
-                # What only the receiver considers unsettled is settled.
+                # Deliveries that only the receiver considers unsettled are settled.
                 delivery.remote_settled = True
                 delivery.settled = True
                 settled.append(delivery)
@@ -258,7 +262,7 @@ class ReceiverResumption:
         return settled
 
     def take_up(self, tag: bytes, id: i64, state: DeliveryState | None) -> IncomingDelivery | None:
-        """The sender resumes a delivery; None if we do not know it, and it is to be ignored.
+        """Return the delivery that the sender resumes; None if it is unknown and must be ignored.
 
         `state` is the one of the transfer: a position says where its payload begins.
         """
@@ -285,7 +289,7 @@ class ReceiverResumption:
         return delivery
 
     def unseen(self, delivery: IncomingDelivery, payload: bytes) -> bytes:
-        """Of the payload of a transfer, what of the delivery has not arrived before."""
+        """Return the part of a transfer's payload that has not arrived before."""
         if delivery.ignored or delivery.complete:
             return b""
         if payload:

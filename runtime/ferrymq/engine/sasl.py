@@ -1,9 +1,8 @@
 """SASL mechanisms (AMQP 1.0 §5.3; RFC 4505 ANONYMOUS, RFC 4616 PLAIN, RFC 4422 EXTERNAL).
 
-The client's side of a mechanism is a `SaslMechanism`: what it says first, and
-what it answers to a challenge. The server's side, a `SaslServerMechanism`,
-takes in what a client says; whether that is good is not the engine's to decide.
-`scram` has the mechanisms with challenges.
+A `SaslMechanism` is the client's side: the initial response and the answers to challenges. A
+`SaslServerMechanism` is the server's side: it reads the client's responses; the user of the engine
+decides whether the credentials are good. `scram` has the mechanisms with challenges.
 """
 
 from __future__ import annotations
@@ -21,21 +20,23 @@ class SaslMechanism:
         self.username = username
 
     def initial_response(self) -> bytes | None:
-        """Return the response in the sasl-init, or None for none. An exchange begins with it.
+        """Return the initial response for the sasl-init, or None for none. Begins a new exchange.
 
-        Raises `AuthenticationError` if the mechanism cannot be used with what it was given.
+        Raises `AuthenticationError` if the mechanism cannot be used with its credentials.
         """
         return None
 
     def respond(self, challenge: bytes) -> bytes:
-        """The answer to a challenge. Raises `AuthenticationError` if none is expected."""
+        """Return the answer to a challenge. Raises `AuthenticationError` if no challenge is
+        expected."""
         raise AuthenticationError(f"SASL {self.name} knows no challenge, but the server sent one")
 
     def finish(self, additional_data: bytes | None) -> None:
-        """The outcome was good. Raises `AuthenticationError` if the server owes a proof."""
+        """Finish a successful exchange. Raises `AuthenticationError` if the server's proof is
+        missing."""
 
     def refusal(self) -> str:
-        """Return the reason that the server gave for a bad outcome; empty without a reason."""
+        """Return the reason that the server gave for a refusal; empty if it gave none."""
         return ""
 
 
@@ -49,7 +50,7 @@ class Anonymous(SaslMechanism):
         self.trace = trace
 
     def initial_response(self) -> bytes | None:
-        """The trace."""
+        """Return the trace."""
         return self.trace.encode()
 
 
@@ -65,12 +66,12 @@ class Plain(SaslMechanism):
         self._password = password
 
     def initial_response(self) -> bytes | None:
-        """User name and password, each after a NUL."""
+        """Return user name and password, each after a NUL."""
         return f"\0{self.username}\0{self._password}".encode()
 
 
 class External(SaslMechanism):
-    """EXTERNAL: who the client is, TLS has shown already (RFC 4422, Appendix A)."""
+    """EXTERNAL: TLS has proved the client's identity already (RFC 4422, Appendix A)."""
 
     __slots__ = ()
 
@@ -78,7 +79,7 @@ class External(SaslMechanism):
         super().__init__("EXTERNAL", username)
 
     def initial_response(self) -> bytes | None:
-        """The identity to act as; empty for the one of the certificate."""
+        """Return the identity to act as; empty for that of the certificate."""
         return (self.username or "").encode()
 
 
@@ -102,13 +103,13 @@ class SaslServerMechanism:
         """Take in the initial response. Raises `RemoteProtocolError` if it is malformed."""
 
     def refusal(self) -> bytes | None:
-        """A challenge that tells the client why it is refused, before the outcome does; None for
-        mechanisms that have none."""
+        """Return a challenge that tells the client the reason of the refusal before the outcome;
+        None for mechanisms without one."""
         return None
 
 
 class AnonymousServer(SaslServerMechanism):
-    """ANONYMOUS: whatever the client says is a trace and no name."""
+    """ANONYMOUS: the client sends a trace, which is not a user name."""
 
 
 class PlainServer(SaslServerMechanism):
@@ -149,5 +150,5 @@ class ExternalServer(SaslServerMechanism):
 
 
 def malformed(mechanism: str, what: str) -> RemoteProtocolError:
-    """The error for a response that is not what the mechanism prescribes."""
+    """Return the error for a response that does not follow the mechanism."""
     return RemoteProtocolError("amqp:decode-error", f"malformed SASL {mechanism} response: {what}")

@@ -71,20 +71,21 @@ class SaslExchange:
         self.waiting_for_keys = False
         self._client: SaslMechanism | None = None
         self._server: SaslServerMechanism | None = None
-        # What goes out with a good outcome.
+        # Additional data of a successful outcome.
         self._final: bytes | None = None
-        # Whether the client has been told why it is refused, and has yet to answer that.
+        # Whether the client was told the reason of the refusal and has not answered yet.
         self._refused = False
-        # Whether the client has been asked for the response that its init did not have.
+        # Whether the client was asked for the response that its init did not have.
         self._prompted = False
         self._hostname: str | None = None
 
     def start(self) -> None:
-        """Both headers are exchanged: a server names its mechanisms."""
+        """Begin after both headers: a server offers its mechanisms."""
         settings = self.connection.settings
         if not settings.initiator:
             if not settings.sasl_mechanisms:
-                # A list of mechanisms has one (§5.3.3.1), and there is nothing else to say.
+                # The list of mechanisms must not be empty (§5.3.3.1), and no other frame may be
+                # sent.
                 self.connection._terminate(
                     AuthenticationError("there is no SASL mechanism for this client")
                 )
@@ -125,14 +126,14 @@ class SaslExchange:
         self.mechanism = init.mechanism
         self._hostname = init.hostname
         if init.initial_response is None and server.client_first:
-            # The client has left out what it is to begin with (RFC 4422 §3.3).
+            # The client did not send the initial response that it must begin with (RFC 4422 §3.3).
             self._prompted = True
             self._send(SaslChallenge(challenge=b""))
             return
         self._begin(server, init.initial_response)
 
     def _begin(self, server: SaslServerMechanism, response: bytes | None) -> None:
-        """Ask the user of the engine about what the client has begun with."""
+        """Ask the user of the engine about the client's initial response."""
         server.start(response)
         self.username = server.username
         self.waiting = True
@@ -149,7 +150,7 @@ class SaslExchange:
             )
 
     def provide_keys(self, keys: ScramKeys | None) -> None:
-        """The user has found the keys of the name, or none."""
+        """Go on with the stored keys of the user name, or None."""
         server = self._server
         if not self.waiting_for_keys or not isinstance(server, ScramServerMechanism):
             raise LocalProtocolError("amqp:illegal-state", "no SCRAM exchange waits for keys")
@@ -174,19 +175,19 @@ class SaslExchange:
         except AuthenticationError as error:
             self.refuse(SaslCode.AUTH, str(error))
             return
-        # The proof is good; whether the user may come in is for the user of the engine.
+        # The proof is good; the user of the engine decides whether the client is admitted.
         self.waiting = True
         self.connection._emit(AuthenticationRequested(server.name, server.username, None, None))
 
     def accept(self) -> None:
-        """The user finds the credentials good."""
+        """Accept the credentials."""
         self._expect_waiting()
         self._send(SaslOutcome(code=SaslCode.OK, additional_data=self._final))
         self.done = True
         self.connection._layers.authenticated()
 
     def reject(self, code: SaslCode) -> None:
-        """The user finds the credentials bad, or does not want to know of them."""
+        """Reject the credentials."""
         self.waiting_for_keys = False
         self._expect_waiting()
         reason = None if self._server is None else self._server.refusal()
@@ -218,7 +219,8 @@ class SaslExchange:
                 self._client = mechanism
                 break
         else:
-            # Never one that was not asked for: an attacker could have taken out the better ones.
+            # Never use a mechanism that was not asked for: an attacker could have removed the
+            # better ones from the list.
             wanted = " or ".join([mechanism.name for mechanism in settings.sasl])
             self.connection._terminate(
                 AuthenticationError(f"the server offers SASL {', '.join(offered)}, not {wanted}")
@@ -286,7 +288,7 @@ def _out_of_place(frame: object) -> RemoteProtocolError:
 
 
 def make_server_mechanism(name: str) -> SaslServerMechanism:
-    """The server's side of a mechanism. Raises ValueError for one that there is not."""
+    """Return the server's side of a mechanism. Raises ValueError for an unknown one."""
     if name == "ANONYMOUS":
         return AnonymousServer(name)
     if name == "PLAIN":

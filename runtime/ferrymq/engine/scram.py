@@ -1,7 +1,7 @@
-"""SCRAM: passwords proved, not sent (RFC 5802, RFC 7677), by way of the library scramp.
+"""SCRAM: the client proves that it knows the password and does not send it (RFC 5802, RFC 7677).
 
-The server keeps no password but `ScramKeys`; both sides prove to the other that they know what
-they should. Channel binding is not offered.
+The exchange uses the library scramp. The server stores `ScramKeys` and no password; each side
+proves to the other that it knows the keys. Channel binding is not offered.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from ferrymq.errors import AuthenticationError
 # The strongest first.
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
 
-# Of the keys that are made up for unknown users, and what a real user's look like.
+# A secret for the invented keys of unknown users, and the parameters of real ones.
 _SECRET: Final = token_bytes(32)
 _SALT_SIZE: Final = 32
 _KEY_SIZES: Final = {"SCRAM-SHA-512": 64, "SCRAM-SHA-256": 32, "SCRAM-SHA-1": 20}
 DEFAULT_ITERATIONS: Final = 4096
 
-# The characters a name may have: preparing one (RFC 4013) takes a microsecond for each.
+# Characters of a name, at most: preparing one (RFC 4013) takes a microsecond for each.
 MAX_NAME: Final = 255
 
-# What scramp may raise for bytes of the peer that are not what they should be.
+# The exceptions of scramp for malformed input of the peer.
 _FAULTS: Final = (ScramException, ValueError)
 
-# A client that obeys a greater count could be kept busy by a server for minutes.
+# A server could otherwise keep a client busy for minutes with a greater count.
 MAX_ITERATIONS: Final = 1_000_000
 
 
 class ScramKeys:
-    """What a server stores of a user for one mechanism, in place of the password.
+    """Stored keys of a user for one mechanism, in place of the password.
 
     `salt` in bytes, `iterations` at least 4096 (RFC 7677), and the two keys derived from the
     password. `ScramKeys.derive` makes them.
@@ -54,7 +54,8 @@ class ScramKeys:
     def derive(
         cls, mechanism: str, password: str, iterations: int | None = None, salt: bytes | None = None
     ) -> ScramKeys:
-        """The keys of a password, with a random salt of 32 bytes and 4096 iterations by default.
+        """Derive keys from a password, by default with a random salt of 32 bytes and 4096
+        iterations.
 
         Raises ValueError for an unknown mechanism, too few iterations or too short a salt.
         """
@@ -72,11 +73,11 @@ class ScramKeys:
     def made_up(
         cls, mechanism: str, username: str, iterations: int = DEFAULT_ITERATIONS
     ) -> ScramKeys:
-        """Keys that no password has, for a name that nobody has.
+        """Return keys that match no password, for an unknown user name.
 
-        `iterations` should be what real users have. The salt stays the same for a name as long as
-        the process lives, as a real user's would. Nothing is derived: for a real user the server
-        does not do it either, and the time would tell.
+        `iterations` should be that of real users. The salt stays the same for a name as long as the
+        process lives, like that of a real user. No key is derived, as for real users, so that the
+        response time does not reveal which names exist.
         """
         size = _KEY_SIZES[mechanism]
         salt = hmac.digest(_SECRET, f"{mechanism} {username}".encode(), "sha256")[:_SALT_SIZE]
@@ -84,9 +85,9 @@ class ScramKeys:
 
 
 def prepare_name(name: str) -> str:
-    """A user name as names are compared, prepared by SASLprep (RFC 4013).
+    """Return a user name prepared for comparison, by SASLprep (RFC 4013).
 
-    Raises ValueError for one that is empty or too long, or has characters that are not allowed.
+    Raises ValueError for a name that is empty or too long, or has characters that are not allowed.
     """
     if len(name) > MAX_NAME:
         raise ValueError(f"a user name has at most {MAX_NAME} characters")
@@ -112,19 +113,20 @@ class Scram(SaslMechanism):
         self._verified = False
 
     def initial_response(self) -> bytes | None:
-        """The client-first message. It begins an exchange: an object may serve several, in turn."""
+        """Return the client-first message. Begins an exchange: one object may serve several in
+        turn."""
         try:
             self._client = ScramClient([self.name], self.username, self._password)
             first: str = self._client.get_client_first()
         except ScramException as error:
-            # SASLprep (RFC 4013) does not allow everything in a name or a password.
+            # SASLprep (RFC 4013) does not allow every character in a name or a password.
             raise AuthenticationError(f"SASL {self.name}: {error}") from None
         self._steps = 0
         self._verified = False
         return first.encode()
 
     def respond(self, challenge: bytes) -> bytes:
-        """The client-final message, and nothing to a server-final message."""
+        """Return the client-final message, or an empty answer to a server-final message."""
         self._steps += 1
         try:
             if self._steps == 1:
@@ -181,10 +183,10 @@ class ScramServerMechanism(SaslServerMechanism):
             raise malformed(self.name, str(error)) from None
 
     def challenge(self, keys: ScramKeys | None) -> bytes:
-        """The server-first message.
+        """Return the server-first message.
 
-        Without keys the exchange goes on with ones nobody can match, so that an unknown user
-        looks like a wrong password.
+        Without keys the exchange goes on with keys that match no password, so that an unknown user
+        cannot be told from a wrong password.
         """
         self._known = keys is not None
         if keys is None:
@@ -199,7 +201,7 @@ class ScramServerMechanism(SaslServerMechanism):
         return first.encode()
 
     def finish(self, response: bytes) -> bytes:
-        """The server-final message. Raises `AuthenticationError` if the proof is wrong."""
+        """Return the server-final message. Raises `AuthenticationError` if the proof is wrong."""
         server = self._server
         if server is None:
             raise malformed(self.name, "a response before the challenge")
@@ -214,7 +216,7 @@ class ScramServerMechanism(SaslServerMechanism):
 
 
 def password_mechanisms(username: str, password: str, plain: bool = True) -> list[SaslMechanism]:
-    """The mechanisms by which a password can be proved, the strongest first (AMQP 1.0 §5.3.3.2).
+    """Return the mechanisms that can prove a password, the strongest first (AMQP 1.0 §5.3.3.2).
 
     `plain` says whether PLAIN, which tells the server the password itself, may come last.
     """

@@ -16,7 +16,7 @@ from ferrymq.errors import EncodeError, LocalProtocolError, Scope
 from ferrymq_types.messaging import Received
 from ferrymq_types.transport import Attach, Flow
 
-# Numbers from here on are not those of tags that the engine makes.
+# The engine makes tags only for numbers below this one.
 _LARGE_TAG: Final = (1 << 62).to_bytes(8, "big")
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @final
 class SenderLink(Link):
-    """The end of a link that sends.
+    """Sending end of a link.
 
-    `credit` is how many deliveries the receiver allows now. `available` is how many wait for
-    credit, as the user says, for flows to tell the receiver; with `count_available`, the user is
-    asked when a flow is made.
+    `credit` is the number of deliveries that the receiver allows now. `available` is the number of
+    messages that wait for credit, as stated by the user, and is sent in flows; with
+    `count_available`, the user is asked when a flow is made.
     """
 
     __slots__ = (
@@ -54,15 +54,16 @@ class SenderLink(Link):
         self.flow_properties: dict[str, object] | None = None
         # Deliveries sent by the user that the session window or the output still holds back.
         self.parked: i64 = 0
-        # By how many deliveries `delivery_count` is beyond the receiver's limit, which it may
-        # lower at any time. So many of the parked ones wait for credit again.
+        # Number of deliveries by which `delivery_count` exceeds the receiver's limit, which it may
+        # lower at any time. So many of the parked deliveries wait for credit again.
         self.overdrawn: i64 = 0
-        # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
+        # Deliveries that were unsettled when the link was suspended or lost, by tag: for
+        # `resume_from`.
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self.resumption: SenderResumption | None = None
         # Tags of unsettled deliveries that the engine did not make; most links have none.
         self.own_tags: set[bytes] | None = None
-        # Whether credit is taken for granted until the receiver has attached.
+        # Whether credit is assumed until the receiver has attached.
         self.assuming = False
         self._next_tag: i64 = 0
 
@@ -134,7 +135,7 @@ class SenderLink(Link):
         return delivery
 
     def assume_credit(self, credit: int) -> None:
-        """Take `credit` for granted until the receiver attaches, to pipeline on our attach.
+        """Assume `credit` until the receiver attaches, to pipeline deliveries on our attach.
 
         If it was not given, the receiver detaches the link with transfer-limit-exceeded
         (Link Pairing 1.0 §2.2.2). Raises `LocalProtocolError` once the receiver has attached.
@@ -148,11 +149,11 @@ class SenderLink(Link):
         super()._on_attach(attach)
         if attach.unsettled is not None:
             for tag in attach.unsettled:
-                # Whatever it was, the receiver may tell its outcome once more.
+                # Whatever the state was, the receiver may state its outcome again.
                 if isinstance(tag, bytes):
                     self._pass_over(tag)
         if self.assuming:
-            # From now on the receiver's flows say what there is.
+            # From now on the receiver's flows state the credit.
             self.assuming = False
             self.credit = 0
 
@@ -161,7 +162,7 @@ class SenderLink(Link):
             raise EncodeError("transfer.delivery-tag", f"{len(tag)} bytes; at most 32 are allowed")
         own = self.own_tags
         if (own is not None and tag in own) or (
-            # Perhaps one that the engine has made.
+            # The engine may have made this tag.
             len(tag) == 4
             and int.from_bytes(tag, "big") <= self._next_tag
             and self.session.outgoing.holds(self, tag)
@@ -187,7 +188,7 @@ class SenderLink(Link):
                 return tag
 
     def _forget(self, delivery: OutgoingDelivery) -> None:
-        """The delivery is settled: its tag is free, and there is nothing left to resume."""
+        """Forget a settled delivery: its tag is free, and it cannot be resumed any more."""
         if self.own_tags is not None:
             self.own_tags.discard(delivery.tag)
         self.unsettled.pop(delivery.tag, None)
@@ -208,15 +209,15 @@ class SenderLink(Link):
             )
 
     def resume_from(self, unsettled: dict[bytes, OutgoingDelivery]) -> None:
-        """Resume with these unsettled deliveries: to be called before `accept`.
+        """Resume these unsettled deliveries; call it before `accept`.
 
-        They are those of the earlier link (`link.unsettled`), or made from what was stored.
-        The map may be empty; without this call the attach says that nothing is resumed.
+        They are those of the earlier link (`link.unsettled`), or were made from stored data. The
+        map may be empty; without this call the attach says that no delivery is resumed.
         """
         self.resumption = SenderResumption(self, unsettled)
         for tag in self.resumption.unsettled:
             self._own(tag)
-            # Made again, it could overtake its settlement.
+            # A delivery with the same tag could overtake the settlement of the earlier one.
             self._pass_over(tag)
         remote = self.remote_attach
         if remote is not None:
@@ -225,14 +226,14 @@ class SenderLink(Link):
     def resume(
         self, delivery: OutgoingDelivery, payload: bytes = b"", *, message_format: int = 0
     ) -> Resolution:
-        """Do what the states of both sides call for with a delivery of `resume_from`.
+        """Resume a delivery of `resume_from` as the states of both sides require.
 
-        `payload` is the whole encoded message, for the case that it has to be sent again or
-        in part. When the receiver has come to an outcome (`delivery.remote_state`), apply it
-        first: the delivery is settled by this call. Returns what was done.
+        `payload` is the whole encoded message, in case it has to be sent again, in whole or in
+        part. If the receiver has decided on an outcome (`delivery.remote_state`), apply it first:
+        this call settles the delivery. Returns the resolution.
 
-        Raises `LocalProtocolError` when the link is not attached, has no credit though a frame
-        is to be sent, or the delivery is not to be resumed.
+        Raises `LocalProtocolError` when the link is not attached, when it has no credit for a frame
+        that must be sent, and when the delivery is not one to be resumed.
         """
         resumption = self.resumption
         if resumption is None or delivery.tag not in resumption.unsettled:
@@ -245,9 +246,9 @@ class SenderLink(Link):
         return resumption.resume(delivery, payload, message_format)
 
     def withdraw(self, delivery: OutgoingDelivery) -> None:
-        """The receiver has never heard of a delivery of `resume_from`: it is none any longer.
+        """Remove a delivery of `resume_from` that the receiver does not know.
 
-        Its message may be sent as a new delivery once both maps are whole (AMQP 1.0 §2.6.13).
+        Its message may be sent as a new delivery once both maps are complete (AMQP 1.0 §2.6.13).
         """
         resumption = self.resumption
         if (
@@ -263,8 +264,9 @@ class SenderLink(Link):
     def settle_unknown(self, tag: bytes) -> None:
         """Settle a delivery that only the receiver knows.
 
-        It cannot tell that we do not when our unsettled map was incomplete; between two incomplete
-        maps that is what brings them to an end. Raises `LocalProtocolError` as `resume` does.
+        If our unsettled map was incomplete, the receiver cannot know that we have forgotten the
+        delivery; between two incomplete maps this call ends such deliveries. Raises
+        `LocalProtocolError` as `resume` does.
         """
         self._expect_credit()
         resumption = self.resumption
@@ -276,20 +278,21 @@ class SenderLink(Link):
                        not is_outcome(state))  # fmt: skip
 
     def continue_tags(self, earlier: SenderLink) -> None:
-        """Make no tag again that an earlier attachment of the link has made."""
+        """Continue after the tags of an earlier attachment of the link, so that none is made
+        again."""
         self.number_tags_from(earlier._next_tag)
 
     def _pass_over(self, tag: bytes) -> None:
-        """Do not make this tag, which may be one of ours from before."""
+        """Do not make this tag, which an earlier attachment may have made."""
         if len(tag) == 4 or (len(tag) == 8 and tag < _LARGE_TAG):
             number: int = int.from_bytes(tag, "big")
             self.number_tags_from(number)
 
     def number_tags_from(self, number: i64) -> None:
-        """Tags that are made from now on are numbers above this one; the largest is 2^63 − 1.
+        """Make only tags whose numbers are above this one from now on; the largest is 2^63 − 1.
 
-        Somebody may have written down what an earlier delivery came to, under its tag: a link that
-        is resumed must not use the tag for another one.
+        The outcome of an earlier delivery may be stored under its tag: a link that is resumed must
+        not use the tag for another delivery.
         """
         if self._next_tag < number:
             self._next_tag = number
@@ -329,7 +332,7 @@ class SenderLink(Link):
             self.resumption.complete = False
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
-        """See `OutgoingDelivery.settle`."""
+        """Settle a delivery; see `OutgoingDelivery.settle`."""
         if delivery.settled:
             return
         if state is None:
@@ -348,7 +351,7 @@ class SenderLink(Link):
         delivery.settled = True
 
     def update(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
-        """See `OutgoingDelivery.update`."""
+        """Tell the state of a delivery; see `OutgoingDelivery.update`."""
         if delivery.settled or delivery.remote_settled:
             return
         if is_outcome(delivery.state):
@@ -375,7 +378,7 @@ class SenderLink(Link):
         self.session._send_link_flow(self)
 
     def _on_flow(self, flow: Flow) -> None:
-        """Take over the credit: what the receiver allows less what it has not seen yet."""
+        """Apply the receiver's credit: its limit less the deliveries that it has not seen yet."""
         seen = flow.delivery_count
         credit = flow.link_credit
         limit: i64 = 0 if credit is None else credit
@@ -390,7 +393,7 @@ class SenderLink(Link):
         self.flow_properties = flow.properties
 
     def _fill_flow(self, flow: Flow) -> None:
-        # What waits for the session window has not been sent, as far as the peer knows.
+        # As far as the peer knows, deliveries that wait for the session window are not sent.
         flow.delivery_count = serial_add(self.delivery_count, -self.parked)
         credit = self.credit + self.parked - self.overdrawn
         flow.link_credit = credit if credit > 0 else 0

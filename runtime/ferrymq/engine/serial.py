@@ -14,12 +14,12 @@ MASK: Final = 0xFFFFFFFF
 
 
 def serial_add(a: i64, n: i64) -> i64:
-    """`a` advanced by `n` (which may be negative), wrapped to 32 bits."""
+    """Return `a` plus `n` (which may be negative), wrapped to 32 bits."""
     return (a + n) & 0xFFFFFFFF
 
 
 def serial_diff(a: i64, b: i64) -> i64:
-    """How far `a` is ahead of `b`: −2^31 … 2^31−1."""
+    """Return how far `a` is ahead of `b`: −2^31 … 2^31−1."""
     d = (a - b) & 0xFFFFFFFF
     if d >= 0x80000000:
         return d - 0x100000000

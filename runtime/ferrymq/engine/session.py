@@ -1,8 +1,7 @@
 """Sessions: begin and end, links and their handles, flow (AMQP 1.0 §2.5).
 
-What a session has in flight is kept in its two halves, `incoming` and
-`outgoing`; this module knows its state and its links, and hands every frame to
-the part that it concerns.
+The deliveries in flight are in the two halves, `incoming` and `outgoing`. This module has the state
+of the session and its links, and hands every frame to the responsible part.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     from ferrymq_codec.composite import Composite
     from ferrymq_types.unions import DeliveryState, Source, Target
 
-# We never hold a sender of ours back, so the window we announce is "plenty".
+# Our sending is never held back by our own window, so a large one is announced.
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
 
 
@@ -110,7 +109,7 @@ class Session:
         self.state: SessionState = SessionState.UNMAPPED
         self.mapped = False
         self.open_for_output = False
-        # The peer may pipeline frames on its begin; after our end, what comes is discarded.
+        # The peer may pipeline frames on its begin; frames that come after our end are discarded.
         self.open_for_input = False
         self.remote_begin: Begin | None = None
         self.incoming = IncomingHalf(self, connection.settings.incoming_window)
@@ -123,14 +122,14 @@ class Session:
         self._remote_handles: dict[int, Link] = {}
         self._handle_max: i64 = connection.settings.handle_max
         self._remote_handle_max: i64 = 0xFFFFFFFF
-        # Whether the connection is to flush us before its output is taken.
+        # Whether the connection must flush this session before its output is taken.
         self.touched = False
         # The link of the latest transfer: most transfers follow one on the same link.
         self._last_link: ReceiverLink | None = None
-        # The peer's end followed its begin before we had answered that.
+        # True if the peer's end followed its begin before we answered the begin.
         self._remote_ended = False
         self._reported = False
-        # Links whose state the peer has asked for.
+        # Links whose state the peer has asked for with `echo`.
         self._echoes: dict[Link, None] = {}
         self._drops_references = False
 
@@ -183,7 +182,7 @@ class Session:
         )
 
     def end(self, error: Error | None = None) -> None:
-        """End the session, or answer the peer's end. All its links are gone with it.
+        """End the session, or answer the peer's end. All its links end with it.
 
         Does nothing when this side has ended it already.
         """
@@ -229,7 +228,7 @@ class Session:
             self._lose_links()
 
     def _fail(self, error: RemoteProtocolError) -> None:
-        """End the session because the peer broke a rule on it."""
+        """End the session because the peer broke a rule."""
         self.end(answer_to(error))
         self._report(error)
 
@@ -239,7 +238,7 @@ class Session:
         self._report(error)
 
     def _abandon(self, error: AmqpError | None) -> None:
-        """The connection is going, and the session with it."""
+        """End the session together with its connection."""
         self.state = SessionState.UNMAPPED
         self.mapped = False
         self.open_for_output = False
@@ -349,7 +348,7 @@ class Session:
             )
         names = self.connection.channels.links
         other = names.get(key)
-        # What we have detached may be attached again at once (AMQP 1.0 §2.6.4).
+        # A link that we have detached may be attached again at once (AMQP 1.0 §2.6.4).
         if other is not None and not (other.local_detached and other.remote_attach is not None):
             raise LocalProtocolError(
                 "amqp:illegal-state", f"a link {link.name!r} is attached already", Scope.LINK
@@ -373,7 +372,7 @@ class Session:
         return handle
 
     def _take_handle(self, handle: i64, link: Link) -> None:
-        """Give the link the handle that `_free_handle` has found."""
+        """Give the link the handle that `_free_handle` returned."""
         link.handle = handle
         self._handles[handle] = link
         self._free_handles.take_lowest()
@@ -392,10 +391,11 @@ class Session:
         release_link(link)
 
     def _suspend_deliveries(self, link: Link, live: bool) -> None:
-        """The link is going; while they are `live`, dispositions reach its deliveries."""
+        """Suspend the deliveries of a link that ends; while they are `live`, dispositions reach
+        them."""
         self._flush_dispositions()
         link._keep_unresumed()
-        # The deliveries of all links are looked at for those of this one.
+        # The deliveries of all links are searched for those of this one.
         self.connection._input.work += len(self.outgoing.unsettled) + len(self.incoming.unsettled)
         self.outgoing.suspend(link, live)
         self.incoming.suspend(link, live)
@@ -425,13 +425,13 @@ class Session:
                 self._wait_for_attach(receiver, transfer, payload)
                 return
             if receiver.cut_short:
-                # The rest of the delivery on which the link failed was on its way.
+                # The rest of the delivery on which the link failed was already sent.
                 receiver.cut_short = transfer.more and not transfer.aborted
                 self._ignore(receiver, transfer)
                 return
             check_errant(receiver, "transfer")
             if receiver.local_detached:
-                # Sent before the peer saw our detach.
+                # The peer sent this before it saw our detach.
                 self._ignore(receiver, transfer)
                 return
             raise RemoteProtocolError(
@@ -442,7 +442,7 @@ class Session:
         self._take(transfer, receiver, payload)
 
     def _take(self, transfer: Transfer, receiver: ReceiverLink, payload: bytes) -> None:
-        """Hand a transfer to its link, which pays for a rule that is broken on it."""
+        """Hand a transfer to its link; a violation of a link rule fails the link."""
         try:
             self.incoming.on_transfer(transfer, receiver, payload)
         except RemoteProtocolError as error:
@@ -455,7 +455,7 @@ class Session:
     def _wait_for_attach(self, link: ReceiverLink, transfer: Transfer, payload: bytes) -> None:
         """Keep a transfer that came before its attach was answered (Link Pairing 1.0 §2.2.2).
 
-        It is looked at when the answer has said how much credit there is. What waits counts as
+        It is processed when the answer has stated the credit. Waiting transfers count as
         unfinished.
         """
         connection = self.connection
@@ -474,8 +474,8 @@ class Session:
             )
 
     def _take_early(self, link: ReceiverLink) -> None:
-        """Take in what waited for the answer to the attach of a link, or drop it: the answer was
-        a refusal."""
+        """Process the transfers that waited for the answer to an attach, or drop them if the answer
+        was a refusal."""
         early = link.early
         link.early = None
         link._end_partial()
@@ -498,7 +498,7 @@ class Session:
 
     def _on_disposition(self, disposition: Disposition) -> None:
         if disposition.role is Role.RECEIVER:
-            # It may say nothing.
+            # A disposition may carry neither a state nor a settlement.
             if disposition.settled or disposition.state is not None:
                 self.outgoing.on_disposition(disposition)
         else:
@@ -507,7 +507,7 @@ class Session:
     def _contradicted(
         self, link: Link, id: i64, before: DeliveryState, after: DeliveryState
     ) -> None:
-        """The peer states another outcome of a delivery than it has stated before."""
+        """Fail the link: the peer states another outcome for a delivery than before."""
         description = (
             f"delivery {id} on link {link.name!r} was {type(before).__name__.lower()} "
             f"and is now {type(after).__name__.lower()}"
@@ -519,7 +519,7 @@ class Session:
         handle = flow.handle
         if handle is None:
             self.outgoing.on_flow(flow)
-            # Before our begin there is nothing to say: it will tell the window itself.
+            # Before our begin no flow is needed: the begin states the window.
             if flow.echo and self.open_for_output:
                 self._send_flow()
             return
@@ -538,20 +538,20 @@ class Session:
         # Credit that is taken back counts before the window that opens with it.
         self.outgoing.on_flow(flow)
         if flow.echo:
-            # With the next output, when what the flow has caused is known; once our attach has
-            # answered the peer's, if that is due.
+            # The answer is sent with the next output, when the effects of the flow are known, and
+            # not before our attach has answered the peer's.
             self._echoes[link] = None
             self.connection._touch(self)
 
     def _send_flow(self, echo: bool = False) -> None:
-        """Tell the peer the state of the session, and with `echo` ask for its own
-        (AMQP 1.0 §2.7.4)."""
+        """Send a flow with the state of the session; with `echo`, ask the peer for its own (AMQP
+        1.0 §2.7.4)."""
         flow = self._flow()
         flow.echo = echo
         self._send(flow)
 
     def _send_link_flow(self, link: Link, properties: dict[str, object] | None = None) -> None:
-        """Tell the peer the state of the session and of one link."""
+        """Send a flow with the state of the session and of one link."""
         if self._echoes:
             self._echoes.pop(link, None)
         flow = self._flow()
@@ -573,8 +573,8 @@ class Session:
         self.connection._send(self.channel, performative)
 
     def flush_dispositions(self) -> None:
-        """Write what waits to be joined with its neighbours: what is settled after this call is
-        told in a later frame."""
+        """Write the dispositions that wait to be joined: later settlements go into a later
+        frame."""
         if self.open_for_output:
             self._flush_dispositions()
 
@@ -583,7 +583,7 @@ class Session:
         self.outgoing.dispositions.flush()
 
     def _flush(self) -> None:
-        """Write what was held back to be joined: dispositions and the window."""
+        """Write the held-back dispositions and the window."""
         self.touched = False
         if self.open_for_output:
             self._flush_dispositions()
@@ -592,7 +592,7 @@ class Session:
             self.incoming.flush_window()
 
     def _answer_echoes(self) -> None:
-        """Tell the state of the links that the peer has asked for (AMQP 1.0 §2.7.4)."""
+        """Send the state of the links that the peer has asked for (AMQP 1.0 §2.7.4)."""
         for link in list(self._echoes):
             if link.usable:
                 self._send_link_flow(link)

@@ -1,4 +1,4 @@
-"""What one side of a connection brings to it: the content of its open, limits and times."""
+"""Settings of one side of a connection: the content of its open, limits and times."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ferrymq.engine.sasl import SaslMechanism
 from ferrymq.engine.unfinished import Budget
 from ferrymq_types.transport import Open
 
-# 64 KiB carries a batch of small messages in one frame and bounds what a frame can cost.
+# 64 KiB holds a batch of small messages in one frame and bounds the memory of a frame.
 DEFAULT_MAX_FRAME_SIZE: Final = 65536
 DEFAULT_CHANNEL_MAX: Final = 2047
 DEFAULT_HANDLE_MAX: Final = 1023
-# Frames a peer may send on a session before it must hear from us.
+# Frames that a peer may send on a session before we must answer with a flow.
 DEFAULT_INCOMING_WINDOW: Final = 2048
-# Links of a connection: more than anybody has, fewer than would do harm.
+# Links of a connection: more than real applications use, too few to do harm.
 DEFAULT_MAX_LINKS: Final = 65536
 
 

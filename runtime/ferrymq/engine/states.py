@@ -32,10 +32,10 @@ class ConnectionState(Enum):
 
 
 class ConnectionInput(Enum):
-    """What moves a connection: a header, open or close, sent or received.
+    """Inputs of the connection's state machine: a header, open or close, sent or received.
 
-    The other header is one that differs from the header in the other direction; after it nothing
-    more can be understood.
+    The inputs with OTHER_HEADER are headers that differ from the header in the other direction; no later
+    data can be understood.
     """
 
     SEND_HEADER = auto()
@@ -66,8 +66,8 @@ CONNECTION_TABLE: Final[dict[tuple[ConnectionState, ConnectionInput], Connection
     (ConnectionState.OC_PIPE, ConnectionInput.RECV_HEADER): ConnectionState.CLOSE_PIPE,
     (ConnectionState.OC_PIPE, ConnectionInput.RECV_OTHER_HEADER): ConnectionState.END,
     (ConnectionState.OPEN_RCVD, ConnectionInput.SEND_OPEN): ConnectionState.OPENED,
-    # A peer may pipeline its close on its open before we have answered that; the
-    # connection then stays answerable, and both answers are owed.
+    # A peer may send its close directly after its open, before we have answered. The connection
+    # then stays answerable, and both answers must follow.
     (ConnectionState.OPEN_RCVD, ConnectionInput.RECV_CLOSE): ConnectionState.OPEN_RCVD,
     (ConnectionState.OPEN_SENT, ConnectionInput.RECV_OPEN): ConnectionState.OPENED,
     (ConnectionState.OPEN_SENT, ConnectionInput.SEND_CLOSE): ConnectionState.CLOSE_PIPE,
@@ -82,13 +82,13 @@ CONNECTION_TABLE: Final[dict[tuple[ConnectionState, ConnectionInput], Connection
     (ConnectionState.DISCARDING, ConnectionInput.RECV_CLOSE): ConnectionState.END,
 }
 
-# One side has closed in due form, so the end of the transport is no surprise.
+# One side has sent a close, so the end of the transport is expected.
 CLOSE_SEEN: Final = (
     ConnectionState.CLOSE_SENT,
     ConnectionState.DISCARDING,
     ConnectionState.CLOSE_RCVD,
 )
-# We have sent a close: nothing more may follow it.
+# We have sent a close: no frame may follow it.
 CLOSING: Final = (
     ConnectionState.OC_PIPE,
     ConnectionState.CLOSE_PIPE,
@@ -110,7 +110,7 @@ class SessionState(Enum):
 
 
 class SessionInput(Enum):
-    """What moves a session: begin or end, sent or received."""
+    """Inputs of the session's state machine: begin or end, sent or received."""
 
     SEND_BEGIN = auto()
     RECV_BEGIN = auto()
@@ -123,14 +123,13 @@ SESSION_TABLE: Final[dict[tuple[SessionState, SessionInput], SessionState]] = {
     (SessionState.UNMAPPED, SessionInput.SEND_BEGIN): SessionState.BEGIN_SENT,
     (SessionState.UNMAPPED, SessionInput.RECV_BEGIN): SessionState.BEGIN_RCVD,
     (SessionState.BEGIN_SENT, SessionInput.RECV_BEGIN): SessionState.MAPPED,
-    # The end may be pipelined on the begin: by us, whose session the peer has yet
-    # to answer ...
+    # The end may be pipelined on the begin: by us, before the peer has answered ...
     (SessionState.BEGIN_SENT, SessionInput.SEND_END): SessionState.END_SENT,
     (SessionState.BEGIN_SENT, SessionInput.SEND_END_ERROR): SessionState.DISCARDING,
     (SessionState.END_SENT, SessionInput.RECV_BEGIN): SessionState.END_SENT,
     (SessionState.DISCARDING, SessionInput.RECV_BEGIN): SessionState.DISCARDING,
     (SessionState.BEGIN_RCVD, SessionInput.SEND_BEGIN): SessionState.MAPPED,
-    # ... and by the peer, to whom both answers are then owed.
+    # ... and by the peer, to whom both answers must then be sent.
     (SessionState.BEGIN_RCVD, SessionInput.RECV_END): SessionState.BEGIN_RCVD,
     (SessionState.MAPPED, SessionInput.SEND_END): SessionState.END_SENT,
     (SessionState.MAPPED, SessionInput.SEND_END_ERROR): SessionState.DISCARDING,
@@ -154,7 +153,7 @@ class LinkState(Enum):
 
 
 class LinkInput(Enum):
-    """What moves a link: attach or detach, sent or received."""
+    """Inputs of the link's state machine: attach or detach, sent or received."""
 
     SEND_ATTACH = auto()
     RECV_ATTACH = auto()
@@ -168,8 +167,8 @@ LINK_TABLE: Final[dict[tuple[LinkState, LinkInput], LinkState]] = {
     (LinkState.ATTACH_SENT, LinkInput.RECV_ATTACH): LinkState.ATTACHED,
     (LinkState.ATTACH_RCVD, LinkInput.SEND_ATTACH): LinkState.ATTACHED,
     (LinkState.ATTACH_SENT, LinkInput.SEND_DETACH): LinkState.DETACH_SENT,
-    # A peer may attach and detach before we have answered the attach; the
-    # link then stays answerable, and both answers are owed.
+    # A peer may attach and detach before we have answered the attach; the link then stays
+    # answerable, and both answers must follow.
     (LinkState.ATTACH_RCVD, LinkInput.RECV_DETACH): LinkState.ATTACH_RCVD,
     (LinkState.ATTACHED, LinkInput.SEND_DETACH): LinkState.DETACH_SENT,
     (LinkState.ATTACHED, LinkInput.RECV_DETACH): LinkState.DETACH_RCVD,

@@ -1,9 +1,8 @@
-"""The times a connection watches (AMQP 1.0 §2.4.5). All in seconds of the caller's clock.
+"""The timers of a connection (AMQP 1.0 §2.4.5). All times are in seconds of the caller's clock.
 
-Keep-alives need no clock at the moment of sending: at every half of the peer's
-half time-out the timer asks whether anything was sent since it last looked, and
-only then is an empty frame due. The silence the peer sees is thus never longer
-than half of what it allows.
+Keep-alives do not read the clock at each sending: at every half of the peer's half time-out the
+timer checks whether anything was sent since its last check, and only otherwise requests an empty
+frame. The peer thus never sees a silence longer than half of the time that it allows.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ class ConnectionTimers:
         self.close_due: float | None = None
 
     def peer_time_out(self, seconds: float, now: float) -> None:
-        """The peer closes when it hears nothing for `seconds`."""
+        """Set the time-out of the peer: it closes when it receives nothing for `seconds`."""
         self.keepalive_interval = seconds / 4
         self.keepalive_due = now + seconds / 4
-        # What went out before is of unknown age.
+        # The age of earlier output is unknown.
         self.sent_since = False
 
     def next_deadline(self) -> float | None:
-        """When something is due next."""
+        """Return the time of the next deadline."""
         due = self.handshake_due
         idle = self.idle_time_out
         if idle is not None:
@@ -59,24 +58,24 @@ class ConnectionTimers:
         return due
 
     def peer_silent(self, now: float) -> bool:
-        """Whether the peer has been silent for the whole idle time-out."""
+        """Return whether the peer has been silent for the whole idle time-out."""
         idle = self.idle_time_out
         return idle is not None and now >= self.last_received + idle
 
     def handshake_late(self, now: float) -> bool:
-        """Whether the opens should have been exchanged by now."""
+        """Return whether the time for exchanging the opens is over."""
         due = self.handshake_due
         return due is not None and now >= due
 
     def close_late(self, now: float) -> bool:
-        """Whether the peer should have answered our close by now."""
+        """Return whether the time for the peer's answer to our close is over."""
         due = self.close_due
         return due is not None and now >= due
 
     def overslept(self, now: float) -> bool:
-        """Whether we were away for so long that the peer must take us for lost.
+        """Return whether we were inactive for so long that the peer must have given us up.
 
-        It asked for half of what it really allows (§2.4.5).
+        The peer announced half of the time that it really allows (§2.4.5).
         """
         interval = self.keepalive_interval
         if interval is None:
@@ -86,7 +85,7 @@ class ConnectionTimers:
         return now - (self.keepalive_due - interval) >= 8 * interval
 
     def keepalive(self, now: float) -> bool:
-        """Whether an empty frame is due; asking starts the next interval."""
+        """Return whether an empty frame must be sent; this call starts the next interval."""
         interval = self.keepalive_interval
         if interval is None or now < self.keepalive_due:
             return False

@@ -1,7 +1,7 @@
-"""Bytes of messages of which only the first frames have come, and how many there may be.
+"""Limits on the bytes of messages of which only the first frames have arrived.
 
-A sender may begin a message on every link and finish none (AMQP 1.0 §2.7.5, `more`). What it has
-sent of them is counted for its connection, and for all that share a `Budget`.
+A sender may begin a message on every link and finish none (AMQP 1.0 §2.7.5, `more`). Their bytes
+are counted for the connection, and for all connections that share a `Budget`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from ferrymq.engine.receiver import ReceiverLink
 
-# A piece in memory takes so many bytes more than it has.
+# Bytes of memory that a piece needs besides its data.
 PIECE_OVERHEAD: Final = 64
-# What pieces may waste, whatever they have.
+# Bytes of memory that pieces may waste, whatever their size.
 _WASTE: Final = 4096
 
 
 @final
 class Budget:
-    """What several connections may hold together, in bytes; `limit` 0 is no limit."""
+    """Bytes that several connections may hold together; a `limit` of 0 is no limit."""
 
     __slots__ = ("limit", "held")
 
@@ -32,7 +32,7 @@ class Budget:
 
 @final
 class Unfinished:
-    """What one connection holds, in bytes; `limit` 0 is no limit. `shared` counts it as well."""
+    """Bytes that one connection holds; a `limit` of 0 is no limit. `shared` counts them as well."""
 
     __slots__ = ("limit", "held", "shared")
 
@@ -42,7 +42,8 @@ class Unfinished:
         self.shared = shared
 
     def add(self, link: ReceiverLink, size: i64) -> bool:
-        """Count `size` more bytes of the unfinished delivery; false if that is too much."""
+        """Count more bytes of an incomplete message on the link; return false if that is too
+        much."""
         link._counted += size
         self.held += size
         shared = self.shared
@@ -52,19 +53,20 @@ class Unfinished:
         )
 
     def end(self, link: ReceiverLink) -> None:
-        """Count nothing more for the link: its delivery is complete, or will never be."""
+        """Stop counting the incomplete message on the link: it is complete, or its rest will never
+        come."""
         size = link._counted
         link._counted = 0
         self.held -= size
         self.shared.held -= size
 
     def clear(self) -> None:
-        """The connection is over: what it held is not counted any more, and not twice."""
+        """Stop counting all bytes of a connection that is over, once."""
         self.shared.held -= self.held
         self.shared = Budget()
 
 
 def is_wasteful(pieces: i64, size: i64) -> bool:
-    """Whether so many pieces of `size` bytes in all are better joined: the cost of joining stays
-    in proportion to what has arrived, and what pieces waste to what they have."""
+    """Return whether so many pieces of `size` bytes in all should be joined: the cost of joining
+    stays proportional to the data that has arrived, and the waste of pieces to their data."""
     return pieces * PIECE_OVERHEAD > size + _WASTE
