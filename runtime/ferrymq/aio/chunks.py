@@ -50,10 +50,10 @@ def _receiver_options(options: ChunkReaderOptions) -> ReceiverOptions:
 
 
 class ChunkLink(Receiver):
-    """The receiver behind a `ChunkReader`.
+    """Receiver behind a `ChunkReader`.
 
-    `next` is the offset that the next chunk taken begins with, None before the link was attached
-    for the first time. Attached again, the link goes on behind what has arrived.
+    `next` is the offset at which the next chunk begins, None before the link was first attached.
+    When the link is attached again, it continues after the chunks that have arrived.
     """
 
     def __init__(self, session: Session, address: str, options: ChunkReaderOptions) -> None:
@@ -62,11 +62,11 @@ class ChunkLink(Receiver):
         self.incarnation: UUID | None = None
         self._until = options.until
         self._forgiving = options.on_trim == "continue"
-        # Where the link is to go on.
+        # The offset at which the link continues.
         self._behind: int | None = None
 
     def fail(self, condition: str, description: str) -> RemoteProtocolError:
-        """Close the link: the broker has sent what it must not. The answer is what to raise."""
+        """Close the link because the broker broke a rule, and return the error to raise."""
         engine = self._engine
         if engine is not None:
             reason = Error(condition=condition, description=description)
@@ -105,12 +105,12 @@ class ChunkLink(Receiver):
 
 
 class ChunkReader:
-    """Reads a partition chunk by chunk. Made by `Connection.chunk_reader`.
+    """Reader of a partition, chunk by chunk. Made by `Connection.chunk_reader`.
 
-    ``async for chunk in reader`` gives chunks without gaps between them, and ends behind the last
-    record before `until`, or when the reader is closed by this side. `next_offset` is the offset
-    that the next chunk begins with, `skipped` how many records were gone before they could be
-    read, with ``on_trim="continue"``.
+    ``async for chunk in reader`` gives chunks without gaps between them, and ends after the last
+    record before `until`, or when this side closes the reader. `next_offset` is the offset at which
+    the next chunk begins. With ``on_trim="continue"``, `skipped` is the number of records that were
+    deleted before they could be read.
     """
 
     def __init__(self, link: ChunkLink, options: ChunkReaderOptions) -> None:
@@ -125,7 +125,7 @@ class ChunkReader:
         self._incarnation = incarnation
         self._until = options.until
         self.skipped = 0
-        # The chunk taken last, and how far reading was before.
+        # The last chunk taken, and the position before it.
         self._taken: tuple[Chunk, Delivery, tuple[int | None, int]] | None = None
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
@@ -137,17 +137,17 @@ class ChunkReader:
 
     @property
     def address(self) -> str | None:
-        """The partition that is read."""
+        """The partition that the reader reads."""
         return self._link.address
 
     @property
     def first_offset(self) -> int:
-        """Where reading began: `start`, or the first record there was if that is gone."""
+        """The offset at which reading began: `start`, or the first record if that was deleted."""
         return self._first_offset
 
     @property
     def incarnation(self) -> UUID:
-        """Tells the stream from others that have had, or will have, the same name."""
+        """Identifier that tells the stream from earlier and later ones of the same name."""
         return self._incarnation
 
     @property
@@ -157,7 +157,7 @@ class ChunkReader:
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next chunk begins with."""
+        """The offset at which the next chunk begins."""
         behind = self._link.next
         return self._first_offset if behind is None else behind
 
@@ -178,18 +178,18 @@ class ChunkReader:
 
     @property
     def closed_here(self) -> bool:
-        """Whether it was this side that ended it."""
+        """Whether this side ended the link."""
         return self._link.closed_here
 
     async def receive(self, *, timeout: float | None = None) -> Chunk | None:
-        """Take the next chunk, waiting for it if need be; None when everything before `until` has
-        been read.
+        """Take the next chunk, waiting for it if need be; return None after the last record before
+        `until`.
 
         Raises `TimeoutError` when none comes in time; `LinkDetached`, `SessionEnded` or
         `ConnectionClosed` when none will come: with the condition ``ferrymq:stream-trimmed`` if
-        records are gone that were not read, ``ferrymq:record-damaged`` if one cannot be read.
-        Raises `RemoteProtocolError` and closes the link if a chunk does not begin where the last
-        one ended, and `DecodeError` if it is none.
+        records were deleted before they were read, ``ferrymq:record-damaged`` if one cannot be
+        read. Raises `RemoteProtocolError` and closes the link if a chunk does not begin where the
+        last one ended, and `DecodeError` if the message is no chunk.
         """
         if self._until is not None and self.next_offset >= self._until:
             return None
@@ -231,7 +231,7 @@ class ChunkReader:
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
     def put_back(self, chunk: Chunk | None) -> None:
-        """The chunk taken last, which nobody has got, comes next again."""
+        """Put back the last chunk taken, which the caller did not receive: it comes next again."""
         if self._taken is not None and self._taken[0] is chunk:
             _, delivery, (self._link.next, self.skipped) = self._taken
             self._taken = None

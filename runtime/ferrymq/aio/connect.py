@@ -66,7 +66,8 @@ def connect(
 
 
 def _merge(url: Url, arguments: ConnectionArguments) -> ConnectionOptions:
-    """Arguments first, then what the URL says. Raises ValueError for a value of the wrong kind."""
+    """Merge the arguments with the URL's options; arguments win. Raises ValueError for a value of
+    the wrong kind."""
     merged = ConnectionArguments(**arguments)
     for name, text in url.options.items():
         if name in arguments:
@@ -88,10 +89,10 @@ def _merge(url: Url, arguments: ConnectionArguments) -> ConnectionOptions:
 
 
 def mechanisms(url: Url, options: ConnectionOptions) -> list[SaslMechanism]:
-    """The SASL mechanisms to use, in order of preference; none for no SASL layer.
+    """Return the SASL mechanisms to use, in order of preference; none for no SASL layer.
 
-    For the user of a URL: SCRAM, by which the server learns no password, and PLAIN with a server
-    that has no SCRAM. Where anybody could listen that is worth a warning.
+    A user name in the URL leads to SCRAM, which does not reveal the password to the server, then to
+    PLAIN for a server without SCRAM. Logs a warning if others could read the password on the way.
     """
     chosen = options.sasl
     if chosen is None:
@@ -108,13 +109,13 @@ def mechanisms(url: Url, options: ConnectionOptions) -> list[SaslMechanism]:
             url,
         )
     if not url.password:
-        # There is nothing to prove.
+        # An empty password cannot be proved.
         return [Plain(url.username, "")]
     return password_mechanisms(url.username, url.password)
 
 
 def _is_private(url: Url, options: ConnectionOptions) -> bool:
-    """Whether nobody on the way can read what is sent."""
+    """Return whether no third party can read the data on the way."""
     return url.secure or options.upgrade_tls or _is_local(url.host)
 
 
@@ -151,7 +152,7 @@ async def open_transport(connection: Connection) -> None:
         max_frame_size=options.max_frame_size,
         incoming_window=options.incoming_window,
         idle_time_out=options.idle_time_out,
-        # The time for the handshake is part of the caller's.
+        # The handshake must end within the caller's timeout.
         handshake_timeout=None,
         close_timeout=options.close_timeout,
         offered_capabilities=options.offered_capabilities,
@@ -187,19 +188,19 @@ async def open_transport(connection: Connection) -> None:
                         server_hostname=url.host if url.secure else None,
                     )
             except OSError as error:
-                # Certificates that do not verify are among them: ssl.SSLError is an OSError.
+                # This includes certificates that do not verify: ssl.SSLError is an OSError.
                 if isinstance(error, TimeoutError):
                     raise
                 raise TransportError(f"cannot connect to {url}: {error}") from error
             await _opened(url, transport, opened)
-            # The peer may have closed in the same breath.
+            # The peer may have closed directly after its open.
             connection.check()
     except BaseException:
         if not opened.cancel() and not opened.cancelled():
-            # Looked at, so that asyncio does not report it as overlooked.
+            # The exception is retrieved, so that asyncio does not report it.
             opened.exception()
         if not transport.engine.finished:
-            # One that has finished sees to its own end (AMQP 1.0 §5.1).
+            # A transport that is finished ends by itself (AMQP 1.0 §5.1).
             transport.give_up("the client has given up waiting for the open")
         raise
 
@@ -217,10 +218,10 @@ async def _opened(url: Url, transport: EngineTransport, opened: asyncio.Future[N
 
 
 def _server_name(url: Url, options: ConnectionOptions) -> str | None:
-    """The hostname of sasl-init: the name that TLS tells the server, if any (AMQP 1.0 §5.3.3.2).
+    """Return the hostname of sasl-init: the name that TLS tells the server, if any (AMQP 1.0
+    §5.3.3.2).
 
-    TLS tells it a name and never an address (RFC 6066 §3). Without TLS it is the hostname of the
-    open.
+    TLS sends a name and never an address (RFC 6066 §3). Without TLS it is the hostname of the open.
     """
     if not (url.secure or options.upgrade_tls):
         return options.hostname or url.host

@@ -1,4 +1,4 @@
-"""Connections: sessions and links over one transport, as long as it lasts."""
+"""Connections: sessions and links over one transport."""
 
 from __future__ import annotations
 
@@ -47,32 +47,32 @@ LOGGER: Final = logging.getLogger("ferrymq")
 
 
 class Connection:
-    """A connection to one container. Made by `connect`.
+    """Connection to one container. Made by `connect`.
 
-    Use it only from the event loop it was made in. When it is lost, everything that waits on it
-    or on something of it raises `ConnectionClosed`, unless it was made with `reconnect`.
+    Use it only from the event loop it was made in. When it is lost, every call that waits on it, or
+    on its sessions and links, raises `ConnectionClosed`, unless it was made with `reconnect`.
     """
 
     def __init__(self, url: Url, options: ConnectionOptions) -> None:
         self.url = url
         self.options = options
         self.sessions: dict[Session, None] = {}
-        # Senders that want to be looked after when anything has changed.
+        # Senders whose `poll` must be called after each pass.
         self.polled: dict[Sender, None] = {}
         self.recovery: Recovery | None = None
         self._transport: EngineTransport | None = None
         self._remote: Open | None = None
         self._failure: ConnectionClosed | None = None
         self._closing = False
-        # Whether nobody found fault when the connection ended.
+        # Whether the connection ended without an error of either side.
         self._clean = False
-        # Done when the peer's open has come; its exception says why it never will.
+        # Done when the peer's open has come; its exception says why it will not come.
         self._opened: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._writable = Signal()
-        # The peer has detached a link: its name is free.
+        # Woken when the peer has detached a link, whose name is then free.
         self.freed = Signal()
         self._session: Session | None = None
         self._session_turn = asyncio.Lock()
@@ -90,7 +90,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is over, for good."""
+        """Whether the connection is over and will not be restored."""
         return self._failure is not None
 
     @property
@@ -111,15 +111,15 @@ class Connection:
 
     @property
     def remote_offered_capabilities(self) -> list[str]:
-        """The capabilities that the peer offers (AMQP 1.0 §2.7.1)."""
+        """Capabilities that the peer offers in its open (AMQP 1.0 §2.7.1)."""
         remote = self._remote
         if remote is None or remote.offered_capabilities is None:
             return []
         return remote.offered_capabilities
 
     def session(self, *, timeout: Timeout = "default") -> Opening[Session]:
-        """Begin a session of its own; `timeout` is by default the connection's. Raises
-        `ConnectionClosed`, `SessionEnded`, `TimeoutError`."""
+        """Begin a new session; `timeout` is by default the connection's. Raises `ConnectionClosed`,
+        `SessionEnded`, `TimeoutError`."""
         check_timeout(timeout)
 
         async def open() -> Session:
@@ -129,7 +129,7 @@ class Connection:
         return Opening(open)
 
     def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Opening[Sender]:
-        """Attach a sender in the session that the connection keeps: `Session.sender`."""
+        """Attach a sender in the connection's default session: `Session.sender`."""
         settings = SenderOptions(**options)
 
         async def open() -> Sender:
@@ -140,7 +140,7 @@ class Connection:
     def receiver(
         self, address: str | None, **options: Unpack[ReceiverArguments]
     ) -> OpeningReceiver:
-        """Attach a receiver in the session that the connection keeps: `Session.receiver`."""
+        """Attach a receiver in the connection's default session: `Session.receiver`."""
         settings = ReceiverOptions(**options)
 
         async def open() -> Receiver:
@@ -151,7 +151,7 @@ class Connection:
     def chunk_reader(
         self, address: str, **options: Unpack[ChunkReaderArguments]
     ) -> OpeningChunkReader:
-        """Read a partition of a stream in chunks, in the session that the connection keeps:
+        """Read a partition of a stream in chunks, in the connection's default session:
         `Session.chunk_reader`.
 
         async for chunk in connection.chunk_reader("orders::2", start=1000, until=2000): ...
@@ -164,7 +164,7 @@ class Connection:
         return OpeningChunkReader(open)
 
     def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Opening[Pair]:
-        """Attach a pair of links in the session that the connection keeps: `Session.pair`."""
+        """Attach a pair of links in the connection's default session: `Session.pair`."""
 
         async def open() -> Pair:
             return await Pair(await self._shared_session(), address, name, credit).open()
@@ -178,7 +178,7 @@ class Connection:
         replies: Replies = "auto",
         timeout: Timeout = "default",
     ) -> Opening[ManagementClient]:
-        """Attach a client of a management node in the session that the connection keeps:
+        """Attach a client of a management node in the connection's default session:
         `Session.management`.
 
         async with connection.management() as management:
@@ -194,7 +194,7 @@ class Connection:
     def transaction(
         self, *, fence: Fence | None = None, timeout: Timeout = "default"
     ) -> OpeningTransaction:
-        """Declare a transaction in the session that the connection keeps: `Session.transaction`.
+        """Declare a transaction in the connection's default session: `Session.transaction`.
 
         async with connection.transaction() as txn:
             await sender.send(message, transaction=txn)
@@ -212,17 +212,17 @@ class Connection:
     async def fence(
         self, group: str, member: str, *, target: str = "", timeout: float | None = None
     ) -> int | None:
-        """Return the sequence that a member of a group has committed last at a target, None if
-        nothing: see `Fence`. Raises as `committed`."""
+        """Return the last sequence that a member of a group has committed at a target, None if
+        there is none: see `Fence`. Raises as `committed`."""
         found = await self.committed(group, member, target=target, timeout=timeout)
         return None if found is None else found.sequence
 
     async def committed(
         self, group: str, member: str, *, target: str = "", timeout: float | None = None
     ) -> Committed | None:
-        """Return what a member of a group has committed last at a target, with its digest; None if
-        nothing: see `Fence`. Where nothing is known for the target, the answer is the fence of a
-        writer that named none.
+        """Return the last sequence that a member of a group has committed at a target, with its
+        digest; None if there is none: see `Fence`. If the peer has no fence for the target, return
+        that of a writer without a target.
 
         Raises `TransactionError` if the peer cannot tell, `LinkDetached` if it has no management.
         """
@@ -230,11 +230,11 @@ class Connection:
             return await read_fence(self, group, member, target)
 
     async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
-        """Close the connection, and wait for the peer to do the same for `timeout` at most, by
-        default the `close_timeout` of the connection; then the transport is dropped.
+        """Close the connection, and wait at most `timeout` for the peer to do the same, by default
+        the `close_timeout` of the connection; then close the transport.
 
-        What was sent is written first, and messages that arrived and were not taken are released.
-        Sends that have no outcome yet raise `ConnectionClosed`. Closing twice is harmless.
+        Queued output is written first, and messages that arrived and were not taken are released.
+        Sends without an outcome raise `ConnectionClosed`. Closing twice is harmless.
         """
         expect_encodable(error)
         check_timeout(timeout)
@@ -260,7 +260,7 @@ class Connection:
                 await transport.ended
 
     def _close_now(self, transport: EngineTransport | None, error: Error | None) -> None:
-        """Say the last word, and end everything that waits."""
+        """Send the close, and end every waiting call."""
         if self._failure is None:
             for session in self.sessions:
                 session.release_queued()
@@ -268,13 +268,13 @@ class Connection:
                 transport.close(error)
             self._fail(ConnectionClosed("the connection was closed"))
         if self.recovery is not None:
-            # What waits knows by now that the connection is closed.
+            # By now every waiting call knows that the connection is closed.
             self.recovery.stop()
 
     async def wait_closed(self, *, timeout: float | None = None) -> None:
         """Wait until the connection is over.
 
-        Raises `ConnectionClosed` unless it was this side that closed it, or the peer without an
+        Raises `ConnectionClosed`, unless this side closed the connection, or the peer without an
         error.
         """
         async with deadline(timeout):
@@ -286,28 +286,28 @@ class Connection:
 
     @property
     def transport(self) -> EngineTransport:
-        """The transport as it is now; one that has ended when there is none."""
+        """The current transport; an ended one if there is none."""
         transport = self._transport
         if transport is None:
             raise AssertionError("a connection is opened before it is handed out")
         return transport
 
     def within(self, timeout: Timeout) -> float | None:
-        """The seconds that a call with this timeout has."""
+        """Return the seconds that a call with this timeout has."""
         return self.options.timeout if timeout == "default" else timeout
 
     def soon(self) -> None:
-        """Write what was caused when the loop gets control."""
+        """Schedule a write of the pending output at the next turn of the loop."""
         if self._transport is not None:
             self._transport.soon()
 
     async def writable(self) -> None:
-        """Wait until the transport takes more."""
+        """Wait until the transport accepts more output."""
         while self.transport.paused and self._failure is None:
             await self._writable.wait()
 
     async def hand_over(self) -> None:
-        """Wait until the transport has all of what was sent, as far as the peer's windows let it.
+        """Wait until the transport has all pending output, as far as the peer's windows allow.
 
         A peer that does not read is waited for as long as for its close.
         """
@@ -325,25 +325,25 @@ class Connection:
             pass
 
     def start(self, transport: EngineTransport) -> asyncio.Future[None]:
-        """Take over a transport that is about to start.
+        """Use a transport that is about to start.
 
-        The future ends when the peer's open comes, or with what went wrong instead:
-        `AuthenticationError`, `TransportError`, `ConnectionClosed`, `RemoteProtocolError`.
+        The future ends when the peer's open comes, or with an error: `AuthenticationError`,
+        `TransportError`, `ConnectionClosed`, `RemoteProtocolError`.
         """
         self._transport = transport
         self._opened = asyncio.get_running_loop().create_future()
         return self._opened
 
     def check(self) -> None:
-        """Raise what ended the connection, if it is over."""
+        """Raise the error that ended the connection, if it is over."""
         if self._failure is not None:
             raise fresh(self._failure)
 
     def left_behind(self, what: str, end: Callable[[], None]) -> bool:
-        """Warn of something that its user has dropped, from whatever thread collects it, and have
-        the loop end it; whether it will."""
+        """Warn about an object that its user has dropped, from the thread that collects it, and let
+        the loop call `end`; return whether the loop will."""
         if os.getpid() != self._pid:
-            # It is the parent's to end.
+            # The parent process ends the object.
             return False
         warnings.warn(what, ResourceWarning, stacklevel=3)
         try:
@@ -354,7 +354,7 @@ class Connection:
         return True
 
     def _abandon(self) -> None:
-        """Close the connection for a user who has gone."""
+        """Close the connection whose user has dropped it."""
         transport = self._transport
         if transport is not None:
             transport.rescue()
@@ -362,11 +362,11 @@ class Connection:
             self._close_now(transport, None)
 
     def give_up(self, error: ConnectionClosed) -> None:
-        """End the connection: it could not be restored."""
+        """End the connection, which could not be restored."""
         self._fail(error)
 
     async def connected(self) -> None:
-        """Return while there is a connection to work on; wait while it is being restored."""
+        """Wait while the connection is being restored; return when it can be used."""
         self.check()
         if self.recovery is not None:
             await self.recovery.wait()
@@ -390,7 +390,7 @@ class Connection:
             return self._session
 
     def _fail(self, error: ConnectionClosed) -> None:
-        """The connection is over for good."""
+        """End the connection finally."""
         if self._failure is None:
             self._failure = error
             for session in list(self.sessions):
@@ -402,33 +402,33 @@ class Connection:
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
     def on_event(self, transport: EngineTransport, event: Event) -> None:
-        """An event of an engine; of those of earlier transports none matters any longer."""
+        """Handle an event of an engine; ignore those of earlier transports."""
         if transport is self._transport:
             dispatch(self, event)
 
     def on_pass(self) -> None:
-        """Anything may have changed: credit, the session's window, room for writing."""
+        """Wake waiting calls: credit, the session's window or room for writing may have changed."""
         if self.polled:
             for sender in list(self.polled):
                 sender.poll()
         self._writable.wake()
 
     def on_open(self, open: Open) -> None:
-        """The peer's open came."""
+        """Handle the peer's open."""
         self._remote = open
         LOGGER.debug("%s: connected to container %r", self.url, open.container_id)
         resolve(self._opened)
 
     def on_close(self, error: Error | None) -> None:
-        """The peer closes."""
+        """Handle the peer's close."""
         engine = self.transport.engine
         engine.close()
-        # The close may be the answer to ours, which told the peer what it did wrong.
+        # The peer's close may answer ours, which told it its error.
         self._clean = error is None and engine.failure is None
         self._lost(engine.failure or ConnectionClosed("the peer closed the connection", error))
 
     def on_session_terminated(self, session: Session, error: AmqpError | None) -> None:
-        """A session is over: alone, or because the connection is."""
+        """Handle the end of a session, alone or with the connection."""
         engine = self.transport.engine
         if engine.opened:
             session.on_end(session_error(error))
@@ -438,14 +438,15 @@ class Connection:
             self._lost(error or engine.failure or ConnectionClosed("the connection was closed"))
 
     def on_terminated(self, error: AmqpError | None) -> None:
-        """The engine has nothing more to say."""
+        """Handle the last event of the engine."""
         self._lost(error or ConnectionClosed("the connection was closed"))
 
     def _lost(self, error: AmqpError) -> None:
-        """The connection is lost, or never came to be; the first call says why."""
+        """Handle the loss of a connection, or its failure to open; the first call states the
+        reason."""
         opened = self._opened
         if opened is not None and not opened.done():
-            # What the caller of connect gets is the error itself.
+            # The caller of connect receives the error itself.
             if error.__cause__ is None:
                 error.__cause__ = self.transport.cause
             opened.set_exception(error)

@@ -1,4 +1,4 @@
-"""Control links: where transactions are declared and discharged (AMQP 1.0 §4.2–3)."""
+"""Control links, on which transactions are declared and discharged (AMQP 1.0 §4.2–3)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Control(Sender):
     def __init__(self, session: Session) -> None:
         super().__init__(session, None, SenderOptions(name=f"control-{uuid4()}"))
         self.transactions: dict[bytes, Transaction] = {}
-        # Rollbacks that no caller waits for.
+        # Rollbacks for which no caller waits.
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def capabilities(self) -> list[str]:
-        """The capabilities of the peer's coordinator (AMQP 1.0 §4.5.7)."""
+        """Capabilities of the peer's coordinator (AMQP 1.0 §4.5.7)."""
         attach = None if self._engine is None else self._engine.remote_attach
         target = None if attach is None else attach.target
         if not isinstance(target, Coordinator) or target.capabilities is None:
@@ -47,7 +47,7 @@ class Control(Sender):
         return target.capabilities
 
     def expect_room(self) -> None:
-        """Raise `TransactionError` if the peer's coordinator allows no further transaction."""
+        """Raise `TransactionError` if the peer's coordinator allows no further transaction now."""
         if self.transactions and _MANY not in self.capabilities:
             raise TransactionError(
                 "the peer's coordinator allows one transaction at a time in a session: discharge "
@@ -57,9 +57,9 @@ class Control(Sender):
     async def declare(self) -> DeliveryState | None:
         """Ask the coordinator for a transaction and return its answer.
 
-        A transaction that is declared after the caller was cancelled is rolled back; it counts
-        until then, so the next one waits for that. Raises `DeliveryRejected` for a refusal, and
-        what ended the link, session or connection.
+        If the caller is cancelled and the transaction is declared later, it is rolled back. It
+        counts until then, so the next one waits for that. Raises `DeliveryRejected` for a refusal,
+        and the error that ended the link, session or connection.
         """
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -78,16 +78,15 @@ class Control(Sender):
         return delivery.remote_state
 
     def roll_back(self, id: bytes) -> asyncio.Task[None]:
-        """Roll a transaction back for a caller that does not wait; the task ends when it is
-        rolled back.
+        """Roll a transaction back without waiting; the returned task ends when it is rolled back.
 
-        A peer that takes no discharge within the connection's timeout has its control link closed:
-        that rolls back all transactions of the link (AMQP 1.0 §4.2).
+        If the peer does not answer the discharge within the connection's timeout, its control link
+        is closed, which rolls back all transactions of the link (AMQP 1.0 §4.2).
         """
         return self._go_on(self._roll_back(id))
 
     def _go_on(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Do without the caller what is left to be done."""
+        """Finish work in the background, without the caller."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -117,7 +116,7 @@ class Control(Sender):
         self, body: Declare | Discharge, annotations: dict[str | int, object] | None = None
     ) -> tuple[OutgoingDelivery, asyncio.Future[None]]:
         """Send a message to the coordinator; the future ends with its answer. Raises as `request`
-        does: then nothing was sent."""
+        does: then no message was sent."""
         writer = BytesWriter()
         if annotations:
             MessageAnnotations(annotations).encode(writer)
@@ -128,7 +127,7 @@ class Control(Sender):
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
     def _create(self, session: EngineSession) -> SenderLink:
-        # The source allows rejected: a refusal is to be an answer, and not the end of the link.
+        # The source allows rejected: a refusal is then an answer, and does not end the link.
         return session.attach_sender(
             self.name,
             source=Source(outcomes=OUTCOMES),
@@ -143,7 +142,7 @@ class Control(Sender):
         if not isinstance(target, Coordinator):
             return "the peer has no transaction coordinator"
         if _LOCAL not in self.capabilities:
-            # The controller is to verify what it needs (AMQP 1.0 §4.5.1).
+            # The controller must verify the capabilities that it needs (AMQP 1.0 §4.5.1).
             return f"the peer's coordinator does not offer {_LOCAL}"
         return None
 
@@ -155,7 +154,7 @@ class Control(Sender):
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        """The coordinator has answered."""
+        """Handle the coordinator's answer."""
         state = delivery.remote_state
         if not (delivery.remote_settled or is_outcome(state) or isinstance(state, Declared)):
             return

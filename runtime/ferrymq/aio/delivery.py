@@ -1,4 +1,4 @@
-"""Deliveries: messages that arrived, and what becomes of them."""
+"""Deliveries: received messages and their outcomes."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 class Delivery:
-    """One message received. Give it an outcome once: `accept`, `reject`, `release` or `modify`.
+    """Received message. Give it one outcome: `accept`, `reject`, `release` or `modify`.
 
-    Each of them returns when the outcome is on its way: it is written when the event loop next
-    gets control. On a link in receiver-settle-mode second they wait until the sender has
-    confirmed it (AMQP 1.0 §2.6.12). On a delivery that the sender had settled already they do
-    nothing. They raise `LinkDetached`, `SessionEnded` or `ConnectionClosed` when the delivery is
-    lost, which means that the node gives the message to someone again, and `LocalProtocolError`
-    for a second outcome.
+    Each of these calls returns when the outcome is queued: it is written when the event loop next
+    gets control. On a link in receiver-settle-mode second the call waits until the sender has
+    confirmed the outcome (AMQP 1.0 §2.6.12). On a delivery that the sender has settled it does
+    nothing. It raises `LinkDetached`, `SessionEnded` or `ConnectionClosed` when the delivery is
+    lost, which means that the node delivers the message again, and `LocalProtocolError` for a
+    second outcome.
 
-    On a link from a durable source, with `reconnect`, a delivery outlives the connection: an
-    outcome that is given meanwhile, or was on its way, is told when the link has been resumed, and
-    the call returns then. Only a delivery that the node has taken back is lost.
+    On a link from a durable source, with `reconnect`, a delivery survives the loss of the
+    connection. An outcome that is given meanwhile, or was on its way, is sent when the link has
+    been resumed, and the call returns then. Only a delivery that the node has taken back is lost.
 
-    Given in a `transaction`, the outcome is applied when that is committed; when it is rolled back,
-    the delivery has none again (AMQP 1.0 §4.4.2).
+    An outcome given in a `transaction` is applied when the transaction is committed; when it is
+    rolled back, the delivery has no outcome again (AMQP 1.0 §4.4.2).
     """
 
     __slots__ = (
@@ -58,12 +58,12 @@ class Delivery:
         self._message: Message | None = None
         self._given = False
         self._confirmed: asyncio.Future[None] | None = None
-        # Whether the node has taken it back while the link was away.
+        # Whether the node has taken the delivery back while the link was down.
         self.gone = False
-        # Whether its outcome was in an attach of ours; whether the node may know it.
+        # Whether its outcome was in our attach; whether the node may know the outcome.
         self._listed = False
         self._told = False
-        # The transaction it was acquired in, by its id.
+        # The id of the transaction that the message was acquired in.
         self.transaction_id = state.txn_id if isinstance(state, TransactionalState) else None
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class Delivery:
 
     @property
     def message(self) -> Message:
-        """The message, decoded when first asked for. Raises `DecodeError` if it is malformed."""
+        """The message, decoded at the first use. Raises `DecodeError` if it is malformed."""
         message = self._message
         if message is None:
             message = Message.decode(self._engine.payload)
@@ -96,13 +96,13 @@ class Delivery:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing remains to be done: either side has settled."""
+        """Whether either side has settled the delivery."""
         return self._engine.settled or self._engine.remote_settled
 
     async def accept(
         self, *, timeout: float | None = None, transaction: Transaction | None = None
     ) -> None:
-        """The message is processed; the node may forget it (AMQP 1.0 §3.4.2)."""
+        """Accept the message: it is processed, and the node may forget it (AMQP 1.0 §3.4.2)."""
         await self._give(ACCEPTED, timeout, transaction)
 
     async def reject(
@@ -113,7 +113,8 @@ class Delivery:
         timeout: float | None = None,
         transaction: Transaction | None = None,
     ) -> None:
-        """The message is invalid (AMQP 1.0 §3.4.3); `error` may be the symbol of a condition."""
+        """Reject the message as invalid (AMQP 1.0 §3.4.3); `error` may be the symbol of a
+        condition."""
         if isinstance(error, str):
             error = Error(condition=error, description=description)
         await self._give(Rejected(error=error), timeout, transaction)
@@ -121,7 +122,7 @@ class Delivery:
     async def release(
         self, *, timeout: float | None = None, transaction: Transaction | None = None
     ) -> None:
-        """The message was not and will not be looked at (AMQP 1.0 §3.4.4)."""
+        """Release the message, which was not and will not be processed (AMQP 1.0 §3.4.4)."""
         await self._give(RELEASED, timeout, transaction)
 
     async def modify(
@@ -159,7 +160,7 @@ class Delivery:
         if self.gone:
             raise lost(receiver._failure)
         if is_outcome(engine.remote_state) and type(engine.remote_state) is not type(outcome):
-            # The sender has decided on it, which is definitive.
+            # The sender has decided on the outcome, which is final.
             engine.settle(engine.remote_state)
             self._take_back()
             receiver.on_settled(self)
@@ -183,11 +184,11 @@ class Delivery:
             engine.settle(outcome)
             self._told = True
             if self.settled:
-                # The sender had come to an outcome before.
+                # The sender had decided on an outcome before.
                 confirm = False
                 receiver.on_settled(self)
         else:
-            # The link is away; it tells the outcome when it is resumed.
+            # The link is down; the outcome is sent when it is resumed.
             confirm = True
             engine.update(outcome)
         self._given = True
@@ -206,7 +207,8 @@ class Delivery:
                 await connection.writable()
 
     def on_discharged(self, outcome: Outcome | None) -> None:
-        """The transaction in which it was given an outcome is over; None if that was in vain."""
+        """Handle the end of the transaction in which it was given an outcome; None if that
+        failed."""
         engine = self._engine
         if outcome is not None:
             if not engine.remote_settled:
@@ -216,7 +218,7 @@ class Delivery:
             engine.state = None
 
     def _release_now(self) -> None:
-        """Hand back a delivery the user never saw."""
+        """Release a delivery that the user never received."""
         if not self._given and not self.settled:
             self._given = True
             granted = self.receiver.granted
@@ -228,23 +230,23 @@ class Delivery:
         resolve(self._confirmed, error)
 
     def decide(self) -> None:
-        """An earlier process has given it an outcome, and may have told so."""
+        """Restore the outcome that an earlier process has given the delivery, and may have sent."""
         self._given = True
         self._told = True
         self._confirmed = asyncio.get_running_loop().create_future()
 
     async def confirmed(self) -> None:
-        """Wait until the outcome that an earlier process has given it is final."""
+        """Wait until the outcome that an earlier process has given is final."""
         if self._confirmed is not None:
             await asyncio.shield(self._confirmed)
 
     def on_listed(self) -> None:
-        """The link is attached again, and the map tells the outcome."""
+        """Handle a new attach of the link, whose unsettled map states the outcome."""
         self._told = self._told or self._listed
         self._listed = self._given
 
     def on_settlement(self) -> None:
-        """The sender gave the delivery a state, or settled it."""
+        """Handle a state or a settlement of the sender."""
         engine = self._engine
         if engine.remote_settled:
             if engine.id < 0:
@@ -255,11 +257,11 @@ class Delivery:
                 resolve(self._confirmed)
             self.receiver.on_settled(self)
         elif is_outcome(engine.remote_state) and engine.link.usable:
-            # What the sender resumes a delivery with is definitive (AMQP 1.0 §3.4.6), and where it
-            # has come to an outcome by itself it waits for our confirmation (§2.6.12).
+            # The state with which the sender resumes a delivery is final (AMQP 1.0 §3.4.6). If the
+            # sender has decided on an outcome by itself, it waits for our confirmation (§2.6.12).
             agreed = self._given and _agree(engine)
             if agreed and not engine.resumed:
-                # It confirms ours, and settles next.
+                # The sender confirms our outcome, and settles next.
                 return
             engine.settle(engine.remote_state)
             if agreed:
@@ -268,7 +270,7 @@ class Delivery:
                 self._take_back()
             self.receiver.on_settled(self)
         elif engine.resumed and self._given and engine.link.usable:
-            # Here is what was waiting for a delivery-id.
+            # The outcome waited for a delivery-id, which is known now.
             if not engine.second and is_outcome(engine.state):
                 engine.settle(engine.state)
                 resolve(self._confirmed)
@@ -277,13 +279,13 @@ class Delivery:
                 self.receiver.on_settled(self)
 
     def on_aborted(self) -> None:
-        """The sender has given it up."""
+        """Handle an abort by the sender."""
         self._take_back()
         self.receiver.on_settled(self)
 
     def _on_left_out(self) -> None:
-        """The link was resumed, and the sender's map does not have the delivery: it has settled it
-        (AMQP 1.0 §2.6.13), because it knows our outcome or without one."""
+        """Handle a resumed link whose unsettled map at the sender lacks the delivery: the sender
+        has settled it (AMQP 1.0 §2.6.13), because it knows our outcome or without one."""
         link = self.receiver._engine
         attach = None if link is None else link.remote_attach
         if self._given and self._told and attach is not None and attach.unsettled is not None:
@@ -292,20 +294,20 @@ class Delivery:
             self._take_back()
 
     def _take_back(self) -> None:
-        """The node has the message again."""
+        """Mark the delivery as taken back by the node."""
         self.gone = True
         self.receiver.drop_queued(self)
         resolve(self._confirmed, lost(None))
 
 
 def _agree(engine: IncomingDelivery) -> bool:
-    """Whether the sender has settled with the outcome that was given here."""
+    """Return whether the sender has settled with the outcome that was given here."""
     state = engine.remote_state
     return not is_outcome(state) or type(state) is type(engine.state)
 
 
 def lost(error: PeerError | None) -> PeerError:
-    """Why a delivery of an earlier link can no longer be settled."""
+    """Return the error of a delivery of an earlier link, which can no longer be settled."""
     if error is not None:
         return fresh(error)
     return ConnectionClosed("the connection over which the delivery came was lost")

@@ -1,4 +1,4 @@
-"""Hands the engine's events to the objects of the client they concern."""
+"""Dispatching: each event of the engine goes to the client object that it concerns."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def dispatch(connection: Connection, event: events.Event) -> None:
 
 
 def _delivery_of(engine: IncomingDelivery | OutgoingDelivery) -> Delivery | None:
-    """The user's delivery; a new one if the user has dropped it and has its receiver."""
+    """Return the user's delivery; a new one if the user has dropped it but holds its receiver."""
     reference = engine.context
     if not isinstance(engine, IncomingDelivery) or not isinstance(reference, ref):
         return None
@@ -114,7 +114,7 @@ def _dispatch_session(connection: Connection, event: events.Event) -> None:
 
 
 def session_error(error: AmqpError | None) -> SessionEnded:
-    """Return the error for a session that the engine ended."""
+    """Return the error to raise for a session that the engine ended."""
     if isinstance(error, SessionEnded):
         return error
     ended = SessionEnded(

@@ -1,4 +1,4 @@
-"""Asking a broker of ferrymq how far a writer has got (see `ferrymq.fence`)."""
+"""Reading the fence of a writer from a broker of ferrymq (see `ferrymq.fence`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PASSED: Final = "ferrymq:fence-passed"
 OTHER_CONTENT: Final = "ferrymq:fence-content"
 
-# What a refusal counts for at least, in seconds.
+# The shortest pause after a refusal, in seconds.
 _LEAST_PAUSE: Final = 0.1
 _FORBIDDEN: Final = "amqp:unauthorized-access"
 
@@ -32,7 +32,7 @@ _FORBIDDEN: Final = "amqp:unauthorized-access"
 async def read_fence(
     connection: Connection, group: str, member: str, target: str
 ) -> Committed | None:
-    """Return what a member has committed last at a target; None if there is nothing.
+    """Return the last work that a member has committed at a target; None if there is none.
 
     Raises `TransactionError` if the peer does not know fences, and what ended the connection.
     """
@@ -71,14 +71,15 @@ def _untold(reason: str) -> TransactionError:
 
 
 async def was_committed(connection: Connection, fence: Fence, digest: Digest | None) -> bool | None:
-    """Return whether a transaction with the fence was committed, of which no answer came.
+    """Return whether a transaction with the fence, whose answer was lost, was committed.
 
-    Waits until the connection is there again, and asks again, after a pause of the reconnect
-    policy, if it is lost meanwhile or the peer refuses the links of the request: within the
-    connection's timeout, for a refusal may be for a moment. None if the connection is not restored.
+    Waits until the connection is restored. Asks again, after a pause of the reconnect policy, if it
+    is lost meanwhile or the peer refuses the links of the request, within the connection's timeout,
+    because a refusal may be temporary. Returns None if the connection is not restored.
 
-    Raises `FencePassed` if its member has gone on meanwhile, `FenceMismatch` if somebody else has
-    committed other content under this fence, and `TransactionInDoubt` if the peer does not tell.
+    Raises `FencePassed` if its member has committed a later sequence meanwhile, `FenceMismatch` if
+    other content was committed under this fence, and `TransactionInDoubt` if the peer does not
+    answer.
     """
     recovery = connection.recovery
     if recovery is None:
@@ -119,7 +120,7 @@ async def was_committed(connection: Connection, fence: Fence, digest: Digest | N
 
 
 def refusal(error: Error) -> TransactionRolledBack | None:
-    """Return what a discharge that was rejected because of its fence raises; None for other
+    """Return the error of a discharge that was rejected because of its fence; None for other
     reasons."""
     text = f"{error.condition}: {error.description}"
     if error.condition == OTHER_CONTENT:

@@ -1,11 +1,11 @@
-"""What a receiver has unsettled, kept so that it can be resumed (AMQP 1.0 §2.6.13).
+"""Unsettled deliveries of a receiver, kept so that they can be resumed (AMQP 1.0 §2.6.13).
 
-A link from a durable source is attached again with the tags and states of all that the application
-has and all that is only partly here. What the sender then leaves out it has settled; the rest it
-resumes, and the application's deliveries go on as if nothing had happened.
+A link from a durable source is attached again with the tags and states of all deliveries that the
+application holds or that have arrived in part. The sender has settled the deliveries that it leaves
+out, and resumes the others; the application's deliveries then continue unchanged.
 
-Maps that do not fit into a frame are resumed in rounds: while one of them is incomplete nothing new
-comes, and when enough is settled the link is detached and attached again.
+Maps that do not fit into a frame are resumed in rounds: while a map is incomplete no new delivery
+comes, and when enough deliveries are settled the link is detached and attached again.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from ferrymq_types.transactions import TransactionalState
 if TYPE_CHECKING:
     from ferrymq.aio.receiver import Receiver
 
-# So often a link is attached again without anything having been settled.
+# How often a link is attached again although no delivery was settled in between.
 _MOST_ROUNDS: Final = 100
 
 
 class Inbox:
-    """The unsettled deliveries of one receiver."""
+    """Unsettled deliveries of one receiver."""
 
     def __init__(self, receiver: Receiver, given: Iterable[Unsettled] | None) -> None:
         self.receiver = receiver
-        # Whether the peer keeps its half: if not, what is here is lost with the connection.
+        # Whether the peer keeps its half. If not, these deliveries are lost with the connection.
         self.keeping = False
-        # Those of an earlier process that had an outcome.
+        # Deliveries of an earlier process that had an outcome.
         self.decided: list[Delivery] = []
         self._given = None if given is None else list(given)
-        # Of the link as it is: how many tags had room in the map, which of them still have to end
-        # before another round, how many are left, how many rounds were in vain.
+        # For the current attachment: how many tags had room in the map, which of them still have to
+        # end before another round, how many are left, how many rounds were in vain.
         self._listed = 0
         self._order: list[bytes] = []
         self._live: set[bytes] = set()
@@ -49,7 +49,7 @@ class Inbox:
 
     @property
     def partial(self) -> bool:
-        """Whether the link as it is was resumed with an incomplete map."""
+        """Whether the current attachment was resumed with an incomplete map."""
         return self._partial
 
     # ── Attaching ──────────────────────────────────────────────────────────────────────────────
@@ -57,20 +57,20 @@ class Inbox:
     def to_resume(
         self, session: EngineSession, name: str, earlier: ReceiverLink | None
     ) -> dict[bytes, IncomingDelivery] | None:
-        """The unsettled deliveries to attach with; None to begin anew."""
+        """Return the unsettled deliveries to attach with; None to begin without resuming."""
         if earlier is None:
             return None if self._given is None else self._from_given(session, name, self._given)
         if not self.keeping:
             return None
         tags = [tag for tag, delivery in earlier.unsettled.items() if not delivery.settled]
         if self._partial and self._listed < len(tags):
-            # Others than in the round before have room now.
+            # Deliveries other than in the round before have room now.
             tags = tags[self._listed :] + tags[: self._listed]
         result: dict[bytes, IncomingDelivery] = {}
         for tag in tags:
             delivery = earlier.unsettled[tag]
             if isinstance(delivery.state, TransactionalState):
-                # Its transaction is gone.
+                # Its transaction has ended.
                 delivery.state = None
             given = delivery.context() if isinstance(delivery.context, ref) else None
             if isinstance(given, Delivery):
@@ -103,7 +103,7 @@ class Inbox:
         return result
 
     def begin(self, engine: ReceiverLink, keeping: bool) -> int:
-        """The link is attached; how many deliveries the sender may resume is returned."""
+        """Begin after the attach; return the number of deliveries that the sender may resume."""
         self.keeping = keeping
         resumption = engine.resumption
         attach = engine.remote_attach
@@ -127,14 +127,15 @@ class Inbox:
     # ── Rounds ─────────────────────────────────────────────────────────────────────────────────
 
     def on_settled(self, delivery: Delivery) -> None:
-        """A delivery is settled on both sides."""
+        """Forget a delivery that is settled on both sides."""
         if self._partial:
             self._live.discard(delivery.tag)
             self._left -= 1
             self._rounds = 0
 
     def round_over(self, engine: ReceiverLink) -> bool:
-        """Whether it is time to attach again: the map has room for all, or nothing else is left."""
+        """Return whether to attach again: the map has room for all deliveries, or no other work is
+        left."""
         if not self._partial or not engine.usable:
             return False
         resumption = engine.resumption
@@ -143,6 +144,6 @@ class Inbox:
         return not self._live
 
     def count_round(self) -> bool:
-        """Count a round; false if they lead nowhere."""
+        """Count a round; return false if the rounds make no progress."""
         self._rounds += 1
         return self._rounds <= _MOST_ROUNDS

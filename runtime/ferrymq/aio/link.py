@@ -1,4 +1,4 @@
-"""What senders and receivers share: attaching, detaching, and how a link ends."""
+"""Common part of senders and receivers: attaching, detaching, and the end of a link."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ L = TypeVar("L", bound=EngineLink)
 
 
 class Link(ABC, Generic[L]):
-    """One link of a session. `name` is its name; `session` the session it belongs to.
+    """Link of a session. `name` is its name; `session` the session it belongs to.
 
-    `held` says whether the session keeps the link, also when nobody else does.
+    `held` says whether the session keeps a reference to the link when its user has none.
     """
 
     held: ClassVar[bool] = True
@@ -36,17 +36,17 @@ class Link(ABC, Generic[L]):
         self._connection = session.connection
         self._timeout = self._connection.options.timeout if timeout == "default" else timeout
         self._engine: L | None = None
-        # Why the link is over; None while it lives, also while it is being restored.
+        # Why the link is over; None while it lives or is being restored.
         self._failure: PeerError | None = None
         self._attaching: asyncio.Future[None] | None = None
         self._detaching: asyncio.Future[None] | None = None
-        # Whether its user has dropped it: it is about to be closed.
+        # Whether its user has dropped the link: it will be closed.
         self.dropped = False
         self._changed = Signal()
-        # Whether the link was attached before; whether its attach was given up unanswered.
+        # Whether the link was attached before; whether an attach was given up before its answer.
         self._known = False
         self._forgone = False
-        # Attaches the link again, in a further round of resuming it (AMQP 1.0 §2.6.13).
+        # Task that attaches the link again, in a further round of resuming (AMQP 1.0 §2.6.13).
         self._round: asyncio.Task[None] | None = None
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
@@ -64,7 +64,7 @@ class Link(ABC, Generic[L]):
 
     @property
     def offered_capabilities(self) -> list[str]:
-        """The capabilities that the peer offers on this link (AMQP 1.0 §2.7.3)."""
+        """Capabilities that the peer offers on this link (AMQP 1.0 §2.7.3)."""
         attach = None if self._engine is None else self._engine.remote_attach
         if attach is None or attach.offered_capabilities is None:
             return []
@@ -73,16 +73,17 @@ class Link(ABC, Generic[L]):
     async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """Close the link and wait for the peer to do the same.
 
-        A peer that does not answer within `timeout` is not waited for any longer; the link is
-        closed all the same. Does nothing when it is over already.
+        If the peer does not answer within `timeout`, the call returns and the link is closed
+        nevertheless. Does nothing when the link is over already.
         """
         await self._leave(True, error, timeout)
 
     async def detach(self, *, timeout: Timeout = "default") -> None:
         """End the link and leave its terminus at the peer as it is (AMQP 1.0 §2.6.4): a durable
-        subscription goes on, and a link of the same name finds it again.
+        subscription continues, and a later link of the same name finds it.
 
-        For how long, the terminus' expiry policy says (§3.5.6). As for the rest, this is `close`.
+        The expiry policy of the terminus decides how long it is kept (§3.5.6). Otherwise this is
+        `close`.
         """
         await self._leave(False, None, timeout)
 
@@ -107,12 +108,12 @@ class Link(ABC, Generic[L]):
             self._end_left(closed)
 
     async def take_back(self) -> None:
-        """End a link that nobody has got, with the terminus that its attach has made."""
+        """End a link that no caller received, with the terminus that its attach has made."""
         await self._leave(self._made or not self._lasts, None, "default")
 
     def _begin_leave(self, closed: bool, error: Error | None) -> asyncio.Future[None]:
-        """End the link on this side. The future ends with the peer's answer, or with what the
-        link was lost with."""
+        """End the link on this side. The future ends with the peer's answer, or with the error that
+        the link was lost with."""
         detaching = self._detaching = asyncio.get_running_loop().create_future()
         engine = self._engine
         if self._failure is None:
@@ -121,7 +122,7 @@ class Link(ABC, Generic[L]):
         if engine is None or engine.local_detached or not engine.session.mapped:
             resolve(detaching)
         else:
-            # Ending it has ended all waits, but for this one.
+            # The end of the link has ended all waiting calls except this one.
             detaching = self._detaching = asyncio.get_running_loop().create_future()
             self.session.leaving[self] = None
             engine.detach(closed=closed, error=error)
@@ -137,45 +138,47 @@ class Link(ABC, Generic[L]):
 
     @abstractmethod
     def _refused(self) -> bool:
-        """Whether the peer's attach has no terminus: its detach will tell why (§2.6.3)."""
+        """Return whether the peer's attach has no terminus: its detach will state the reason
+        (§2.6.3)."""
 
     @abstractmethod
     def _lack(self) -> str | None:
-        """Return what the peer's terminus lacks, or None; the end that attaches has to check it
+        """Return what the peer's terminus lacks, None if it is sufficient: we have to check that
         (§2.6.3)."""
 
     @property
     def _lasts(self) -> bool:
-        """Whether the terminus at the peer is to outlive the link: it is closed only on demand."""
+        """Return whether the terminus at the peer outlives the link: then it is closed only on
+        demand."""
         return False
 
     @property
     def _partial(self) -> bool:
-        """Whether the link was resumed in part, and has to be attached again."""
+        """Return whether the link was resumed in part, and has to be attached again."""
         return False
 
     @property
     def _made(self) -> bool:
-        """Whether the peer says that the attach has made the terminus."""
+        """Return whether the peer says that the attach has made the terminus."""
         return self.properties.get(NEW_TERMINUS) is True
 
     async def _before_leave(self) -> None:
-        """Wait for what is to reach the peer before the link ends."""
+        """Wait for output that must reach the peer before the link ends."""
 
     def _before_close(self) -> None:
-        """Hand back what the user did not take."""
+        """Release the messages that the user did not take."""
 
     def _lost(self, error: PeerError) -> None:
-        """Fail those who wait for deliveries in flight: these are lost."""
+        """Fail the calls that wait for deliveries in flight, which are lost."""
 
     def _restored(self) -> None:
-        """The link is attached, for the first time or again."""
+        """Handle an attach that is complete, the first or a later one."""
 
     async def _attach(self) -> None:
-        """Attach, and wait until the peer has done so too.
+        """Attach, and wait until the peer has attached too.
 
-        Raises `LinkDetached` if the peer refuses or has not what was asked for, `TimeoutError` if
-        it does not answer; then and when cancelled, the link is detached again.
+        Raises `LinkDetached` if the peer refuses or its terminus is not as requested,
+        `TimeoutError` if it does not answer; then, and when cancelled, the link is detached again.
         """
         engine = self._create(self.session.engine)
         engine.context = self if self.held else ref(self)
@@ -207,7 +210,7 @@ class Link(ABC, Generic[L]):
             and not engine.local_detached
             and engine.session.mapped
         ):
-            # The answer may say whether there was a terminus before.
+            # The answer may say whether the terminus existed before.
             self._forgone = True
             engine.context = self
         else:
@@ -218,7 +221,7 @@ class Link(ABC, Generic[L]):
             self._end(LinkDetached(f"link {self.name!r} was never attached"))
 
     def _take_back(self, engine: L, reason: Error | None) -> None:
-        """End an attach that is given up. A terminus that was there before is left as it is."""
+        """End an attach that is given up. A terminus that existed before is left as it is."""
         if engine.local_detached or not engine.session.mapped:
             return
         made = not self._known and self._made
@@ -226,7 +229,7 @@ class Link(ABC, Generic[L]):
         self._connection.soon()
 
     def _begin_round(self) -> None:
-        """Detach and attach again, to resume what the maps had no room for."""
+        """Detach and attach again, to resume the deliveries that had no room in the maps."""
         if self._round is None:
             self._round = asyncio.get_running_loop().create_task(self._run_round())
 
@@ -250,26 +253,26 @@ class Link(ABC, Generic[L]):
         except TimeoutError:
             self._end(LinkDetached(f"the peer does not let link {self.name!r} be resumed"))
         except AmqpError:
-            # The link has ended with it, or the connection is gone and will be restored.
+            # The link has ended, or the connection is lost and will be restored.
             pass
         finally:
             if self._round is asyncio.current_task():
                 self._round = None
 
     def _check(self) -> None:
-        """Raise what ended the link, if it is over."""
+        """Raise the error that ended the link, if it is over."""
         if self._failure is not None:
             raise fresh(self._failure)
 
     def _end(self, error: PeerError) -> None:
-        """The link is over for good."""
+        """End the link finally."""
         if self._failure is None:
             self._failure = error
             self.session.forget(self)
             self._suspend(error)
 
     def _suspend(self, error: PeerError) -> None:
-        """The link is gone, perhaps to be restored."""
+        """Suspend the link, which may be restored."""
         self._lost(error)
         resolve(self._attaching, error)
         resolve(self._detaching)
@@ -278,7 +281,7 @@ class Link(ABC, Generic[L]):
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
     def on_attach(self) -> None:
-        """The peer has attached too, or refuses and will say why."""
+        """Handle the peer's attach, which may be a refusal whose reason follows."""
         if self._refused():
             return
         if self._forgone and self._engine is not None:
@@ -286,11 +289,11 @@ class Link(ABC, Generic[L]):
         resolve(self._attaching)
 
     def on_lost(self) -> None:
-        """The peer answers no detach any more."""
+        """Handle the loss of the session: the peer answers no detach any more."""
         resolve(self._detaching)
 
     def on_detach(self, closed: bool, error: Error | None) -> None:
-        """The peer has detached: in answer to us, or first."""
+        """Handle the peer's detach: an answer to ours, or its own."""
         if self._detaching is not None:
             resolve(self._detaching)
             return
@@ -308,6 +311,6 @@ class Link(ABC, Generic[L]):
 
 
 def owner_of(engine: EngineLink) -> object:
-    """Return the object that a link of the engine was attached for; None if that is gone."""
+    """Return the client's object of an engine link; None if it no longer exists."""
     context = engine.context
     return context() if isinstance(context, ref) else context

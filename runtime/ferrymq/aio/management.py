@@ -1,5 +1,5 @@
-"""The asyncio client of management nodes; what requests and responses look like is in
-`ferrymq.management`."""
+"""The asyncio client of management nodes; `ferrymq.management` has the format of requests and
+responses."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class ManagementClient:
-    """Requests to a management node. Made by `Connection.management`.
+    """Client of a management node. Made by `Connection.management`.
 
     Requests may overlap. `timeout` is in seconds, for each request; by default it is the client's,
-    which is by default the connection's. Every request raises `ManagementError` when the node says
-    no, `TimeoutError`, and `LinkDetached`, `SessionEnded` or `ConnectionClosed` when there will be
-    no response; then it is not known whether the operation was done.
+    which is by default the connection's. Every request raises `ManagementError` when the node
+    refuses it, `TimeoutError`, and `LinkDetached`, `SessionEnded` or `ConnectionClosed` when no
+    response will come; then the operation may have been done or not.
     """
 
     def __init__(self, session: Session, links: RequestLinks, timeout: Timeout) -> None:
@@ -40,7 +40,7 @@ class ManagementClient:
 
     @property
     def address(self) -> str | None:
-        """The node that requests go to."""
+        """The node that receives the requests."""
         return self._links.address
 
     @property
@@ -50,7 +50,7 @@ class ManagementClient:
 
     @property
     def closed(self) -> bool:
-        """Whether a link of the client is over: then make another one."""
+        """Whether a link of the client is over: then make a new client."""
         return self._links.closed
 
     async def request(
@@ -63,7 +63,7 @@ class ManagementClient:
         properties: Mapping[str, object] | None = None,
         timeout: Timeout = "default",
     ) -> ManagementResponse:
-        """Ask for any operation, on the entity of this type and name.
+        """Request any operation, on the entity of this type and name.
 
         `body` has the attributes or arguments, most often a map; `properties` are further
         application-properties, such as an ``identity`` in place of a name.
@@ -98,7 +98,7 @@ class ManagementClient:
         *,
         timeout: Timeout = "default",
     ) -> dict[str, object]:
-        """Change attributes of an entity and return all that it has then."""
+        """Change attributes of an entity and return all its attributes."""
         return (await self.request("UPDATE", type, name, attributes, timeout=timeout)).map()
 
     async def delete(
@@ -110,7 +110,7 @@ class ManagementClient:
         if_unused: bool = False,
         timeout: Timeout = "default",
     ) -> ManagementResponse:
-        """Delete an entity. A broker of ferrymq can be told to do so only if a node has no
+        """Delete an entity. A broker of ferrymq can be told to delete a node only if it has no
         messages, or no links."""
         wanted = {"if-empty": if_empty, "if-unused": if_unused}
         conditions = {key: value for key, value in wanted.items() if value}
@@ -123,16 +123,16 @@ class ManagementClient:
         *,
         timeout: Timeout = "default",
     ) -> AsyncIterator[dict[str, object]]:
-        """Iterate over all entities of a type, or of every type, with these attributes or with all
-        they have. They are asked for page by page; `timeout` is for each page."""
+        """Iterate over all entities of a type, or of every type, with these attributes or with all.
+        Entities are requested page by page; `timeout` is for each page."""
         query = Query(type, attributes)
         while not query.done:
             for row in await self.page(query, timeout):
                 yield row
 
     async def purge(self, type: str, name: str, *, timeout: Timeout = "default") -> int:
-        """Drop the messages of a queue, subscription or stream of ferrymq that no consumer holds,
-        and return how many there were."""
+        """Delete the messages of a queue, subscription or stream of ferrymq that no consumer holds,
+        and return their number."""
         return (await self.request("PURGE", type, name, {}, timeout=timeout)).count
 
     async def move(
@@ -144,8 +144,8 @@ class ManagementClient:
         type: str = "queue",
         timeout: Timeout = "default",
     ) -> MoveResult:
-        """Send the messages of a queue or subscription of ferrymq that no consumer holds on to
-        another address, at most `count` of them; the broker moves up to 10 000 in a request."""
+        """Move the messages of a queue or subscription of ferrymq that no consumer holds to another
+        address, at most `count` of them; the broker moves up to 10 000 in a request."""
         body = {"target": target} if count is None else {"target": target, "count": count}
         response = await self.request("MOVE", type, name, body, timeout=timeout)
         refused = response.map().get("refused")
@@ -159,14 +159,14 @@ class ManagementClient:
         *,
         timeout: Timeout = "default",
     ) -> list[PeekedMessage]:
-        """Return messages of a node of ferrymq, which stay there as they are; `arguments` are
+        """Return messages of a node of ferrymq, which stay there unchanged; `arguments` are
         ``count``, ``from-sequence`` and so on."""
         response = await self.request("PEEK", type, name, arguments or {}, timeout=timeout)
         found = response.map().get("messages")
         return [PeekedMessage.of(one) for one in found] if isinstance(found, list) else []
 
     async def close(self) -> None:
-        """Close the links. Requests that wait end with `LinkDetached`."""
+        """Close the links. Waiting requests end with `LinkDetached`."""
         await self._links.close()
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
@@ -211,7 +211,7 @@ async def _open_links(
         try:
             return await RequestLinks(session, address, way, timeout=timeout).open()
         except LinkDetached as refused:
-            # It tells more than what the peer says of a dynamic node.
+            # The first refusal says more than the peer's answer about a dynamic node.
             first = first or refused
     assert first is not None, "there is a way"
     raise first

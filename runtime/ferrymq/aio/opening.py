@@ -1,4 +1,4 @@
-"""What `connect`, `session`, `sender` and `receiver` return before it is there.
+"""The awaitable results of `connect`, `session`, `sender` and `receiver`.
 
 sender = await connection.sender("orders")              # the caller closes it
 
@@ -13,17 +13,18 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """Something that is closed by awaiting `close`."""
+    """An object that is closed by awaiting `close`."""
 
     async def close(self) -> None:
-        """Close it; closing twice is harmless."""
+        """Close the object; closing twice is harmless."""
 
 
 T = TypeVar("T", bound=Closable)
 
 
 class Opening(Generic[T]):
-    """Awaited, it opens the thing; in ``async with``, it also closes it. Nothing happens before."""
+    """Awaitable that opens an object; in ``async with``, it also closes it. It does nothing
+    before."""
 
     __slots__ = ("_open", "_opened")
 
@@ -32,7 +33,7 @@ class Opening(Generic[T]):
         self._opened: T | None = None
 
     def open(self) -> Coroutine[Any, Any, T]:
-        """A coroutine that opens the thing, for those who cannot await."""
+        """Return a coroutine that opens the object, for code that cannot await."""
         return self._open()
 
     def __await__(self) -> Generator[Any, None, T]:

@@ -1,12 +1,13 @@
-"""What a sender has unsettled, kept so that it can be resumed (AMQP 1.0 §2.6.13).
+"""Unsettled deliveries of a sender, kept so that they can be resumed (AMQP 1.0 §2.6.13).
 
-A link to a durable target is attached again with the tags and states of all that was in flight.
-The receiver's answer tells for each delivery what is left to do, and the engine knows what that is
-(`ferrymq.engine.resumption`). Here it is done, in the order of the sends and as credit comes.
+A link to a durable target is attached again with the tags and states of all deliveries in flight.
+From the receiver's answer the engine decides how each delivery continues
+(`ferrymq.engine.resumption`). This module resumes the deliveries in the order of the sends and as
+credit comes.
 
-Maps that do not fit into a frame are resumed in rounds. While one of them is incomplete no new
-delivery may be sent: what both know is brought to its end, what the receiver has never heard of is
-put aside, and the link is detached and attached again, until both maps are whole.
+Maps that do not fit into a frame are resumed in rounds. While a map is incomplete no new delivery
+may be sent: deliveries that both sides know are completed, those that the receiver does not know
+are put aside, and the link is detached and attached again, until both maps are complete.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
 if TYPE_CHECKING:
     from ferrymq_types.unions import DeliveryState, Outcome
 
-# Output beyond this is written before more is resumed.
+# Output beyond this size, in bytes, is written before more deliveries are resumed.
 _WRITE_SIZE: Final = 65536
 
 
 class SentDelivery:
-    """One message that has no settled end yet. `future` ends with its outcome."""
+    """Sent message that is not settled finally. `future` ends with its outcome."""
 
     __slots__ = (
         "tag",
@@ -59,16 +60,16 @@ class SentDelivery:
         self.payload = payload
         self.message_format = 0
         self.future = future
-        # Whether it stays unsettled until the application says otherwise.
+        # Whether it stays unsettled until the application settles it.
         self.held = held
         self.delivery = delivery
         # The outcome, once it is known.
         self.state: Outcome | None = None
-        # Whether the receiver has never heard of it: it is no delivery any longer.
+        # Whether the receiver does not know it: then it is no longer a delivery.
         self.unsent = False
 
     def know(self, state: DeliveryState | None) -> None:
-        """The receiver has come to an outcome, which for the caller of `send` is the end."""
+        """Apply an outcome of the receiver, which completes the caller's `send`."""
         if isinstance(state, Accepted | Rejected | Released | Modified):
             self.state = state
         if not self.future.done():
@@ -80,29 +81,30 @@ class SentDelivery:
 
 
 class Outbox:
-    """The unsettled deliveries of one sender, in the order they were sent, by tag."""
+    """Unsettled deliveries of one sender, in the order they were sent, by tag."""
 
     def __init__(self, given: Iterable[Unsettled] | None) -> None:
         self.entries: dict[bytes, SentDelivery] = {}
-        # Whether the peer keeps its half: if not, what is in flight is lost with the connection.
+        # Whether the peer keeps its half. If not, deliveries in flight are lost with the
+        # connection.
         self.keeping = False
-        # Whether there is something to resume from, and be it nothing.
+        # Whether the link resumes, possibly with an empty map.
         self._resumes = given is not None
         self.given: list[SentDelivery] = []
-        # What is still to be looked at on the link as it is, and what of that has no end yet.
+        # Deliveries to resume on the current attachment, and those of them that have not ended yet.
         self._todo: deque[SentDelivery] = deque()
         self._strays: deque[bytes] = deque()
         self._live: set[bytes] = set()
         self._whole = True
-        # Whether the link has to be attached before it is known what there is to do.
+        # Whether the link must be attached before the remaining work is known.
         self._awaiting = self._resumes
-        # What the last round began with: the next one must begin with something else.
+        # The state at the beginning of the last round: the next round must begin with another one.
         self._before: tuple[int, frozenset[bytes]] | None = None
         for one in given or ():
             if one.tag in self.entries or len(one.tag) > 32:
                 raise ValueError(f"delivery-tag {one.tag!r} is there twice, or too long")
             future = asyncio.get_running_loop().create_future()
-            # Nobody may ask for it.
+            # The application may never ask for the outcome.
             future.add_done_callback(_look_at)
             entry = SentDelivery(one.tag, one.payload, future, True)
             entry.message_format = one.message_format
@@ -114,32 +116,32 @@ class Outbox:
 
     @property
     def busy(self) -> bool:
-        """Whether new messages have to wait for what is being resumed."""
+        """Whether new messages have to wait for the resumption of earlier ones."""
         return bool(self._todo) or not self._whole or self._awaiting
 
     @property
     def waiting(self) -> int:
-        """How many deliveries are still to be resumed on the link as it is."""
+        """Number of deliveries that are still to be resumed on the current attachment."""
         return len(self._todo)
 
     @property
     def partial(self) -> bool:
-        """Whether the link as it is was resumed with an incomplete map."""
+        """Whether the current attachment was resumed with an incomplete map."""
         return not self._whole
 
     def has(self, delivery: OutgoingDelivery) -> bool:
-        """Whether the delivery is one of these."""
+        """Return whether the delivery is one of these."""
         entry = self.entries.get(delivery.tag)
         return entry is not None and entry.delivery is delivery
 
     def was_forgotten(self, tag: bytes) -> bool:
-        """Whether a delivery of an earlier process has come to its end without an outcome."""
+        """Return whether a delivery of an earlier process has ended without an outcome."""
         return tag not in self.entries and any(
             one.tag == tag and one.future.done() and one.state is None for one in self.given
         )
 
     def undecided(self) -> set[OutgoingDelivery]:
-        """The deliveries whose outcome is not known."""
+        """Return the deliveries whose outcome is unknown."""
         return {
             entry.delivery
             for entry in self.entries.values()
@@ -147,7 +149,7 @@ class Outbox:
         }
 
     def unsettled(self) -> list[Unsettled]:
-        """Return the unsettled deliveries, as another process would need them."""
+        """Return the deliveries that another process needs for resuming."""
         return [
             Unsettled(entry.tag, entry.payload, entry.state, entry.message_format)
             for entry in self.entries.values()
@@ -156,7 +158,7 @@ class Outbox:
     # ── Attaching ──────────────────────────────────────────────────────────────────────────────
 
     def to_resume(self, session: EngineSession, name: str) -> dict[bytes, OutgoingDelivery] | None:
-        """The unsettled deliveries to attach with; None to begin anew."""
+        """Return the unsettled deliveries to attach with; None to begin without resuming."""
         if not self._resumes:
             return None
         result: dict[bytes, OutgoingDelivery] = {}
@@ -170,13 +172,13 @@ class Outbox:
                 entry.delivery = delivery
             delivery.remote_settled = False
             delivery.remote_state = None
-            # An outcome that came to us is what we have come to as well.
+            # An outcome that the receiver has sent is our outcome as well.
             delivery.state = entry.state
             result[entry.tag] = delivery
         return result
 
     def suspend(self) -> None:
-        """The link is gone for now."""
+        """Suspend while the link is down."""
         self._todo.clear()
         self._strays.clear()
         self._live.clear()
@@ -184,15 +186,15 @@ class Outbox:
         self._awaiting = self._resumes
 
     def forgo(self) -> None:
-        """The peer keeps nothing: there is nothing to resume."""
+        """Stop resuming: the peer keeps no unsettled deliveries."""
         self.keeping = False
         self._resumes = False
         self._awaiting = False
 
     def begin(self, engine: SenderLink) -> bool:
-        """The link is attached, and its target keeps what is unsettled: begin to resume.
+        """Begin to resume after an attach to a target that keeps unsettled deliveries.
 
-        False if there was something to resume, and the peer has a new terminus instead.
+        Returns false if there are deliveries to resume and the peer has a new terminus instead.
         """
         self.suspend()
         self.keeping = True
@@ -215,14 +217,14 @@ class Outbox:
         return True
 
     def fail(self, error: AmqpError) -> None:
-        """Fail all deliveries: their outcomes will not be known."""
+        """Fail all deliveries, whose outcome is unknown."""
         for entry in self.entries.values():
             resolve(entry.future, error)
 
     # ── Resuming ───────────────────────────────────────────────────────────────────────────────
 
     def proceed(self, engine: SenderLink) -> None:
-        """Resume as much as credit and room for writing allow."""
+        """Resume as many deliveries as credit and room for writing allow."""
         resumption = engine.resumption
         if resumption is None:
             return
@@ -240,7 +242,7 @@ class Outbox:
                 continue
             resolution = resumption.resolution(delivery)
             if resolution is Resolution.RESEND and not self._whole:
-                # A new delivery, for which it is too early.
+                # This would be a new delivery, which may not be sent yet.
                 engine.withdraw(delivery)
                 entry.unsent = True
             elif resolution is Resolution.SETTLE and entry.held:
@@ -252,14 +254,14 @@ class Outbox:
             self._todo.popleft()
 
     def round_over(self, engine: SenderLink) -> bool:
-        """Whether the maps were incomplete, and all that can be done about it has been done."""
+        """Return whether the maps were incomplete and all possible work of the round is done."""
         return (
             not self._whole and not self._todo and not self._strays and not self._live
             and engine.parked == 0 and engine.usable
         )  # fmt: skip
 
     def progresses(self, engine: SenderLink) -> bool:
-        """Whether another round can bring something new."""
+        """Return whether another round can make progress."""
         resumption = engine.resumption
         known = sum(not entry.unsent for entry in self.entries.values())
         remote = frozenset() if resumption is None else frozenset(resumption.remote)
@@ -268,7 +270,7 @@ class Outbox:
 
     @property
     def holding(self) -> bool:
-        """Whether the application could settle some."""
+        """Return whether the application could settle some deliveries."""
         return any(entry.held and entry.future.done() for entry in self.entries.values())
 
     def _resume(self, engine: SenderLink, entry: SentDelivery, delivery: OutgoingDelivery) -> None:
@@ -289,12 +291,12 @@ class Outbox:
     # ── Ends ───────────────────────────────────────────────────────────────────────────────────
 
     def finish(self, entry: SentDelivery) -> None:
-        """Forget a delivery that is settled."""
+        """Finish a settled delivery."""
         self.entries.pop(entry.tag, None)
         self._live.discard(entry.tag)
 
     def on_outcome(self, delivery: OutgoingDelivery, state: DeliveryState | None) -> bool:
-        """The receiver has come to an outcome; false if the delivery is none of these."""
+        """Apply an outcome of the receiver; return false if the delivery is none of these."""
         entry = self.entries.get(delivery.tag)
         if entry is None or not self.has(delivery):
             return False
@@ -309,11 +311,12 @@ class Outbox:
         return True
 
     def settle(self, engine: SenderLink | None, entry: SentDelivery) -> None:
-        """The application has written the outcome down: the receiver may forget the delivery."""
+        """Settle a delivery whose outcome the application has stored: the receiver may forget
+        it."""
         entry.held = False
         delivery = entry.delivery
         if delivery is None or engine is None or delivery.link is not engine or not engine.usable:
-            # It is settled when it is resumed.
+            # The delivery is settled when it is resumed.
             return
         resumption = engine.resumption
         if resumption is not None and entry.tag in resumption.unsettled:

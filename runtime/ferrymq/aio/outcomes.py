@@ -1,4 +1,4 @@
-"""Outcomes: what the end of a delivery means to the caller (AMQP 1.0 §3.4)."""
+"""Outcomes: the result of a delivery for the caller (AMQP 1.0 §3.4)."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def check_granted(state: Outcome, granted: list[str] | None) -> None:
 
 
 def is_outcome(state: DeliveryState | None) -> bool:
-    """Whether the state is the last a delivery gets."""
+    """Return whether the state is final for a delivery."""
     return isinstance(state, (Accepted, Rejected, Released, Modified))
 
 
 def error_of(state: DeliveryState | None) -> DeliveryError | None:
-    """The error to raise for a settled delivery, or None when it was accepted.
+    """Return the error to raise for a settled delivery, or None when it was accepted.
 
-    A delivery that was settled without an outcome may or may not have been processed; like one
-    that was released, it is the sender's again.
+    A delivery that was settled without an outcome may or may not have been processed; like a
+    released one, the sender may send it again.
     """
     if isinstance(state, Accepted):
         return None

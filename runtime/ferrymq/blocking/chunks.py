@@ -25,7 +25,7 @@ class ChunkReader(Face[aio.ChunkReader]):
 
     @property
     def address(self) -> str | None:
-        """The partition that is read."""
+        """The partition that the reader reads."""
         return self._behind.address
 
     @property

@@ -34,8 +34,8 @@ class ConnectionState(Enum):
 class ConnectionInput(Enum):
     """Inputs of the connection's state machine: a header, open or close, sent or received.
 
-    The inputs with OTHER_HEADER are headers that differ from the header in the other direction; no later
-    data can be understood.
+    The inputs with OTHER_HEADER are headers that differ from the header in the other direction;
+    no later data can be understood.
     """
 
     SEND_HEADER = auto()
