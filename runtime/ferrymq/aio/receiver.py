@@ -1,4 +1,4 @@
-"""Receivers: credit out, messages in."""
+"""Receivers: links on which messages arrive."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 
 class Receiver(Link[ReceiverLink]):
-    """A link on which messages arrive. Made by `Connection.receiver` or `Session.receiver`.
+    """Link on which messages arrive. Made by `Connection.receiver` or `Session.receiver`.
 
-    ``async for delivery in receiver`` ends when the receiver is closed by this side, and raises
-    when the peer or the network ended it.
+    ``async for delivery in receiver`` ends when this side closes the receiver, and raises when the
+    peer or the network ended it.
 
-    The session keeps no receiver: one that its user drops, with the deliveries that came over it,
-    is collected and then closed, or detached if its terminus outlives the link.
+    The session keeps no reference to a receiver. When its user drops it, with the deliveries that
+    came over it, it is collected and then closed, or detached if its terminus outlives the link.
     """
 
     held = False
@@ -66,24 +66,24 @@ class Receiver(Link[ReceiverLink]):
         self._options = options
         self._target = Target()
         self._source = receiver_source(address, options)
-        # How many messages may be under way or queued; 0 leaves credit to the user.
+        # Messages that may be in flight or queued; 0 leaves credit to the user.
         self._prefetch = options.credit
-        # The outcomes that the source grants; None for all that there are.
+        # The outcomes that the source grants; None for all outcomes.
         self.granted: list[str] | None = None
         self._queue: deque[Delivery] = deque()
         self._turn = asyncio.Lock()
         self._draining: asyncio.Future[None] | None = None
-        # Credit that the user has given and no link has: while the link is away.
+        # Credit that the user has given while the link is down.
         self._owed = 0
-        # Whether the credit was given in a transaction: it is gone with that.
+        # Whether the credit was given in a transaction, with which it ends.
         self._acquires = False
-        # The transaction that messages are acquired in.
+        # The transaction that acquires messages.
         self._acquiring: Transaction | None = None
-        # Whether it was this side that ended it.
+        # Whether this side ended the link.
         self.closed_here = False
-        # Deliveries whose outcome the sender has yet to confirm.
+        # Deliveries whose outcome the sender has not confirmed yet.
         self.confirming: set[Delivery] = set()
-        # What is to survive the connection; None if the source does not.
+        # Unsettled deliveries that survive the connection; None if the source does not keep them.
         self._inbox: Inbox | None = None
         if self._source.durable is TerminusDurability.UNSETTLED_STATE:
             self._inbox = Inbox(self, options.unsettled)
@@ -103,10 +103,11 @@ class Receiver(Link[ReceiverLink]):
 
     @property
     def source(self) -> Source | None:
-        """The source as the peer has it, with the filters it applies; None before it is attached.
+        """The source as the peer states it, with the filters it applies; None before it is
+        attached.
 
-        A peer that leaves out a filter that was asked for does not apply it: such a link is not
-        opened, `LinkDetached` is raised (AMQP 1.0 §3.5.3).
+        If the peer leaves out a requested filter, it does not apply it: then the link is not opened
+        and `LinkDetached` is raised (AMQP 1.0 §3.5.3).
         """
         attach = None if self._engine is None else self._engine.remote_attach
         return None if attach is None else attach.source
@@ -122,11 +123,11 @@ class Receiver(Link[ReceiverLink]):
         return 0 if self._engine is None else self._engine.credit
 
     def unsettled_deliveries(self) -> list[Unsettled]:
-        """Return the deliveries that have arrived as a whole and are not settled on both sides,
+        """Return the deliveries that have arrived completely and are not settled on both sides,
         with the outcomes given.
 
-        Written down and given as `unsettled` to a receiver of the same name in another process, it
-        is resumed there.
+        Stored and passed as `unsettled` to a receiver of the same name in another process, they are
+        resumed there.
         """
         engine = self._engine
         if engine is None:
@@ -141,9 +142,11 @@ class Receiver(Link[ReceiverLink]):
         return [_written_down(one) for one in found.values() if one.complete and not one.settled]
 
     async def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
-        """Wait until the outcomes of the deliveries given as `unsettled` are final, by their tags.
+        """Wait until the outcomes of the deliveries passed as `unsettled` are final; return them by
+        tag.
 
-        None means that it is; an error, that the node has taken the delivery back.
+        None means that the outcome is final; an error means that the node has taken the delivery
+        back.
         """
         inbox = self._inbox
         ends: dict[bytes, AmqpError | None] = {}
@@ -183,10 +186,10 @@ class Receiver(Link[ReceiverLink]):
         return taken
 
     def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
-        """Allow the peer to send `credit` messages more, for a receiver made with ``credit=0``.
+        """Allow the peer to send `credit` more messages, for a receiver made with ``credit=0``.
 
-        In a `transaction`, what comes until that is discharged is acquired in it: outcomes belong
-        to it without saying so, and a rollback makes the messages available again
+        With a `transaction`, it acquires the messages that arrive until it is discharged: their
+        outcomes belong to it without naming it, and a rollback makes the messages available again
         (AMQP 1.0 §4.4.3).
         """
         if credit < 0:
@@ -208,10 +211,10 @@ class Receiver(Link[ReceiverLink]):
             self._connection.soon()
 
     async def drain(self, *, timeout: float | None = None) -> None:
-        """Have the peer send what it has at once and give back the rest of the credit.
+        """Let the peer send its available messages at once and give back the rest of the credit.
 
-        Afterwards all of those messages are queued, none is under way, and credit is given only
-        by `add_credit` (AMQP 1.0 §2.6.7). While the connection is being restored, waits for that.
+        Afterwards all of those messages are queued, none is in flight, and only `add_credit` gives
+        credit (AMQP 1.0 §2.6.7). While the connection is being restored, waits for that.
         """
         async with deadline(timeout):
             while self._drains():
@@ -221,7 +224,8 @@ class Receiver(Link[ReceiverLink]):
                     await asyncio.shield(self._draining)
 
     def _drains(self) -> bool:
-        """Ask for a drain if the link is there; whether there is credit to be given back."""
+        """Ask for a drain if the link is attached; return whether there is credit to be given
+        back."""
         self._check()
         self._prefetch = 0
         engine = self._engine
@@ -252,11 +256,11 @@ class Receiver(Link[ReceiverLink]):
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
     def _abandon(self) -> None:
-        """Leave the link for a user who has gone."""
+        """Close or detach the link whose user has dropped it."""
         engine = self._engine
         if engine is None or self._failure is not None or self._connection.closed:
             return
-        # References that were weak are no more.
+        # The weak references to this object are dead.
         engine.context = self
         leaving = self._begin_leave(not self._lasts, None)
         leaving.add_done_callback(lambda _: self.session.leaving.pop(self, None))
@@ -266,7 +270,7 @@ class Receiver(Link[ReceiverLink]):
         inbox = self._inbox
         earlier = self._engine
         if earlier is not None and not self._acquires:
-            # What is still to be resumed has credit of its own.
+            # Deliveries that are still to be resumed have credit of their own.
             resumption = earlier.resumption
             resumed = 0 if resumption is None else len(resumption.unsettled)
             self._owed += max(0, earlier.credit - resumed)
@@ -291,7 +295,7 @@ class Receiver(Link[ReceiverLink]):
         lack = source_lack(self._source, self.source)
         attach = None if self._engine is None else self._engine.remote_attach
         if lack is None and self._options.exactly_once:
-            # Who settles first is for the receiver to say.
+            # The receiver decides which side settles first.
             lack = once_lack(attach, self.source, sends=False)
         if lack is None:
             lack = mode_lack(settle_modes(self._options)[0], attach, sends=False)
@@ -310,27 +314,27 @@ class Receiver(Link[ReceiverLink]):
         self.release_queued()
 
     def release_queued(self) -> None:
-        """Hand back the messages nobody took, before this side ends the link."""
+        """Release the messages that the user did not take, before this side ends the link."""
         for delivery in self._queue:
             delivery._release_now()
 
     def _lost(self, error: PeerError) -> None:
         inbox = self._inbox
         if inbox is None or not inbox.keeping or self._failure is not None:
-            # Settled messages are ours already; the others the node will give to someone again.
+            # Settled messages are ours already; the node delivers the others again.
             arrived = len(self._queue)
             self._queue = deque(
                 delivery for delivery in self._queue if delivery._engine.remote_settled
             )
             if not self._acquires:
-                # The user has not had them, and waits for as many.
+                # The user did not receive these messages, and waits for as many.
                 self._owed += arrived - len(self._queue)
             for delivery in list(self.confirming):
                 delivery._lose(error)
             if inbox is not None:
                 for delivery in inbox.decided:
                     delivery._lose(error)
-        # A drain goes on when the link is back.
+        # A drain continues when the link is restored.
         resolve(self._draining, None if self._failure is None else error)
         self._draining = None
 
@@ -345,12 +349,12 @@ class Receiver(Link[ReceiverLink]):
         if self._prefetch:
             credit = max(0, self._prefetch - len(self._queue))
         else:
-            # Some may have been given since the peer's attach came.
+            # Some credit may have been given since the peer's attach came.
             credit = engine.credit + self._owed
         self._owed = 0
         self._acquires = self._acquires and self._acquiring is not None
         if inbox is not None:
-            # What is resumed takes credit as well.
+            # Resumed deliveries use credit as well.
             credit += inbox.begin(engine, keeps_state(self.source))
         if credit:
             engine.set_credit(credit, properties=self._flow_properties())
@@ -359,7 +363,7 @@ class Receiver(Link[ReceiverLink]):
         self._end_round()
 
     def _end_round(self) -> None:
-        """Attach again if the link was resumed with incomplete maps and it is time to."""
+        """Attach again if the link was resumed with incomplete maps and the round is over."""
         engine = self._engine
         inbox = self._inbox
         if inbox is None or engine is None or self._round is not None:
@@ -374,24 +378,24 @@ class Receiver(Link[ReceiverLink]):
                 )
 
     def on_settled(self, delivery: Delivery) -> None:
-        """A delivery is settled on both sides."""
+        """Forget a delivery that is settled on both sides."""
         inbox = self._inbox
         if inbox is not None and inbox.partial:
             inbox.on_settled(delivery)
             self._end_round()
 
     def on_given(self, delivery: Delivery) -> None:
-        """An earlier process has received it, and not decided on it."""
+        """Queue a delivery that an earlier process has received without giving it an outcome."""
         self._queue.append(delivery)
 
     def drop_queued(self, delivery: Delivery) -> None:
-        """The node has taken it back."""
+        """Drop a queued delivery that the node has taken back."""
         if delivery in self._queue:
             self._queue.remove(delivery)
 
     def put_back(self, deliveries: list[Delivery]) -> None:
-        """Deliveries that were taken, and that nobody has got, come next again; those that the node
-        gives to someone again are dropped."""
+        """Put back deliveries that were taken but that the caller did not receive: they come next
+        again. Those that the node delivers again are dropped."""
         inbox = self._inbox
         for delivery in reversed(deliveries):
             engine = delivery._engine
@@ -405,12 +409,14 @@ class Receiver(Link[ReceiverLink]):
         return None if acquiring is None else {"txn-id": acquiring.id}
 
     def stop_acquiring(self, transaction: Transaction, committed: bool) -> None:
-        """The transaction is over; what was acquired in vain is not ours any longer."""
+        """Stop acquiring in a transaction that is over; after a rollback the messages are not
+        ours."""
         if self._acquiring is transaction:
             self._acquiring = None
             engine = self._engine
             if engine is not None and engine.usable and engine.credit:
-                # A transaction that was not discharged leaves its credit, which is in none now.
+                # A transaction that was not discharged leaves its credit, which now belongs to
+                # none.
                 engine.set_credit(0)
         if not committed:
             self._queue = deque(
@@ -423,11 +429,12 @@ class Receiver(Link[ReceiverLink]):
         if inbox is not None and inbox.keeping:
             self._check()
         elif self._failure is not None or not self.has_live(engine):
-            # It came over an earlier link.
+            # The delivery came over an earlier attachment.
             raise lost(self._failure)
 
     def has_live(self, engine: IncomingDelivery) -> bool:
-        """Whether the delivery belongs to the link as it is now, and can be spoken of on it."""
+        """Return whether the delivery belongs to the current attachment, so that frames can name
+        it."""
         link = engine.link
         return link is self._engine and link.usable and engine.id >= 0
 
@@ -452,7 +459,7 @@ class Receiver(Link[ReceiverLink]):
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
     def on_delivery(self, engine: IncomingDelivery) -> None:
-        """A message came."""
+        """Queue a message that arrived."""
         if self._failure is not None:
             return
         delivery = Delivery(self, engine)
@@ -461,7 +468,7 @@ class Receiver(Link[ReceiverLink]):
         self._changed.wake()
 
     def on_drained(self) -> None:
-        """The peer has given back the credit."""
+        """Handle the end of a drain."""
         resolve(self._draining)
         self._draining = None
 
@@ -473,10 +480,10 @@ def _written_down(delivery: IncomingDelivery) -> Unsettled:
 
 
 class OpeningReceiver(Opening[Receiver]):
-    """A receiver that is not attached yet; ``async for`` attaches, iterates and closes it.
+    """Receiver that is not attached yet; ``async for`` attaches, iterates and closes it.
 
-    Leaving the loop early closes the receiver when the iterator is finalised, which for a loop in
-    a coroutine is at once; ``async with`` says it explicitly.
+    If the loop is left early, the receiver is closed when the iterator is finalised, which in a
+    coroutine is at once; use ``async with`` to say so explicitly.
     """
 
     __slots__ = ()

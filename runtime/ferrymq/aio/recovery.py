@@ -35,11 +35,12 @@ class Recovery:
         self._open_transport = open_transport
         self._task: asyncio.Task[None] | None = None
         self._done = Signal()
-        # A connection lost while it is being restored: the attempt that restored it is void.
+        # True if the connection was lost again while it was being restored: that attempt has
+        # failed.
         self._lost_again = False
 
     def start(self, error: ConnectionClosed) -> None:
-        """The connection was lost: suspend what it carried and go on in a task."""
+        """Suspend the sessions of a lost connection and restore it in a task."""
         for session in list(self._connection.sessions):
             session.suspend(error)
         if self._task is None:
@@ -48,7 +49,7 @@ class Recovery:
             self._lost_again = True
 
     async def wait(self) -> None:
-        """Return when the connection is there; at once if it is."""
+        """Wait until the connection is usable; return at once if it is."""
         while self._task is not None:
             await self._done.wait()
         self._connection.check()
@@ -59,12 +60,12 @@ class Recovery:
         return self._task is not None
 
     def stop(self) -> None:
-        """Give up restoring."""
+        """Stop restoring."""
         if self._task is not None:
             self._task.cancel()
 
     async def ended(self) -> None:
-        """Wait until nothing is being restored any more."""
+        """Wait until the restoring has ended."""
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait([self._task])
 
@@ -79,7 +80,7 @@ class Recovery:
                     await self._restore()
                 except AuthenticationError as refused:
                     if refused.code is None or refused.code == SaslCode.SYS_TEMP:
-                        # Not refused: the transport was lost in the middle of it, or the server
+                        # This is no refusal: the transport was lost during the login, or the server
                         # asks to try again later (AMQP 1.0 §5.3.3.6).
                         error.__cause__ = refused
                         connection.transport.abort()
@@ -88,7 +89,7 @@ class Recovery:
                     error.__cause__ = refused
                     break
                 except (AmqpError, OSError) as failed:
-                    # The next attempt may fare better; the last one's reason is what is told.
+                    # The next attempt may succeed; the reason of the last one is reported.
                     error.__cause__ = failed
                     connection.transport.abort()
                     continue
@@ -100,7 +101,7 @@ class Recovery:
             self._done.wake()
 
     async def _restore(self) -> None:
-        """Begin the sessions and attach the links again; a link that is refused has ended."""
+        """Begin the sessions and attach the links again; a refused link has ended."""
         for session in list(self._connection.sessions):
             try:
                 await session.begin()

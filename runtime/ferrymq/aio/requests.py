@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Requests(Sender):
-    """The link on which requests go out; its source is the address of the responses."""
+    """Link on which requests are sent; its source is the address of the responses."""
 
     def __init__(
         self, session: Session, address: str, reply_address: str | None, options: SenderOptions
@@ -42,7 +42,7 @@ class _Requests(Sender):
 
 
 class _Responses(Receiver):
-    """The link on which responses come in, read by a task of its owner.
+    """Link on which responses arrive, read by a task of its owner.
 
     `waiting` has the requests by their message-ids.
     """
@@ -85,7 +85,7 @@ class _Responses(Receiver):
             message = delivery.message
             id = message.correlation_id
         except DecodeError as error:
-            # Nobody can tell which request it belongs to.
+            # The response cannot be matched to a request.
             engine.settle(
                 Rejected(error=Error(condition="amqp:decode-error", description=str(error)))
             )
@@ -101,9 +101,9 @@ class _Responses(Receiver):
 class RequestLinks:
     """Two links that carry requests to a node and its responses.
 
-    `replies` says where responses go: with ``"pair"`` over the other half of a pair (Link Pairing
-    1.0), with ``"link"`` over a link from the node itself, whose name and target address are the
-    reply-to, with ``"dynamic"`` to a node that the peer makes.
+    `replies` says where responses go: ``"pair"`` to the other half of a pair (Link Pairing 1.0),
+    ``"link"`` to a link from the node itself, whose name and target address are the reply-to,
+    ``"dynamic"`` to a node that the peer makes.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class RequestLinks:
 
     @property
     def address(self) -> str | None:
-        """The node that requests go to."""
+        """The node that receives the requests."""
         return self._requests.address
 
     @property
@@ -152,13 +152,14 @@ class RequestLinks:
         return self._requests.closed or self._responses.closed
 
     async def request(self, message: Message, *, timeout: float | None = None) -> Message:
-        """Send a request and wait for the response with its message-id as correlation-id.
+        """Send a request and wait for the response, whose correlation-id is the message-id of the
+        request.
 
-        The message is sent with a reply-to of ours, and with a message-id of ours if it has none;
-        it is not changed. Requests may overlap.
+        The client sets the reply-to, and the message-id if the message has none, without changing
+        the message itself. Requests may overlap.
 
-        Raises what `Sender.send` raises, `TimeoutError`, `DecodeError` for a response that is
-        malformed, and whatever ended the links.
+        Raises the errors of `Sender.send`, `TimeoutError`, `DecodeError` for a malformed response,
+        and the error that ended the links.
         """
         if self._responses.closed:
             raise LinkDetached(f"link {self._responses.name!r} is over")
@@ -183,11 +184,11 @@ class RequestLinks:
             if waiting.get(id) is future:
                 del waiting[id]
             if future.done() and not future.cancelled():
-                # Looked at, so that asyncio does not report it as overlooked.
+                # The exception is retrieved, so that asyncio does not report it.
                 future.exception()
 
     async def close(self) -> None:
-        """Close both links. Requests that wait end with `LinkDetached`."""
+        """Close both links. Waiting requests end with `LinkDetached`."""
         try:
             await self._requests.close()
         finally:
@@ -198,7 +199,8 @@ class RequestLinks:
     async def open(self) -> Self:
         """Attach both links. Raises `LinkDetached` when the peer refuses, `TimeoutError`, and
         `LocalProtocolError` when the opens do not allow for pairs."""
-        # Responses first: their credit comes before the first request (Link Pairing 1.0 §2.2.2).
+        # The link for responses is attached first: its credit must come before the first request
+        # (Link Pairing 1.0 §2.2.2).
         await self._session.open_link(self._responses)
         try:
             await self._session.open_link(self._requests)
@@ -210,7 +212,7 @@ class RequestLinks:
     def _reply_to(self) -> str | None:
         if self.replies == "pair":
             return ME
-        # The name of a dynamic node is another one when the connection has been restored.
+        # The dynamic node has another name when the connection has been restored.
         return self._responses.address if self.replies == "dynamic" else self._responses.name
 
 

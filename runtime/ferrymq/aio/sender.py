@@ -1,7 +1,4 @@
-"""Senders: messages out, outcomes back.
-
-One module because a sender is one object with one state: what it sends, resends and resumes.
-"""
+"""Senders: links on which messages are sent."""
 
 from __future__ import annotations
 
@@ -49,12 +46,13 @@ if TYPE_CHECKING:
     from ferrymq.aio.transaction import Transaction
     from ferrymq_types.unions import DeliveryState
 
-# Output beyond this is written at once, so that the transport can say when it is full.
+# Output beyond this size, in bytes, is written at once, so that the transport can report when it is
+# full.
 _WRITE_SIZE: Final = 65536
 
 
 class Sender(Link[SenderLink]):
-    """A link on which messages are sent. Made by `Connection.sender` or `Session.sender`."""
+    """Link on which messages are sent. Made by `Connection.sender` or `Session.sender`."""
 
     def __init__(self, session: Session, address: str | None, options: SenderOptions) -> None:
         super().__init__(session, str(options.name), options.timeout)
@@ -63,19 +61,19 @@ class Sender(Link[SenderLink]):
         self._options = options
         self._source = Source()
         self._target = sender_target(address, options)
-        # What is to survive the connection; None if the target does not.
+        # Unsettled deliveries that survive the connection; None if the target does not keep them.
         self._outbox: Outbox | None = None
         if self._target.durable is TerminusDurability.UNSETTLED_STATE:
             self._outbox = Outbox(options.unsettled)
-        # Sends take turns, so that one that waits for credit is not overtaken.
+        # Sends are in turn, so that none overtakes an earlier one that waits for credit.
         self._turn = asyncio.Lock()
         self._waiting = 0
-        # How many messages those who wait are to send, as far as is known.
+        # Number of messages that waiting calls will send, as far as it is known.
         self._available = 0
         self._unsettled: set[OutgoingDelivery] = set()
-        # Those sent settled of which the transport has not yet had the last byte, oldest first.
+        # Messages sent settled that the transport does not have completely yet, oldest first.
         self._unsent: deque[tuple[OutgoingDelivery, asyncio.Future[None]]] = deque()
-        # Whether the peer wants its credit used up or given back.
+        # Whether the peer has asked for a drain.
         self._drain_wanted = False
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
@@ -88,7 +86,7 @@ class Sender(Link[SenderLink]):
 
     @property
     def target(self) -> Target | None:
-        """The target as the peer has it (AMQP 1.0 §3.5.4); None before it is attached."""
+        """The target as the peer states it (AMQP 1.0 §3.5.4); None before it is attached."""
         attach = None if self._engine is None else self._engine.remote_attach
         target = None if attach is None else attach.target
         return target if isinstance(target, Target) else None
@@ -106,22 +104,23 @@ class Sender(Link[SenderLink]):
 
     @property
     def unsettled(self) -> int:
-        """How many messages have been sent and have no outcome yet."""
+        """Number of messages that were sent and have no outcome yet."""
         return len(self._unsettled)
 
     def unsettled_deliveries(self) -> list[Unsettled]:
-        """Return the unsettled deliveries of a durable link, in the order in which they were sent.
+        """Return the deliveries of a durable link that are not settled finally, in the order of
+        sending.
 
-        Written down and given as `unsettled` to a sender of the same name in another process, it is
-        resumed there. It can still be asked for when the link has ended.
+        Stored and passed as `unsettled` to a sender of the same name in another process, they are
+        resumed there. The call still works when the link has ended.
         """
         return [] if self._outbox is None else self._outbox.unsettled()
 
     async def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
-        """Wait for the outcomes of the deliveries given as `unsettled`, by their tags.
+        """Wait for the outcomes of the deliveries passed as `unsettled`, and return them by tag.
 
-        None means accepted, otherwise it is what `send` would have raised. Each stays unsettled
-        until `settle` is called for it.
+        None means accepted; an error is the one that `send` would have raised. Each delivery stays
+        unsettled until `settle` is called for it.
         """
         outbox = self._outbox
         ends: dict[bytes, AmqpError | None] = {}
@@ -136,11 +135,11 @@ class Sender(Link[SenderLink]):
         return ends
 
     def settle(self, delivery_tag: bytes) -> None:
-        """The outcome of a delivery sent with `hold`, or given as `unsettled`, has been written
-        down: the peer may forget it too, and the tag is free (AMQP 1.0 §2.6.12).
+        """Settle a delivery sent with `hold`, or passed as `unsettled`, whose outcome the
+        application has stored: the peer may forget it too, and the tag is free (AMQP 1.0 §2.6.12).
 
-        Does nothing for one given as `unsettled` that the peer has forgotten. Raises
-        `LocalProtocolError` if there is none, or if it has no outcome yet.
+        Does nothing for a delivery passed as `unsettled` that the peer has forgotten. Raises
+        `LocalProtocolError` if there is no such delivery, or if it has no outcome yet.
         """
         outbox = self._outbox
         if outbox is not None and outbox.was_forgotten(delivery_tag):
@@ -169,21 +168,21 @@ class Sender(Link[SenderLink]):
     ) -> None:
         """Send one message and wait until the peer has accepted it.
 
-        In a `transaction`, wait until the peer says that it will accept the message once that is
-        committed (AMQP 1.0 §4.4.1).
+        In a `transaction`, wait until the peer says that it will accept the message when the
+        transaction is committed (AMQP 1.0 §4.4.1).
 
-        `delivery_tag` is the name of the delivery, up to 32 bytes, unique among those that are
-        unsettled; by default it is made up. With `hold`, on a link to a durable target, the peer
-        does not forget the delivery until `settle` is called: time to write the outcome down.
+        `delivery_tag` names the delivery: up to 32 bytes, unique among unsettled deliveries; by
+        default it is generated. With `hold`, on a link to a durable target, the peer keeps the
+        delivery until `settle` is called, so that the application can store the outcome first.
 
-        Waits for credit first. A message sent `settled` has no outcome: this returns when the
-        transport has all of it. When the call is cancelled, or `TimeoutError` is raised, while the
-        outcome is awaited, the message may or may not arrive.
+        Waits for credit first. A message sent `settled` has no outcome: the call returns when the
+        transport has all of it. When the call is cancelled, or raises `TimeoutError`, while it
+        waits for the outcome, the message may or may not arrive.
 
-        Raises `DeliveryRejected`, `DeliveryReleased` or `DeliveryModified` for the other
-        outcomes; `LinkDetached`, `SessionEnded` or `ConnectionClosed` when there will be none;
+        Raises `DeliveryRejected`, `DeliveryReleased` or `DeliveryModified` for the other outcomes;
+        `LinkDetached`, `SessionEnded` or `ConnectionClosed` when no outcome will come;
         `EncodeError` for a value that has no encoding; `LocalProtocolError` when the message is
-        larger than the peer takes.
+        larger than the peer accepts.
         """
         payload = message.encode()
         if timeout is None:
@@ -197,7 +196,7 @@ class Sender(Link[SenderLink]):
             await self._send(payload, settled, transaction, delivery_tag, hold)
 
     async def ready(self, *, timeout: float | None = None) -> None:
-        """Wait until `send_nowait` may be called: there is credit and room for writing."""
+        """Wait until `send_nowait` may be called: the sender has credit and room for writing."""
         async with deadline(timeout):
             await self._wait()
 
@@ -212,11 +211,11 @@ class Sender(Link[SenderLink]):
     ) -> asyncio.Future[None]:
         """Send one message now; the future ends with its outcome as `send` would.
 
-        For throughput: await `ready`, send, and await the futures later. Cancelling a future
-        does not take the message back.
+        For high throughput, await `ready`, send, and await the futures later. Cancelling a future
+        does not cancel the message.
 
-        Raises `LocalProtocolError` when there is no credit or the message is larger than the
-        peer takes, `EncodeError`, and whatever ended the link.
+        Raises `LocalProtocolError` when there is no credit or the message is larger than the peer
+        accepts, `EncodeError`, and the error that ended the link.
         """
         return self._send(message.encode(), settled, transaction, delivery_tag, hold)
 
@@ -263,13 +262,13 @@ class Sender(Link[SenderLink]):
     ) -> dict[int, DeliveryError]:
         """Send many encoded messages, and wait for the outcomes.
 
-        Those that were not accepted are returned, by their number in `payloads`. With `settled`
-        only the last has an outcome; where that is accepted in a `transaction`, the peer has taken
-        all that went before it. Of a transaction that cannot be committed any more it is rejected,
-        and the broker of ferrymq says in the info of the error which ``message`` of the transaction
-        was the first that it refused, counted from 0.
+        Returns the errors of the messages that were not accepted, by their index in `payloads`.
+        With `settled` only the last message has an outcome; if it is accepted in a `transaction`,
+        the peer has accepted all messages before it. It is rejected in a transaction that can no
+        longer be committed; the broker of ferrymq then names, in the info of the error, the first
+        ``message`` of the transaction that it refused, counted from 0.
 
-        Raises as `send` does, but for outcomes.
+        Raises as `send` does, except for outcomes.
         """
         if not payloads:
             return {}
@@ -304,8 +303,8 @@ class Sender(Link[SenderLink]):
     def _send_settled(
         self, payloads: Sequence[bytes], first: int, end: int, transaction: Transaction | None
     ) -> int:
-        """Send from `first` on, before `end`, as far as credit and the transport allow; where
-        that was."""
+        """Send from `first` on, before `end`, as far as credit and the transport allow; return the
+        position reached."""
         engine = self._engine
         if engine is None:
             raise AssertionError("a sender is attached before it is handed out")
@@ -325,7 +324,7 @@ class Sender(Link[SenderLink]):
         options = self._options
         target = self._target
         if target.address is None and not target.dynamic:
-            # An extension is used only with a peer that offers it (AMQP 1.0 §2.7.1).
+            # A client may use an extension only if the peer offers it (AMQP 1.0 §2.7.1).
             if ANONYMOUS_RELAY not in self._connection.remote_offered_capabilities:
                 error = LinkDetached("the peer offers no ANONYMOUS-RELAY: give an address")
                 self._end(error)
@@ -372,7 +371,7 @@ class Sender(Link[SenderLink]):
     def _lost(self, error: PeerError) -> None:
         self._drain_wanted = False
         if not self._waiting:
-            # Those who wait for credit wait for that of the next link.
+            # Calls that wait for credit wait for that of the next attachment.
             self._connection.polled.pop(self, None)
         unsettled, self._unsettled = self._unsettled, set()
         outbox = self._outbox
@@ -381,7 +380,7 @@ class Sender(Link[SenderLink]):
             if self._failure is not None:
                 outbox.fail(error)
             elif outbox.keeping:
-                # They are resumed, all but those of transactions, which are gone.
+                # These deliveries are resumed, except those of transactions, which have ended.
                 self._unsettled = {d for d in unsettled if outbox.has(d)}
                 unsettled -= self._unsettled
         for delivery in unsettled:
@@ -393,7 +392,7 @@ class Sender(Link[SenderLink]):
 
     async def _before_leave(self) -> None:
         if self._engine is not None and self._engine.parked > 0:
-            # What was sent settled is on its way, as its caller was told or expects.
+            # Messages sent settled must be handed to the transport, as their callers expect.
             await self._connection.hand_over()
 
     def _restored(self) -> None:
@@ -404,7 +403,7 @@ class Sender(Link[SenderLink]):
             if not keeps:
                 outbox.forgo()
             if not keeps or not outbox.begin(engine):
-                # The peer does not know the target any longer, and with it what had arrived.
+                # The peer no longer has the target, nor the deliveries that had arrived there.
                 outbox.fail(
                     ConnectionClosed("the peer has forgotten what had arrived over the link")
                 )
@@ -416,7 +415,7 @@ class Sender(Link[SenderLink]):
         self._changed.wake()
 
     def _resume(self, engine: SenderLink, outbox: Outbox) -> None:
-        """Go on resuming, and begin another round when nothing more can be done in this one."""
+        """Continue resuming, and begin another round when this one can make no more progress."""
         outbox.proceed(engine)
         if not outbox.busy:
             self._unsettled = outbox.undecided()
@@ -430,7 +429,8 @@ class Sender(Link[SenderLink]):
                     LinkDetached(f"link {self.name!r} cannot be resumed: its maps stay partial")
                 )
         if self._connection.transport.has_output:
-            # Not otherwise: this is called after every pass, and would be so again and again.
+            # No further write is scheduled otherwise: this is called after every pass and would
+            # repeat forever.
             self._connection.soon()
 
     def _can_send(self) -> bool:
@@ -446,7 +446,7 @@ class Sender(Link[SenderLink]):
         )
 
     def _count_available(self) -> int:
-        """How many messages wait for credit (AMQP 1.0 §2.6.7)."""
+        """Return the number of messages that wait for credit (AMQP 1.0 §2.6.7)."""
         return self._available + (0 if self._outbox is None else self._outbox.waiting)
 
     async def _wait(self, messages: int = 1) -> None:
@@ -468,7 +468,7 @@ class Sender(Link[SenderLink]):
                 self._connection.polled.pop(self, None)
 
     def _wants_poll(self) -> bool:
-        """Whether anything waits for what `poll` does."""
+        """Return whether a call waits for `poll`."""
         return (
             self._waiting > 0
             or self._drain_wanted
@@ -477,7 +477,7 @@ class Sender(Link[SenderLink]):
         )
 
     def poll(self) -> None:
-        """Called after every pass while someone waits or the peer drains."""
+        """Send waiting messages after a pass, while calls wait or the peer drains."""
         engine = self._engine
         if engine is None:
             return
@@ -493,7 +493,7 @@ class Sender(Link[SenderLink]):
         if self._can_send():
             self._changed.wake()
         if self._drain_wanted and engine.parked == 0 and self._waiting == 0:
-            # Whoever waited for credit has had it; the rest goes back (AMQP 1.0 §2.6.7).
+            # Calls that waited for credit have used it; the rest is given back (AMQP 1.0 §2.6.7).
             self._drain_wanted = False
             self._connection.polled.pop(self, None)
             engine.drained()
@@ -557,7 +557,7 @@ class Sender(Link[SenderLink]):
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
     def on_credit(self, engine: SenderLink) -> None:
-        """The peer changed our credit; those who wait for it are woken after the pass."""
+        """Handle new credit of the peer; waiting calls are woken after the pass."""
         if engine.drain:
             self._drain_wanted = True
             self._connection.polled[self] = None
@@ -575,14 +575,14 @@ class Sender(Link[SenderLink]):
         self._connection.soon()
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        """The peer gave a delivery a state, or settled it."""
+        """Handle a state or a settlement of the peer for a delivery."""
         state = delivery.remote_state
         if isinstance(state, TransactionalState):
             posted = delivery.state
             if not isinstance(posted, TransactionalState) or posted.txn_id != state.txn_id:
                 self._fail_for_transaction(delivery)
                 return
-            # Provisional until the transaction is discharged.
+            # The outcome is provisional until the transaction is discharged.
             state = state.outcome
             if not delivery.remote_settled and state is None:
                 return

@@ -1,4 +1,4 @@
-"""Sessions: what links live in (AMQP 1.0 §2.5)."""
+"""Sessions: groups of links within a connection (AMQP 1.0 §2.5)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One session of a connection. Made by `Connection.session`."""
+    """Session of a connection. Made by `Connection.session`."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        # By what refers to them; those that are kept, also when nobody else keeps them.
+        # Links by weak reference; the value is the link where the session must keep it alive.
         self._links: dict[ref[Link[Any]], Link[Any] | None] = {}
-        # Links that are over on this side, and wait for the peer's detach.
+        # Links that have ended on this side, and wait for the peer's detach.
         self.leaving: dict[Link[Any], None] = {}
         self._engine: EngineSession | None = None
         self._failure: PeerError | None = None
@@ -120,11 +120,12 @@ class Session:
     def transaction(
         self, *, fence: Fence | None = None, timeout: Timeout = "default"
     ) -> OpeningTransaction:
-        """Declare a transaction, on the control link that the session keeps; see `Transaction`.
+        """Declare a transaction, on the control link of the session; see `Transaction`.
 
-        `fence` keeps its work from being committed twice, and tells what became of a commit whose
-        answer was lost. `timeout` is by default the connection's. Raises `TransactionError` if the
-        peer declares none, `LinkDetached` if it has no coordinator, `TimeoutError`.
+        `fence` prevents its work from being committed twice, and reveals the result of a commit
+        whose answer was lost. `timeout` is by default the connection's. Raises `TransactionError`
+        if the peer declares no transaction, `LinkDetached` if it has no coordinator,
+        `TimeoutError`.
         """
         check_timeout(timeout)
 
@@ -137,7 +138,7 @@ class Session:
     async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links, and wait for the peer to do the same.
 
-        A peer that does not answer within `timeout` is not waited for any longer.
+        If the peer does not answer within `timeout`, the call returns nevertheless.
         """
         engine = self._engine
         if self._failure is not None or engine is None:
@@ -158,8 +159,8 @@ class Session:
             self._ending = None
 
     def _begin_close(self, engine: EngineSession, error: Error | None) -> asyncio.Future[None]:
-        """End the session on this side; the future ends with the peer's answer, or when there will
-        be none."""
+        """End the session on this side; the future ends with the peer's answer, or when none can
+        come."""
         ending = asyncio.get_running_loop().create_future()
         if self.closed:
             resolve(ending)
@@ -167,7 +168,7 @@ class Session:
             self.release_queued()
             self._end(SessionEnded("the session was ended"))
             if not engine.mapped:
-                # The connection is being restored: nobody answers an end.
+                # The connection is being restored: no peer can answer an end.
                 resolve(ending)
                 return ending
             self._ending = ending
@@ -185,7 +186,7 @@ class Session:
 
     @property
     def engine(self) -> EngineSession:
-        """The engine's session. Raises what ended it."""
+        """The engine's session. Raises the error that ended it."""
         if self._failure is not None or self._engine is None:
             raise fresh(self._failure or SessionEnded("the session has not begun"))
         return self._engine
@@ -220,7 +221,7 @@ class Session:
             raise
 
     def forget(self, link: Link[Any]) -> None:
-        """The link is over, or never came to be."""
+        """Forget a link that is over or was never attached."""
         self._links.pop(ref(link), None)
 
     def _remember(self, link: Link[Any]) -> None:
@@ -228,8 +229,8 @@ class Session:
         links[ref(link, lambda gone: links.pop(gone, None))] = link if link.held else None
 
     async def _free(self, link: Link[Any]) -> None:
-        """Wait until the name of a link is free that was left, and whose detach the peer has not
-        answered yet. Raises what ends the connection, and `TimeoutError`."""
+        """Wait until the name of an earlier link is free, whose detach the peer has not answered
+        yet. Raises the error that ends the connection, and `TimeoutError`."""
         key = (link.name, isinstance(link, Sender))
         async with asyncio.timeout(link._timeout):
             while True:
@@ -237,7 +238,7 @@ class Session:
                 if before is None:
                     return
                 owner = owner_of(before)
-                # One without an owner was dropped as well.
+                # A link without an owner was dropped as well.
                 left = owner is None or (
                     isinstance(owner, Link) and (owner.closed or owner.dropped)
                 )
@@ -246,7 +247,7 @@ class Session:
                 await self.connection.freed.wait()
 
     async def control(self) -> Control:
-        """The control link of the session, attached if there is none."""
+        """Return the control link of the session; attach it if there is none."""
         async with self._control_turn:
             control = self._control
             if control is None or control.closed:
@@ -256,8 +257,7 @@ class Session:
             return control
 
     def transaction_of(self, id: bytes) -> Transaction | None:
-        """The open transaction with this id, whichever session of the connection has declared
-        it."""
+        """Return the open transaction with this id, of any session of the connection."""
         for session in self.connection.sessions:
             control = session._control
             if control is not None and id in control.transactions:
@@ -265,7 +265,7 @@ class Session:
         return None
 
     async def begin(self) -> None:
-        """Begin, or begin again, and wait until the peer has done so too."""
+        """Begin, or begin again, and wait until the peer has begun too."""
         engine = self.connection.transport.engine.begin()
         engine.context = self
         self._engine = engine
@@ -282,13 +282,13 @@ class Session:
             self._beginning = None
 
     def release_queued(self) -> None:
-        """Hand back the messages nobody took, before this side ends the session."""
+        """Release the messages that the user did not take, before this side ends the session."""
         for link in self.links:
             if isinstance(link, Receiver):
                 link.release_queued()
 
     def _end(self, error: PeerError) -> None:
-        """The session is over for good, and its links with it."""
+        """End the session and its links finally."""
         if self._failure is None:
             self._failure = error
             self.connection.sessions.pop(self, None)
@@ -299,7 +299,7 @@ class Session:
                 link._end(error)
 
     def suspend(self, error: PeerError) -> None:
-        """The connection is lost, perhaps to be restored."""
+        """Suspend the session of a lost connection, which may be restored."""
         resolve(self._beginning, error)
         self._forget_leaving()
         for link in self.links:
@@ -312,19 +312,19 @@ class Session:
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
     def on_begin(self) -> None:
-        """The peer has begun too."""
+        """Handle the peer's begin."""
         if self._beginning is not None:
             resolve(self._beginning)
         elif self._engine is not None:
-            # Nobody waits for it any longer.
+            # No call waits for the session any longer.
             self._engine.end()
 
     def on_end(self, error: PeerError) -> None:
-        """The session is over on both sides."""
+        """Handle the end of the session on both sides."""
         self._end(error)
         self.on_lost()
 
     def on_lost(self) -> None:
-        """The peer answers nothing any more in the session as it was."""
+        """Handle the loss of the session: the peer answers no frame of it any more."""
         resolve(self._ending)
         self._forget_leaving()

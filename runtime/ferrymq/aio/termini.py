@@ -1,4 +1,4 @@
-"""Sources and targets of the links we attach (AMQP 1.0 §3.5)."""
+"""Sources and targets of the links that this client attaches (AMQP 1.0 §3.5)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEW_TERMINUS: Final = "ferrymq:new-terminus"
 
 
 def check_names(options: SenderOptions | ReceiverOptions, connection: ConnectionOptions) -> None:
-    """Raise ValueError for a durable terminus that nobody could find again."""
+    """Raise ValueError for a durable terminus that could not be found again."""
     if not (options.durable is True or options.exactly_once or options.unsettled is not None):
         return
     if isinstance(options.name, MadeUp) or isinstance(connection.container_id, MadeUp):
@@ -51,7 +51,8 @@ def _is_fleeting(policy: TerminusExpiryPolicy, options: SenderOptions | Receiver
 def terminus_terms(
     options: SenderOptions | ReceiverOptions,
 ) -> tuple[TerminusDurability, TerminusExpiryPolicy]:
-    """How durable the terminus at the peer is to be, and when it expires (AMQP 1.0 §3.5.5–6)."""
+    """Return how durable the terminus at the peer is to be, and when it expires (AMQP 1.0
+    §3.5.5–6)."""
     durable = options.durable
     lasting = durable is True or (options.exactly_once and not durable)
     policy = options.expiry_policy
@@ -65,16 +66,16 @@ def terminus_terms(
 def settle_modes(
     options: SenderOptions | ReceiverOptions,
 ) -> tuple[SenderSettleMode, ReceiverSettleMode]:
-    """The settle modes to attach with."""
+    """Return the settle modes to attach with."""
     if options.exactly_once:
         return SenderSettleMode.UNSETTLED, ReceiverSettleMode.SECOND
     return options.snd_settle_mode, options.rcv_settle_mode
 
 
 def keeps_state(terminus: object) -> bool:
-    """Whether the peer's terminus is still there when a lost connection is back (§3.5.6).
+    """Return whether the peer's terminus still exists when a lost connection is restored (§3.5.6).
 
-    Whether it also outlives the peer's process, its `durable` says (§3.5.5).
+    Its `durable` field says whether it also survives a restart of the peer's process (§3.5.5).
     """
     return isinstance(terminus, Source | Target) and (
         terminus.expiry_policy is TerminusExpiryPolicy.NEVER or terminus.timeout > 0
@@ -84,17 +85,17 @@ def keeps_state(terminus: object) -> bool:
 def attach_properties(
     terminus: Source | Target, properties: dict[str, object] | None
 ) -> dict[str, object] | None:
-    """The properties to attach with: of a terminus that may outlive its link, the answer is to say
-    whether it is new."""
+    """Return the properties to attach with. For a terminus that may outlive its link, they ask the
+    peer to say whether it is new."""
     if not keeps_state(terminus):
         return properties
     return {**(properties or {}), NEW_TERMINUS: True}
 
 
 def once_lack(attach: Attach | None, terminus: object, sends: bool = True) -> str | None:
-    """Return what keeps a link from carrying each message exactly once, or None.
+    """Return why a link cannot carry each message exactly once; None if it can.
 
-    `sends` is whether it is ours to send: then the peer has to leave settling to us.
+    `sends` is whether this side sends: then the peer must leave settling to us.
     """
     if attach is None or not isinstance(terminus, Source | Target):
         return None
@@ -108,7 +109,8 @@ def once_lack(attach: Attach | None, terminus: object, sends: bool = True) -> st
 
 
 def sender_target(address: str | None, options: SenderOptions) -> Target:
-    """The target a sender asks for. No address, not even a dynamic one, is the anonymous node."""
+    """Return the target that a sender asks for. Without an address, and not dynamic, it is the
+    anonymous node."""
     if options.dynamic and address is not None:
         raise ValueError("a dynamic node gets its address from the peer: give None")
     _check_properties(options.dynamic, options.dynamic_node_properties)
@@ -125,7 +127,7 @@ def sender_target(address: str | None, options: SenderOptions) -> Target:
 
 
 def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
-    """The source a receiver asks for.
+    """Return the source that a receiver asks for.
 
     Raises ValueError for an address together with `dynamic`, and for neither; for filters that are
     not described values; for `dynamic_node_properties` without `dynamic`; for a start that is a
@@ -161,7 +163,7 @@ def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
 
 
 def _position(start: Start) -> object:
-    """Return the position that the filter names: a word, an offset or a time."""
+    """Return the value of the filter for a start: a word, an offset or a time."""
     if isinstance(start, datetime):
         return Timestamp.from_datetime(start)
     if isinstance(start, int):
@@ -186,10 +188,10 @@ def _properties_lack(given: Source | Target) -> str | None:
 
 
 def source_lack(asked: Source, given: Source | None) -> str | None:
-    """Return what a source in the peer's answer lacks of what was asked for, or None.
+    """Return what the source in the peer's answer lacks of the request; None if it is sufficient.
 
-    Receiving from a source without the filters, or taking messages where copies were asked for,
-    would be wrong without anybody noticing (AMQP 1.0 §2.6.3, §3.5.3).
+    The user would not notice that filters are not applied, or that messages are moved where copies
+    were requested (AMQP 1.0 §2.6.3, §3.5.3).
     """
     if given is None:
         return None
@@ -204,7 +206,7 @@ def source_lack(asked: Source, given: Source | None) -> str | None:
     if asked.distribution_mode == "copy" and given.distribution_mode == "move":
         return "the peer moves messages instead of copying them"
     applied = given.filter or {}
-    # A null filter is none (AMQP 1.0 §3.5.8).
+    # A null filter is no filter (AMQP 1.0 §3.5.8).
     missing = [
         name
         for name, filter in (asked.filter or {}).items()
@@ -216,7 +218,8 @@ def source_lack(asked: Source, given: Source | None) -> str | None:
 
 
 def target_lack(asked: Target, given: object) -> str | None:
-    """Return what a target in the peer's answer lacks of what was asked for, or None."""
+    """Return what the target in the peer's answer lacks of the request; None if it is
+    sufficient."""
     if not isinstance(given, Target):
         return None
     if asked.dynamic:
@@ -229,10 +232,10 @@ def target_lack(asked: Target, given: object) -> str | None:
 
 
 def mode_lack(asked: SenderSettleMode, attach: Attach | None, sends: bool) -> str | None:
-    """Return in what the peer's sender-settle-mode is the opposite of what was asked for.
+    """Return how the peer's sender-settle-mode contradicts the requested one.
 
-    None if it will do. A peer that answers *mixed*, which is the default, may do as it was asked.
-    `sends` is whether this side sends, which it may do settled whatever the peer wishes.
+    None if it does not. A peer that answers *mixed*, the default, can still do as requested.
+    `sends` is whether this side sends, which it may do settled whatever mode the peer states.
     """
     given = SenderSettleMode.MIXED if attach is None else attach.snd_settle_mode
     if asked is SenderSettleMode.UNSETTLED and given is SenderSettleMode.SETTLED:
@@ -243,10 +246,10 @@ def mode_lack(asked: SenderSettleMode, attach: Attach | None, sends: bool) -> st
 
 
 def _is_elsewhere(asked: str | None, given: str | None) -> bool:
-    """Return whether an address in the peer's answer is that of another node.
+    """Return whether an address in the peer's answer belongs to another node.
 
-    Brokers leave the address out, and qualify it: with a prefix (``queue://q``, ``/queues/q``), or
-    with the queue behind it (``address::queue``). One that has the name in it will do.
+    Brokers omit the address or qualify it: with a prefix (``queue://q``, ``/queues/q``), or with
+    the queue after it (``address::queue``). An address that contains the name is accepted.
     """
     if not asked or not given:
         return False

@@ -1,4 +1,4 @@
-"""The token of a connection: a text, or whoever is asked for one each time it connects."""
+"""Bearer tokens of a connection: a text, or a function that is called for each connect."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ferrymq.url import Url
 
 
 def check_token(url: Url, options: ConnectionOptions, is_private: bool) -> None:
-    """Raise ValueError if the options ask for a token and for something that does not go with it.
+    """Raise ValueError if the options combine a token with settings that exclude one.
 
-    `is_private` is whether nobody else can read what is sent.
+    `is_private` is whether no third party can read the data on the way.
     """
     if options.token is None:
         return
@@ -25,7 +25,7 @@ def check_token(url: Url, options: ConnectionOptions, is_private: bool) -> None:
     if url.password is not None:
         raise ValueError("the URL has a password, but a token is to be used")
     if isinstance(options.token, str):
-        # Whether it can be one at all is known now.
+        # An invalid token is reported at once.
         OAuthBearer(options.token, url.username)
     if not is_private:
         raise ValueError(
@@ -35,9 +35,9 @@ def check_token(url: Url, options: ConnectionOptions, is_private: bool) -> None:
 
 
 async def bearer(token: Token, username: str | None) -> OAuthBearer:
-    """The mechanism for a connection that is about to be made.
+    """Return the mechanism for a connection that is about to be made.
 
-    Raises `TransportError` if no token can be had, so that a connection that reconnects tries
+    Raises `TransportError` if no token is available, so that a connection with `reconnect` tries
     again later.
     """
     if isinstance(token, str):
@@ -45,7 +45,7 @@ async def bearer(token: Token, username: str | None) -> OAuthBearer:
     try:
         text = await _asked(token)
     except Exception as error:
-        # What it says may have the token in it, or what that was asked for with.
+        # The text of the error may contain the token or the credentials used to get it.
         raise TransportError(f"no token to connect with: {type(error).__name__}") from error
     if not isinstance(text, str):
         raise TransportError(f"no token to connect with: it is text, not {type(text).__name__}")
@@ -56,8 +56,8 @@ async def bearer(token: Token, username: str | None) -> OAuthBearer:
 
 
 async def _asked(source: Callable[[], str | Awaitable[str]]) -> str:
-    """Return what a token function gives. A function that awaits nothing is called in a thread,
-    because it may take long."""
+    """Return the result of a token function; a function that is not a coroutine function is called
+    in a thread, because it may block."""
     if inspect.iscoroutinefunction(source):
         return cast(str, await source())
     made = await asyncio.to_thread(source)

@@ -1,7 +1,7 @@
-"""A trace of frames for people who debug: ``logging.getLogger("ferrymq.frames")`` at DEBUG.
+"""Frame trace for debugging: ``logging.getLogger("ferrymq.frames")`` at DEBUG.
 
-Credentials and tokens are taken out, and of messages only the sections are told, with their sizes,
-so that neither secrets nor content reach a log.
+Credentials and tokens are removed, and of messages only the sections with their sizes are shown, so
+that neither secrets nor content reach a log.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ LOGGER: Final = logging.getLogger("ferrymq.frames")
 
 
 class FrameTrace:
-    """Logs the frames of one connection, both ways."""
+    """Logger of the frames of one connection, in both directions."""
 
     def __init__(self, label: str) -> None:
         self._trace = Trace(label)
 
     @classmethod
     def if_enabled(cls, label: str) -> FrameTrace | None:
-        """A trace, or None when nobody listens."""
+        """Return a trace, or None when the logger is not enabled."""
         return cls(label) if LOGGER.isEnabledFor(logging.DEBUG) else None
 
     def received(self, data: bytes) -> None:
-        """Bytes have arrived; frames may be split among calls."""
+        """Log received bytes; frames may be split among calls."""
         for line in self._trace.feed("<-", data):
             LOGGER.debug("%s", line)
 
     def sent(self, data: bytes) -> None:
-        """Whole frames are being written."""
+        """Log whole frames that are being written."""
         for line in self._trace.feed("->", data):
             LOGGER.debug("%s", line)

@@ -1,4 +1,4 @@
-"""Transactions, as their controller has them (AMQP 1.0, part 4)."""
+"""Transactions on the controller's side (AMQP 1.0, part 4)."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class _State(Enum):
 class Transaction:
     """Work that is done as a whole or not at all. Made by `Connection.transaction`.
 
-    Name it in `Sender.send`, in `Delivery.accept` and its like, and in `Receiver.add_credit`; then
-    `commit` or `rollback` it. ``async with`` does the first at the end of the block, and the second
-    if an exception leaves it.
+    Name the transaction in `Sender.send`, in `Delivery.accept` and the other outcomes, and in
+    `Receiver.add_credit`; then call `commit` or `rollback`. ``async with`` commits at the end of
+    the block, and rolls back if an exception leaves the block.
     """
 
     def __init__(self, control: Control, id: bytes, fence: Fence | None = None) -> None:
@@ -63,15 +63,15 @@ class Transaction:
         self.session = control.session
         self._control = control
         self._state = _State.OPEN
-        # Why the peer rolled it back, as far as it told.
+        # The peer's reason for rolling the transaction back, if it gave one.
         self._reason: PeerError | None = None
-        # The answer to the discharge, from when that is sent.
+        # The delivery of the discharge, once it is sent.
         self._answer: OutgoingDelivery | None = None
-        # Done when the transaction has ended, or nothing more can be known about its end.
+        # Done when the transaction has ended, or its end can no longer be known.
         self._over: asyncio.Future[None] | None = None
-        # Whether a caller has left before the end: the next one may ask what it was.
+        # Whether a caller has left before the end: the next caller may ask for the result.
         self._left = False
-        # Why it was not committed, or is in doubt; what was lost meanwhile.
+        # Why it was not committed, or is in doubt; an error that was met meanwhile.
         self._failure: TransactionError | None = None
         self._lost: PeerError | None = None
         self._digest: Digest | None = None
@@ -102,31 +102,31 @@ class Transaction:
         await sender.send(message, settled=settled, timeout=timeout, transaction=self)
 
     async def commit(self, *, digest: Digest | None = None, timeout: float | None = None) -> None:
-        """Do all of it; when this returns, it has been done.
+        """Commit the work; when this call returns, all of it is done.
 
-        `digest` is what its fence remembers of the rows that were written: `FenceMismatch`, a
-        `TransactionRolledBack`, is raised if the sequence was committed with another one.
+        `digest` describes the written rows and is stored with the fence: `FenceMismatch`, a
+        `TransactionRolledBack`, is raised if the sequence was committed with another digest.
 
-        Raises `TransactionRolledBack` when the peer could not, and nothing was done; `FencePassed`
-        is one of these. Raises `TransactionInDoubt` when the connection or session was lost before
-        the answer came: all of it was done, or nothing. With a fence, and a connection that is
-        restored, the peer is asked then. Raises `LocalProtocolError` for a transaction that has
-        ended.
+        Raises `TransactionRolledBack` when the peer could not commit, and no work was done;
+        `FencePassed` is a subclass of it. Raises `TransactionInDoubt` when the connection or
+        session was lost before the answer came: all of the work was done, or none. With a fence,
+        and a connection that is restored, the client then asks the peer. Raises
+        `LocalProtocolError` for a transaction that has ended.
 
         A call that is cancelled, or raises `TimeoutError`, before the discharge was sent rolls the
-        transaction back. Afterwards the transaction is in doubt until the answer comes: `commit` or
-        `rollback`, called again, wait for it and tell what became of the transaction.
+        transaction back. Afterwards the transaction is in doubt until the answer comes: call
+        `commit` or `rollback` again to wait for the answer and learn the result.
         """
         await self._discharge(False, timeout, digest)
 
     async def rollback(self, *, timeout: float | None = None) -> None:
-        """Do none of it. Deliveries that were given an outcome in it have none again.
+        """Roll the work back. Deliveries that were given an outcome in it have none again.
 
         Does nothing if the transaction is rolled back already. The discharge is sent even if the
         call is cancelled or raises `TimeoutError`. After a `commit` without an answer, waits for
         that answer: raises `LocalProtocolError` if the transaction was committed, and
         `TransactionInDoubt` if no answer can come any more. Raises `ConnectionClosed` or
-        `SessionEnded` if that was lost meanwhile, and the transaction with it.
+        `SessionEnded` if the connection or session was lost meanwhile, and the transaction with it.
         """
         await self._discharge(True, timeout)
 
@@ -147,15 +147,16 @@ class Transaction:
         try:
             await self.rollback(timeout=self.session.connection.options.timeout)
         except (AmqpError, TimeoutError):
-            # The rollback is on its way or needless. What left the block matters more.
+            # The rollback is on its way or not needed. The exception that left the block matters
+            # more.
             pass
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
     def state_for(self, link: Link[Any], outcome: Outcome | None = None) -> TransactionalState:
-        """Return the state that makes a delivery of the link a part of the transaction.
+        """Return the delivery state that makes a delivery of the link part of the transaction.
 
-        Raises `TransactionRolledBack` or `LocalProtocolError` if that cannot be.
+        Raises `TransactionRolledBack` or `LocalProtocolError` if that is not possible.
         """
         self.check()
         session = link.session
@@ -180,15 +181,15 @@ class Transaction:
             )
 
     def on_posted(self, delivery: OutgoingDelivery) -> None:
-        """A message has been sent in it."""
+        """Record a message that was sent in the transaction."""
         self._posted.append(delivery)
 
     def on_retired(self, delivery: Delivery, outcome: Outcome) -> None:
-        """A delivery has been given an outcome in it."""
+        """Record a delivery that was given an outcome in the transaction."""
         self._retired[delivery] = outcome
 
     def lose(self, error: PeerError) -> None:
-        """The control link is gone, and the transaction with it."""
+        """End the transaction because its control link is lost."""
         if self._reason is None:
             self._reason = error
         if self._state is _State.OPEN:
@@ -222,7 +223,7 @@ class Transaction:
             raise
 
     async def _ask(self, fail: bool) -> None:
-        """Send the discharge. What was lost before that has ended the transaction."""
+        """Send the discharge. An earlier loss has ended the transaction."""
         await self._drain()
         annotations = None if self.fence is None or fail else self.fence.annotations(self._digest)
         discharge = Discharge(txn_id=self.id, fail=fail)
@@ -234,17 +235,18 @@ class Transaction:
             answered.add_done_callback(lambda done: self._on_answer(fail, done.exception()))
 
     async def _drain(self) -> None:
-        """Have the credit given back that messages are acquired with: what comes after the
-        discharge would be in no transaction (AMQP 1.0 §4.4.3)."""
+        """Drain the credit with which messages are acquired: messages that come after the discharge
+        would be in no transaction (AMQP 1.0 §4.4.3)."""
         for receiver in list(self.acquirers):
             try:
                 await receiver.drain()
             except PeerError:
-                # A link that is gone has no credit.
+                # A link that has ended has no credit.
                 pass
 
     def _leave(self, error: BaseException) -> None:
-        """A caller of the discharge does not wait any longer: see that the transaction ends."""
+        """End the transaction in the background, because the caller of the discharge no longer
+        waits."""
         if isinstance(error, AmqpError) or self._left:
             return
         self._left = True
@@ -257,7 +259,7 @@ class Transaction:
             self._state = _State.IN_DOUBT
 
     def _on_answer(self, fail: bool, error: BaseException | None) -> None:
-        """The peer has answered the discharge, or never will."""
+        """Handle the peer's answer to the discharge, or its loss."""
         state = None if self._answer is None else self._answer.remote_state
         if isinstance(error, DeliveryRejected):
             self._failure = _rolled_back_by(error.error)
@@ -285,7 +287,7 @@ class Transaction:
         self._end(_State.ROLLED_BACK)
 
     async def _tell(self, fail: bool) -> None:
-        """Return if the transaction has ended as asked, or raise how it has ended."""
+        """Return if the transaction has ended as requested, otherwise raise how it has ended."""
         if self._state is _State.IN_DOUBT and self._lost is not None and self.fence is not None:
             await self._find_out(self.fence, self._lost)
         if self._state is _State.COMMITTED:
@@ -311,7 +313,7 @@ class Transaction:
             self._lost = None
 
     def _end(self, state: _State) -> None:
-        """The transaction is over: settle what the peer has not."""
+        """End the transaction: settle the deliveries that the peer has not settled."""
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
         if self.id not in self._control.transactions:
@@ -333,7 +335,7 @@ class Transaction:
 
 
 class OpeningTransaction:
-    """Awaited, it declares a transaction; in ``async with``, it also discharges it."""
+    """Awaitable that declares a transaction; in ``async with``, it also discharges it."""
 
     __slots__ = ("_open", "_opened")
 
@@ -342,7 +344,7 @@ class OpeningTransaction:
         self._opened: Transaction | None = None
 
     def open(self) -> Coroutine[Any, Any, Transaction]:
-        """A coroutine that declares it, for those who cannot await."""
+        """Return a coroutine that declares the transaction, for code that cannot await."""
         return self._open()
 
     def __await__(self) -> Generator[Any, None, Transaction]:

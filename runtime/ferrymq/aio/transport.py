@@ -1,8 +1,8 @@
-"""Between an event loop and the engine: bytes in, bytes out, and time.
+"""Connection of the engine to an event loop: input, output, and time.
 
-The loop calls; the engine answers with events and output. Everything one read brings is handled
-in one pass, and what it causes is written at once. Output that the application causes is
-written when the loop next gets control, so that calls made together share a write.
+The loop calls; the engine answers with events and output. All data of one read is handled in one
+pass, and the resulting output is written at once. Output that the application causes is written
+when the loop next gets control, so that calls made together share a write.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MAX_OUTPUT: Final = 262_144
 
 
 class Wire(asyncio.Protocol):
-    """What the loop calls, and what hands it on to an `EngineTransport`.
+    """Protocol object of the loop, which forwards its calls to an `EngineTransport`.
 
-    The loop keeps the wire and the wire keeps nothing, unless `keep` says so: a connection that its
-    user drops can be collected.
+    The loop refers to the wire, and the wire has only a weak reference to its target, unless `keep`
+    is called: a connection that its user drops can be collected.
     """
 
     def __init__(self, target: EngineTransport) -> None:
@@ -37,20 +37,20 @@ class Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def keep(self, target: EngineTransport) -> None:
-        """Keep the target until the transport is gone."""
+        """Keep a strong reference to the target until the transport is gone."""
         self._target = weakref.ref(target)
         self._kept = target
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hand on the transport."""
-        # uvloop's transports are not asyncio's, but do the same.
+        """Forward the new transport."""
+        # uvloop's transports do not derive from asyncio's, but behave the same.
         self._transport = cast(asyncio.Transport, transport)
         target = self._target()
         if target is not None:
             target.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what was read. Where nobody is left, the transport is dropped."""
+        """Forward received data. If the target was collected, close the transport."""
         target = self._target()
         if target is not None:
             target.data_received(data)
@@ -58,26 +58,26 @@ class Wire(asyncio.Protocol):
             self._transport.abort()
 
     def eof_received(self) -> None:
-        """Hand on that the peer sends nothing more."""
+        """Forward that the peer sends no more data."""
         target = self._target()
         if target is not None:
             target.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Hand on that the transport is gone."""
+        """Forward that the transport is gone."""
         target = self._target()
         self._kept = self._transport = None
         if target is not None:
             target.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Hand on that the transport's buffer is full."""
+        """Forward that the transport's buffer is full."""
         target = self._target()
         if target is not None:
             target.pause_writing()
 
     def resume_writing(self) -> None:
-        """Hand on that the transport's buffer has room again."""
+        """Forward that the transport's buffer has room again."""
         target = self._target()
         if target is not None:
             target.resume_writing()
@@ -115,7 +115,7 @@ class EngineTransport:
         self._abort: asyncio.TimerHandle | None = None
         settings.max_output = MAX_OUTPUT
         self.engine = Engine(settings, self._loop.time())
-        # True while the transport's buffer is full: the application is to wait.
+        # True while the transport's buffer is full: the application must wait.
         self.paused = False
         self.cause: BaseException | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
@@ -123,31 +123,31 @@ class EngineTransport:
     # ── What the wire calls ────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start with our header."""
+        """Start with our protocol header."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
-            # A message that waits for the next one to fill a packet arrives late.
+            # A message that waits to fill a packet would arrive late.
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # In addition to AMQP's own idle time-out (AMQP 1.0 §2.4.5).
+            # This comes in addition to AMQP's own idle time-out (AMQP 1.0 §2.4.5).
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.engine.open()
         self.flush()
 
     def data_received(self, data: bytes) -> None:
-        """Give the bytes to the engine, handle its events and write its answers."""
+        """Let the engine read, dispatch its events and write its output."""
         if self._trace is not None:
             self._trace.received(data)
         self.engine.receive_data(data, self._loop.time())
         self.process()
 
     def eof_received(self) -> None:
-        """The peer sends nothing more; the loop then closes the transport."""
+        """Tell the engine that the peer sends no more data; the loop then closes the transport."""
         self.engine.receive_eof(self._loop.time())
         self.process()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
+        """Handle the loss of the transport."""
         self.cause = exc
         self._transport = None
         for timer in (self._timer, self._abort):
@@ -162,11 +162,11 @@ class EngineTransport:
             self.ended.set_result(None)
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full."""
+        """Pause writing: the transport's buffer is full."""
         self.paused = True
 
     def resume_writing(self) -> None:
-        """The transport's buffer has room again."""
+        """Resume writing: the transport's buffer has room again."""
         self.paused = False
         self._on_pass()
         if self.engine.holds_back:
@@ -182,7 +182,7 @@ class EngineTransport:
         return self.engine.has_output and not (self.paused and self.engine.holds_back)
 
     def process(self) -> None:
-        """Tell the engine's events and write its output."""
+        """Dispatch the engine's events and write its output."""
         events = self.engine.take_events()
         while events:
             for event in events:
@@ -194,13 +194,14 @@ class EngineTransport:
         self.flush()
 
     def soon(self) -> None:
-        """Write what the application has caused when the loop gets control."""
+        """Schedule a write of the application's output at the next turn of the loop."""
         if not self._flush_wanted:
             self._flush_wanted = True
             self._loop.call_soon(self._process_wanted)
 
     def close(self, error: Error | None = None) -> None:
-        """Close the connection: our close now, the transport when the peer's has come."""
+        """Close the connection: send our close now, close the transport when the peer's has
+        come."""
         if self._transport is None:
             self.abort()
             return
@@ -208,7 +209,7 @@ class EngineTransport:
         self.process()
 
     def give_up(self, reason: str) -> None:
-        """Say a close if the connection has come so far, and drop the transport."""
+        """Send a close if the connection has been opened, and close the transport."""
         transport = self._transport
         if transport is not None and self._securing is None and not transport.is_closing():
             error = Error(condition="amqp:resource-limit-exceeded", description=reason)
@@ -219,32 +220,33 @@ class EngineTransport:
                     self._trace.sent(data)
                 transport.write(data)
                 transport.close()
-                # A peer that reads nothing must not keep us.
+                # A peer that does not read must not keep this object alive.
                 self.wire.keep(self)
                 self._abort = self._loop.call_later(self._close_timeout or 0.0, transport.abort)
                 return
         self.abort()
 
     def rescue(self) -> None:
-        """Go on without anybody who keeps it, until the transport is gone."""
+        """Keep this object alive until the transport is gone, when no user refers to it."""
         self.wire.keep(self)
         if self._timer is not None:
-            # It knows this object no longer.
+            # The timer no longer refers to this object.
             self._timer.cancel()
             self._timer = None
 
     def abort(self) -> None:
-        """Drop the transport without another word."""
+        """Close the transport without sending more."""
         if self._transport is not None:
             self._transport.abort()
         elif not self.ended.done():
-            # It never began.
+            # The transport never began.
             self.ended.set_result(None)
 
     def flush(self) -> None:
-        """Write the engine's output, watch its next deadline, and end when it has ended.
+        """Write the engine's output, set the timer for its next deadline, and end when the engine
+        has ended.
 
-        Of a large message only as much is encoded as the transport takes.
+        Of a large message, only the part that the transport accepts is encoded.
         """
         transport = self._transport
         if transport is None:
@@ -260,17 +262,17 @@ class EngineTransport:
             held_back = True
             data = self.engine.data_to_send()
         if held_back:
-            # Those may go on that waited for it.
+            # Calls that waited for the transport may go on.
             self._on_pass()
         if not self.engine.finished:
             self._watch()
         elif self._abort is None:
             if self.engine.lingering and transport.can_write_eof():
-                # The peer is to read our last word: what it still sends is read and dropped.
+                # The peer should read our last frame: its further data is read and dropped.
                 transport.write_eof()
             else:
                 transport.close()
-            # A peer that reads nothing must not keep us.
+            # A peer that does not read must not keep this object alive.
             self.wire.keep(self)
             self._abort = self._loop.call_later(self._close_timeout or 0.0, transport.abort)
 
@@ -281,14 +283,14 @@ class EngineTransport:
         self.process()
 
     async def _secure(self) -> None:
-        """Do the TLS handshake that both headers have agreed on (AMQP 1.0 §5.2)."""
+        """Perform the TLS handshake that both headers have agreed on (AMQP 1.0 §5.2)."""
         plain = self._transport
         assert plain is not None and self._tls is not None
         context, hostname = self._tls
         failure: Exception | None = None
         secured: asyncio.Transport | None = None
         if self.engine.take_tls_data():
-            # Nobody speaks TLS before its client, which we are.
+            # A server must not speak TLS before the client, which is this side.
             failure = ssl.SSLError("the server spoke before the TLS handshake")
         else:
             try:
@@ -296,13 +298,13 @@ class EngineTransport:
                     plain, self.wire, context, server_hostname=hostname
                 )
             except OSError as error:
-                # Certificates that do not verify are among them: ssl.SSLError is an OSError.
+                # This includes certificates that do not verify: ssl.SSLError is an OSError.
                 failure = error
         self._securing = None
         if self._transport is not plain:
             return
         if secured is None:
-            # The loop has forgotten whose transport it was.
+            # The loop no longer knows the protocol of the transport.
             plain.abort()
             self.connection_lost(failure)
             return
@@ -311,14 +313,14 @@ class EngineTransport:
         self.process()
 
     def _watch(self) -> None:
-        """Have the timer fire at the deadline or before: an early one only looks again."""
+        """Set the timer for the deadline or earlier: an early call only checks again."""
         due = self.engine.next_deadline()
         if due is None or (self._timer is not None and self._due <= due):
             return
         if self._timer is not None:
             self._timer.cancel()
         self._due = due
-        # The loop must not keep what nobody else does.
+        # The loop must not keep alive an object that no one else uses.
         self._timer = self._loop.call_at(due, _on_timer, weakref.ref(self))
 
     def _on_timer(self) -> None:

@@ -13,7 +13,7 @@ E = TypeVar("E", bound=AmqpError)
 
 
 class Signal:
-    """Wakes everyone who waits at that moment. Waiters look again at what they wait for."""
+    """Signal that wakes every waiter. Waiters then check their condition again."""
 
     __slots__ = ("_waiters",)
 
@@ -47,8 +47,9 @@ def deadline(timeout: float | None) -> asyncio.Timeout:
 
 
 def fresh(error: E) -> E:
-    """A copy to raise: one exception raised in many places collects all their tracebacks."""
-    # Not by copy.copy, which calls the class with the message alone.
+    """Return a copy to raise: one exception raised in many places would collect all their
+    tracebacks."""
+    # copy.copy is not usable: it calls the class with the message alone.
     twin = error.__class__.__new__(error.__class__, *error.args)
     twin.__dict__.update(error.__dict__)
     twin.__cause__ = error.__cause__
@@ -56,18 +57,18 @@ def fresh(error: E) -> E:
 
 
 def give_up(futures: Iterable[asyncio.Future[None]]) -> None:
-    """Cancel futures that nobody waits for any longer, so that asyncio does not report those that
-    have failed as overlooked."""
+    """Cancel futures for which no call waits any longer, so that asyncio does not report the errors
+    of failed ones."""
     for future in futures:
         if not future.cancel() and not future.cancelled():
             future.exception()
 
 
 def resolve(future: asyncio.Future[None] | None, error: AmqpError | None = None) -> None:
-    """Give a future its end, unless it has one.
+    """Complete a future, unless it is done.
 
-    An `error` is why a link, a session or the connection has ended, which is told in other ways
-    too: asyncio does not report a future that nobody looks at.
+    An `error` says why a link, a session or the connection has ended, which is reported in other
+    ways too: asyncio does not report such a future if its result is never read.
     """
     if future is not None and not future.done():
         if error is None:

@@ -1,7 +1,7 @@
-"""AMQP over WebSocket, for networks that let nothing else through: by way of aiohttp.
+"""AMQP over WebSocket, for networks that allow no other traffic, with aiohttp.
 
-The subprotocol is ``amqp``, the address that of the URL, ``/`` if it has no path. Proxies are
-found in the environment (``https_proxy``, ``no_proxy``), as programs for the web do it.
+The subprotocol is ``amqp``, the address that of the URL, ``/`` if it has no path. Proxies are read
+from the environment (``https_proxy``, ``no_proxy``), as usual for HTTP clients.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ SUBPROTOCOL: Final = "amqp"
 # A server may put several frames into one message.
 _LARGEST_MESSAGE: Final = 64 * 1024 * 1024
 
-# The work of the open WebSockets: nobody else holds on to it.
+# Tasks of the open WebSockets: no other object refers to them.
 _running: set[asyncio.Future[None]] = set()
 
 
 async def open_websocket(
     url: Url, protocol: asyncio.Protocol, context: ssl.SSLContext | None
 ) -> None:
-    """Give `protocol` a WebSocket for a transport. Raises `TransportError`."""
+    """Connect `protocol` to a WebSocket transport. Raises `TransportError`."""
     try:
         import aiohttp
     except ImportError:
@@ -58,7 +58,7 @@ async def open_websocket(
                 f"where a WebSocket was asked for"
             ) from error
         if isinstance(error, aiohttp.ClientError):
-            # What the network said, without what aiohttp was asked for.
+            # The error of the network is shown without the request of aiohttp.
             reason = error.__cause__ if isinstance(error.__cause__, OSError) else error
             raise TransportError(f"cannot connect to {url}: {reason}") from error
         raise

@@ -1,7 +1,7 @@
-"""A WebSocket as a transport: to a protocol it looks like any other (RFC 6455).
+"""A WebSocket as an asyncio transport (RFC 6455).
 
-The bytes of AMQP go in binary messages, cut wherever it suits: what is in one message means
-nothing. Both ends use this one, whoever has made the WebSocket.
+The bytes of AMQP go in binary messages; message boundaries have no meaning. Client and server use
+the same class.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-# What one message carries at most: less than any peer is known to refuse.
+# Bytes in one message, at most: fewer than any known peer refuses.
 MESSAGE: Final = 65536
-# By default a protocol pauses above this many bytes, and goes on below a quarter of it.
+# By default a protocol pauses above this many bytes, and resumes below a quarter of it.
 HIGH_WATER: Final = 65536
 
 _UNSUPPORTED_DATA: Final = 1003
 
 
 class WebSocket(Protocol):
-    """What a stream needs of a WebSocket: those of aiohttp's server and client have it."""
+    """Interface that a stream needs of a WebSocket: those of aiohttp's server and client have
+    it."""
 
     @property
     def closed(self) -> bool:
@@ -32,7 +33,7 @@ class WebSocket(Protocol):
         ...
 
     async def close(self, *, code: int = 1000, message: bytes = b"") -> bool:
-        """Close it in good order."""
+        """Close the WebSocket with a close frame."""
         ...
 
     def exception(self) -> BaseException | None:
@@ -40,15 +41,15 @@ class WebSocket(Protocol):
         ...
 
     async def receive(self, timeout: float | None = None) -> Any:
-        """The next message."""
+        """Return the next message."""
         ...
 
 
 class WebSocketStream(asyncio.Transport):
-    """Carries the bytes of `protocol` over `websocket`.
+    """Transport that carries the bytes of `protocol` over `websocket`.
 
-    `drop` ends what the WebSocket lies on at once; `extra_info` asks that what it knows.
-    `run` does the work; it calls `connection_made` at its beginning and `connection_lost` at its
+    `drop` closes the connection below the WebSocket at once; `extra_info` reads its properties.
+    `run` does the work: it calls `connection_made` at its beginning and `connection_lost` at its
     end, and returns when the WebSocket is over.
     """
 
@@ -69,14 +70,14 @@ class WebSocketStream(asyncio.Transport):
         self._high = HIGH_WATER
         self._low = HIGH_WATER // 4
         self._paused = False
-        # Whether there is something to do for the one who writes.
+        # Set when the writing task has work.
         self._wake = asyncio.Event()
         self._closing = False
         self._readable = asyncio.Event()
         self._readable.set()
 
     async def run(self) -> None:
-        """Until the WebSocket is over, from whichever end."""
+        """Run until either end has closed the WebSocket."""
         self._protocol.connection_made(self)
         writer = asyncio.ensure_future(self._write())
         cause: Exception | None = None
@@ -91,8 +92,9 @@ class WebSocketStream(asyncio.Transport):
                 await writer
             finally:
                 self._protocol.connection_lost(cause)
-                # Without cycles all of it is freed now. The protocol has us for its transport, and
-                # the frames of the error that aiohttp keeps have the WebSocket.
+                # Without these reference cycles all objects are freed now. The protocol refers to
+                # this transport, and the frames of the error that aiohttp keeps refer to the
+                # WebSocket.
                 self._protocol = asyncio.Protocol()
                 kept = self._websocket.exception()
                 while kept is not None:
@@ -100,7 +102,7 @@ class WebSocketStream(asyncio.Transport):
                     kept = kept.__context__
 
     async def _read(self) -> None:
-        # aiohttp is there, or there would be no WebSocket.
+        # aiohttp is installed, or there would be no WebSocket.
         from aiohttp import WSMsgType
 
         while True:
@@ -122,7 +124,7 @@ class WebSocketStream(asyncio.Transport):
                 return
 
     async def _write(self) -> None:
-        """Send what is queued, and close when that is all there will be."""
+        """Send the queued data, and close when no more can come."""
         try:
             while True:
                 while self._queue:
@@ -136,7 +138,7 @@ class WebSocketStream(asyncio.Transport):
             if not self._websocket.closed:
                 await self._websocket.close()
         except (ConnectionError, RuntimeError):
-            # It is over; the one who reads learns of it as well.
+            # The WebSocket is over; the reading task notices it too.
             self._queue.clear()
             self.abort()
 
@@ -163,7 +165,7 @@ class WebSocketStream(asyncio.Transport):
     # -- as a transport ------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queue bytes; what comes after `close` is dropped."""
+        """Queue bytes; data after `close` is dropped."""
         if self._closing or not data:
             return
         self._queue.append(bytes(data))
@@ -174,59 +176,59 @@ class WebSocketStream(asyncio.Transport):
             self._protocol.pause_writing()
 
     def close(self) -> None:
-        """Send what is queued, then close."""
+        """Send the queued data, then close."""
         self._closing = True
         self._wake.set()
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once, without sending the queued data."""
         self._closing = True
         self._queue.clear()
         self._wake.set()
         self._drop()
 
     def is_closing(self) -> bool:
-        """Whether it has been closed."""
+        """Return whether the stream has been closed."""
         return self._closing
 
     def can_write_eof(self) -> bool:
-        """No: a WebSocket ends in both directions at once."""
+        """Return False: a WebSocket ends in both directions at once."""
         return False
 
     def pause_reading(self) -> None:
-        """Stop reading, so that the peer has to wait."""
+        """Stop reading, so that the peer must wait."""
         self._readable.clear()
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Resume reading."""
         self._readable.set()
 
     def is_reading(self) -> bool:
-        """Whether the peer is being read from."""
+        """Return whether the stream reads from the peer."""
         return self._readable.is_set()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Above `high` bytes the protocol is to pause, at `low` it may go on."""
+        """Set the limits: the protocol pauses above `high` bytes and resumes at `low`."""
         self._high = HIGH_WATER if high is None else high
         self._low = self._high // 4 if low is None else low
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """The two, the lower first."""
+        """Return both limits, the lower first."""
         return (self._low, self._high)
 
     def get_write_buffer_size(self) -> int:
-        """How many bytes wait to be sent."""
+        """Return how many bytes wait to be sent."""
         return self._queued
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand the data to another protocol from now on."""
+        """Give the received data to another protocol."""
         assert isinstance(protocol, asyncio.Protocol)
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return the protocol that the data goes to."""
+        """Return the protocol that receives the data."""
         return self._protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what the transport below knows."""
+        """Return a property of the transport below."""
         return self._extra_info(name, default)
