@@ -1,4 +1,4 @@
-"""The blocking client: what `ferrymq.aio` does, for code without an event loop.
+"""The blocking client: the API of `ferrymq.aio` for code without an event loop.
 
     with ferrymq.blocking.connect("amqp://localhost") as connection:
         sender = connection.sender("orders")

@@ -12,10 +12,10 @@ from ferrymq.errors import LinkDetached
 
 
 class ChunkReader(Face[aio.ChunkReader]):
-    """Reads a partition chunk by chunk; the blocking face of `ferrymq.aio.ChunkReader`.
+    """Blocking face of `ferrymq.aio.ChunkReader`: reads a partition chunk by chunk.
 
-    ``for chunk in reader`` gives chunks without gaps between them, and ends behind the last record
-    before `until`, or when the reader is closed by this side.
+    ``for chunk in reader`` gives chunks without gaps between them, and ends after the last record
+    before `until`, or when this side closes the reader.
     """
 
     @property
@@ -30,12 +30,12 @@ class ChunkReader(Face[aio.ChunkReader]):
 
     @property
     def first_offset(self) -> int:
-        """Where reading began: `start`, or the first record there was if that is gone."""
+        """The offset at which reading began: `start`, or the first record if that was deleted."""
         return self._behind.first_offset
 
     @property
     def incarnation(self) -> UUID:
-        """Tells the stream from others that have had, or will have, the same name."""
+        """Identifier that tells the stream from earlier and later ones of the same name."""
         return self._behind.incarnation
 
     @property
@@ -45,12 +45,13 @@ class ChunkReader(Face[aio.ChunkReader]):
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next chunk begins with."""
+        """The offset at which the next chunk begins."""
         return self._behind.next_offset
 
     @property
     def skipped(self) -> int:
-        """How many records were gone before they could be read, with ``on_trim="continue"``."""
+        """Number of records that were deleted before they could be read, with
+        ``on_trim="continue"``."""
         return self._behind.skipped
 
     @property
@@ -70,11 +71,11 @@ class ChunkReader(Face[aio.ChunkReader]):
 
     @property
     def closed_here(self) -> bool:
-        """Whether it was this side that ended it."""
+        """Whether this side ended the link."""
         return self._behind.closed_here
 
     def receive(self, *, timeout: float | None = None) -> Chunk | None:
-        """Take the next chunk, None behind the last; see `aio.ChunkReader.receive`."""
+        """Take the next chunk; None after the last one; see `aio.ChunkReader.receive`."""
         return self._portal.run(
             lambda: self._behind.receive(timeout=timeout), self._behind.put_back
         )

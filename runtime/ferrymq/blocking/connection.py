@@ -53,7 +53,7 @@ class _Opener(Face[Opener]):
 
     @property
     def closed(self) -> bool:
-        """Whether the session or connection is over, for good."""
+        """Whether the session or connection is over and will not be restored."""
         return self._behind.closed
 
     def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Sender:
@@ -100,16 +100,16 @@ class Session(_Opener[aio.Session]):
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links; see `aio.Session.close`."""
-        # A session made before a fork is the parent's to end.
+        # A session made before a fork belongs to the parent process.
         if not self._behind.closed and not self._portal.foreign:
             self._portal.run(lambda: self._behind.close(error=error, timeout=timeout))
 
 
 class Connection(_Opener[aio.Connection]):
-    """A connection to one container; the blocking face of `ferrymq.aio.Connection`.
+    """Blocking face of `ferrymq.aio.Connection`: a connection to one container.
 
-    All its threads may use it at once. It does not survive a fork: a child makes its own. It must
-    be closed; the thread behind it is a daemon, so a program that forgets to can still end.
+    All threads may use it at once. It does not survive a fork: a child process makes its own. It
+    must be closed; its thread is a daemon, so a program that does not close it can still end.
     """
 
     def __repr__(self) -> str:
@@ -146,7 +146,7 @@ class Connection(_Opener[aio.Connection]):
         return self._behind.remote_offered_capabilities
 
     def session(self, *, timeout: Timeout = "default") -> Session:
-        """Begin a session of its own; see `aio.Connection.session`."""
+        """Begin a new session; see `aio.Connection.session`."""
         opening = self._behind.session(timeout=timeout)
         return self._portal.open(opening.open, Session, aio.Session.close)
 
@@ -165,7 +165,7 @@ class Connection(_Opener[aio.Connection]):
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """Close the connection and end its thread; see `aio.Connection.close`."""
         try:
-            # A connection made before a fork is the parent's to close.
+            # A connection made before a fork belongs to the parent process.
             if self._portal.usable:
                 self._portal.run(lambda: self._behind.close(error=error, timeout=timeout))
         finally:

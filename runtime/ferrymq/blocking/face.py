@@ -1,4 +1,4 @@
-"""Base class of the blocking faces, and how their methods are made."""
+"""Base class of the blocking faces, and the function that makes their methods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Face(ABC, Generic[A]):
 
     @abstractmethod
     def close(self) -> None:
-        """Close what is behind the face."""
+        """Close the asyncio object of the face."""
 
     def __enter__(self) -> Self:
         return self
@@ -41,7 +41,7 @@ class Face(ABC, Generic[A]):
 def blocking(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """Return the method of a face that does what the asynchronous one does, and waits for it.
+    """Return a blocking method that calls the asynchronous one and waits for its result.
 
     It has the same parameters, result and docstring.
     """

@@ -56,7 +56,7 @@ class _Link(Face[L]):
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """Close the link; see `aio.Sender.close`."""
-        # A link made before a fork is the parent's to end.
+        # A link made before a fork belongs to the parent process.
         if not self._behind.closed and not self._portal.foreign:
             self._portal.run(lambda: self._behind.close(error=error, timeout=timeout))
 
@@ -71,17 +71,17 @@ class Sender(_Link[aio.Sender]):
 
     @property
     def address(self) -> str | None:
-        """The node messages go to; for a dynamic target, the name the peer gave it."""
+        """The node that receives the messages; for a dynamic target, the name the peer gave it."""
         return self._behind.address
 
     @property
     def target(self) -> Target | None:
-        """The target as the peer has it (AMQP 1.0 §3.5.4)."""
+        """The target as the peer states it (AMQP 1.0 §3.5.4)."""
         return self._behind.target
 
     @property
     def max_message_size(self) -> int | None:
-        """The largest message the peer takes, in bytes; None means any (AMQP 1.0 §2.7.3)."""
+        """The largest message that the peer accepts, in bytes; None means any (AMQP 1.0 §2.7.3)."""
         return self._behind.max_message_size
 
     @property
@@ -113,7 +113,7 @@ class Sender(_Link[aio.Sender]):
         )
 
     def settle(self, delivery_tag: bytes) -> None:
-        """The outcome of a delivery has been written down; see `aio.Sender.settle`."""
+        """Settle a delivery whose outcome the application has stored; see `aio.Sender.settle`."""
         self._portal.call(lambda: self._behind.settle(delivery_tag))
 
     ready = blocking(aio.Sender.ready)
@@ -202,12 +202,12 @@ class Receiver(_Link[aio.Receiver]):
 
     @property
     def address(self) -> str | None:
-        """The node messages come from; for a dynamic source, the name the peer gave it."""
+        """The node that sends the messages; for a dynamic source, the name the peer gave it."""
         return self._behind.address
 
     @property
     def source(self) -> Source | None:
-        """The source as the peer has it (AMQP 1.0 §3.5.3)."""
+        """The source as the peer states it (AMQP 1.0 §3.5.3)."""
         return self._behind.source
 
     @property
@@ -233,11 +233,11 @@ class Receiver(_Link[aio.Receiver]):
         return self._portal.run(take, self._put_back)
 
     def _put_back(self, taken: list[Delivery]) -> None:
-        """Messages that the caller was interrupted before it had come next."""
+        """Put back messages that the interrupted caller did not receive: they come next."""
         self._behind.put_back([delivery._delivery for delivery in taken])
 
     def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
-        """Allow the peer to send `credit` messages more; see `aio.Receiver.add_credit`."""
+        """Allow the peer to send `credit` more messages; see `aio.Receiver.add_credit`."""
         within = unwrap(transaction)
         self._portal.call(lambda: self._behind.add_credit(credit, transaction=within))
 
@@ -267,7 +267,7 @@ class Delivery:
 
     @property
     def message(self) -> Message:
-        """The message, decoded when first asked for. Raises `DecodeError` if it is malformed."""
+        """The message, decoded at the first use. Raises `DecodeError` if it is malformed."""
         return self._delivery.message
 
     @property
@@ -287,23 +287,23 @@ class Delivery:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing remains to be done."""
+        """Whether either side has settled the delivery."""
         return self._delivery.settled
 
     @property
     def transaction_id(self) -> bytes | None:
-        """The transaction that the message was acquired in; see `aio.Receiver.add_credit`."""
+        """The transaction that acquired the message; see `aio.Receiver.add_credit`."""
         return self._delivery.transaction_id
 
     @property
     def gone(self) -> bool:
-        """Whether the node has taken the message back while the link was away."""
+        """Whether the node has taken the message back while the link was down."""
         return self._delivery.gone
 
     def accept(
         self, *, timeout: float | None = None, transaction: Transaction | None = None
     ) -> None:
-        """The message is processed; see `aio.Delivery.accept`."""
+        """Accept the message; see `aio.Delivery.accept`."""
         within = unwrap(transaction)
         self._portal.run(lambda: self._delivery.accept(timeout=timeout, transaction=within))
 
@@ -315,7 +315,7 @@ class Delivery:
         timeout: float | None = None,
         transaction: Transaction | None = None,
     ) -> None:
-        """The message is invalid; see `aio.Delivery.reject`."""
+        """Reject the message as invalid; see `aio.Delivery.reject`."""
         within = unwrap(transaction)
         self._portal.run(
             lambda: self._delivery.reject(error, description, timeout=timeout, transaction=within)
@@ -324,7 +324,7 @@ class Delivery:
     def release(
         self, *, timeout: float | None = None, transaction: Transaction | None = None
     ) -> None:
-        """The message was not looked at; see `aio.Delivery.release`."""
+        """Release the message, which was not processed; see `aio.Delivery.release`."""
         within = unwrap(transaction)
         self._portal.run(lambda: self._delivery.release(timeout=timeout, transaction=within))
 

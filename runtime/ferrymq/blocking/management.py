@@ -15,7 +15,7 @@ class Pair(Face[aio.Pair]):
 
     @property
     def address(self) -> str | None:
-        """The node that requests go to."""
+        """The node that receives the requests."""
         return self._behind.address
 
     @property
@@ -36,7 +36,7 @@ class ManagementClient(Face[aio.ManagementClient]):
 
     @property
     def address(self) -> str | None:
-        """The node that requests go to."""
+        """The node that receives the requests."""
         return self._behind.address
 
     @property
@@ -46,7 +46,7 @@ class ManagementClient(Face[aio.ManagementClient]):
 
     @property
     def closed(self) -> bool:
-        """Whether a link of the client is over: then make another one."""
+        """Whether a link of the client is over: then make a new client."""
         return self._behind.closed
 
     request = blocking(aio.ManagementClient.request)

@@ -1,7 +1,7 @@
-"""From threads into an event loop and back.
+"""Portal from threads into an event loop.
 
-Each blocking connection has an event loop in a thread of its own, in which the asyncio client
-runs. A call hands over a coroutine and waits for its result. Any number of threads may call.
+Each blocking connection has an event loop in a thread of its own, in which the asyncio client runs.
+A call passes a coroutine to the loop and waits for its result. Any number of threads may call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ferrymq.errors import ConnectionClosed
 T = TypeVar("T")
 W = TypeVar("W")
 
-# Seconds after which a main thread that waits notices a signal at the latest.
+# Seconds after which a waiting main thread notices a signal, at most.
 _LOOK_UP: Final = 0.25
 
 
@@ -28,7 +28,7 @@ class Portal:
     def __init__(self, name: str) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        # Everything that is started is started before the loop is told to stop.
+        # Protects the start of calls: none is started after the loop is told to stop.
         self._lock = threading.RLock()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -45,7 +45,7 @@ class Portal:
 
     @property
     def foreign(self) -> bool:
-        """Whether this process was forked off the one that made the portal."""
+        """Whether this process was forked from the process that made the portal."""
         return os.getpid() != self._pid
 
     @property
@@ -58,15 +58,14 @@ class Portal:
         coroutine: Callable[[], Coroutine[Any, Any, T]],
         undo: Callable[[T], object] | None = None,
     ) -> T:
-        """Run a coroutine in the loop and give its result, or raise what it raised.
+        """Run a coroutine in the loop and return its result, or raise its exception.
 
         An exception that reaches the waiting thread, such as KeyboardInterrupt, cancels the
-        coroutine. A result that it has all the same is given to `undo`, in the loop, before
-        anything that is run later; a coroutine that `undo` gives back is run there.
+        coroutine. If the coroutine has a result nevertheless, `undo` is called with it in the loop,
+        before any later call; a coroutine that `undo` returns is run there.
 
-        Raises `ConnectionClosed` after `stop`, and RuntimeError in a process forked off the one
-        that made the portal, where the thread does not exist, and in the loop's own thread, which
-        would wait for itself.
+        Raises `ConnectionClosed` after `stop`. Raises RuntimeError in a forked process, where the
+        thread does not exist, and in the loop's own thread, which would wait for itself.
         """
         if self.foreign:
             raise RuntimeError("the connection was made before a fork: make one in each process")
@@ -78,7 +77,7 @@ class Portal:
                 if self._stopped:
                     raise ConnectionClosed("the connection was closed")
                 self._loop.call_soon_threadsafe(call.start)
-            # No statement follows at which an interruption could lose the result.
+            # No statement may follow at which an interruption could lose the result.
             return call.wait()
         except BaseException as error:
             if call.error is not error:
@@ -93,7 +92,8 @@ class Portal:
         wrap: Callable[[Portal, T], W],
         undo: Callable[[T], Coroutine[Any, Any, None]],
     ) -> W:
-        """Open something and give its blocking face; what nobody gets is closed by `undo`."""
+        """Open an object and return its blocking face; `undo` closes an object that no caller
+        received."""
 
         async def open() -> tuple[T, W]:
             opened = await opening()
@@ -102,7 +102,7 @@ class Portal:
         return self.run(open, lambda pair: undo(pair[0]))[1]
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run a plain function in the loop and give its result."""
+        """Run a plain function in the loop and return its result."""
 
         async def coroutine() -> T:
             return function()
@@ -122,10 +122,10 @@ class Portal:
 
 
 class _Call(Generic[T]):
-    """A coroutine in the loop, and the thread that waits for its end.
+    """Coroutine in the loop, and the thread that waits for its end.
 
-    All but `wait` runs in the loop's thread, so the end and an interruption are in one order. The
-    thread waits for a plain lock: an exception from a signal leaves nothing held.
+    All methods but `wait` run in the loop's thread, so the end and an interruption have a definite
+    order. The thread waits for a plain lock: an exception from a signal leaves no lock held.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class _Call(Generic[T]):
         self._task: asyncio.Task[T] | None = None
         self._abandoned = False
         self._done = False
-        # Kept, for the loop does not.
+        # A reference to the task, because the loop keeps none.
         self._undoing: asyncio.Task[None] | None = None
         self._ended = threading.Lock()
         self._ended.acquire()
@@ -161,13 +161,13 @@ class _Call(Generic[T]):
         return self._results[0]
 
     def start(self) -> None:
-        """Begin, unless the thread has gone."""
+        """Start the coroutine, unless the thread has stopped waiting."""
         if not self._abandoned:
             self._task = self._loop.create_task(self._coroutine())
             self._task.add_done_callback(self._on_done)
 
     def abandon(self) -> None:
-        """The thread waits no longer."""
+        """Cancel the coroutine, for which the thread no longer waits."""
         self._abandoned = True
         if self._task is not None and not self._done:
             self._task.cancel()
@@ -192,14 +192,14 @@ class _Call(Generic[T]):
             return
         work = undo(self._results[0])
         if asyncio.iscoroutine(work):
-            # Nobody is told what comes of it.
+            # The result of this task is not reported.
             task = self._loop.create_task(work)
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._undoing = task
 
 
 async def _cancel_all() -> None:
-    """End what still runs, so that no thread waits for ever."""
+    """Cancel the remaining tasks, so that no thread waits forever."""
     mine = asyncio.current_task()
     while others := asyncio.all_tasks() - {mine}:
         for task in others:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """Work that is done as a whole or not at all; the blocking face of `ferrymq.aio.Transaction`.
+    """Blocking face of `ferrymq.aio.Transaction`: work that is done as a whole or not at all.
 
-    ``with`` commits it at the end of the block, and rolls it back if an exception leaves that.
+    ``with`` commits the transaction at the end of the block, and rolls it back if an exception
+    leaves the block.
     """
 
     def __init__(self, portal: Portal, transaction: aio.Transaction) -> None:
@@ -29,17 +30,17 @@ class Transaction:
 
     @property
     def id(self) -> bytes:
-        """The peer's name for it."""
+        """The transaction's identifier at the peer."""
         return self._transaction.id
 
     @property
     def active(self) -> bool:
-        """Whether work may be added to it."""
+        """Whether work may be added to the transaction."""
         return self._transaction.active
 
     @property
     def fence(self) -> Fence | None:
-        """The fence it was declared with."""
+        """The fence that the transaction was declared with."""
         return self._transaction.fence
 
     def send(
@@ -54,11 +55,11 @@ class Transaction:
         sender.send(message, settled=settled, timeout=timeout, transaction=self)
 
     def commit(self, *, digest: Digest | None = None, timeout: float | None = None) -> None:
-        """Do all of it; see `aio.Transaction.commit`."""
+        """Commit the work; see `aio.Transaction.commit`."""
         self._portal.run(lambda: self._transaction.commit(digest=digest, timeout=timeout))
 
     def rollback(self, *, timeout: float | None = None) -> None:
-        """Do none of it; see `aio.Transaction.rollback`."""
+        """Roll the work back; see `aio.Transaction.rollback`."""
         self._portal.run(lambda: self._transaction.rollback(timeout=timeout))
 
     def __enter__(self) -> Self:
@@ -70,11 +71,11 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # A transaction declared before a fork is the parent's to end.
+        # A transaction declared before a fork belongs to the parent process.
         if not self._portal.foreign:
             self._portal.run(lambda: self._transaction.__aexit__(kind, error, traceback))
 
 
 def unwrap(transaction: Transaction | None) -> aio.Transaction | None:
-    """The asynchronous transaction behind a blocking one."""
+    """Return the asynchronous transaction of a blocking one."""
     return None if transaction is None else transaction._transaction
