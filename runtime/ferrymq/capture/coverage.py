@@ -38,7 +38,7 @@ class Range(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """`file` has offsets that are in files before it already: those of `range`."""
+    """Overlap: `range` are the offsets of `file` that earlier files have already."""
 
     kind: str
     file: CaptureName
@@ -47,7 +47,7 @@ class Overlap(NamedTuple):
 
 @dataclass
 class Coverage:
-    """What the files of one partition cover.
+    """Coverage of one partition by its files.
 
     `ranges` rise and do not touch; between any two of them there is one of the `gaps`.
     """
@@ -60,30 +60,30 @@ class Coverage:
 
     @property
     def first(self) -> int:
-        """The first offset there is."""
+        """The first offset that is covered."""
         return self.ranges[0].first
 
     @property
     def next(self) -> int:
-        """The offset behind the last there is."""
+        """The offset after the last one that is covered."""
         return self.ranges[-1].next
 
     @property
     def redundant(self) -> list[CaptureName]:
-        """Files without which nothing is missing."""
+        """Files whose records are all in other files."""
         return [overlap.file for overlap in self.overlaps if overlap.kind != PARTIAL]
 
     @property
     def partial(self) -> list[Overlap]:
-        """Overlaps that leaving out files does not heal."""
+        """Overlaps that cannot be removed by leaving out files."""
         return [overlap for overlap in self.overlaps if overlap.kind == PARTIAL]
 
     def covers(self, first: int, next: int) -> bool:
-        """Whether all offsets from `first` to before `next` are there."""
+        """Return whether all offsets from `first` to before `next` are covered."""
         return any(range.first <= first and next <= range.next for range in self.ranges)
 
     def missing(self, first: int, next: int) -> list[Range]:
-        """The offsets from `first` to before `next` that are not there."""
+        """Return the offsets from `first` to before `next` that are not covered."""
         found: list[Range] = []
         at = first
         for range in self.ranges:
@@ -121,14 +121,14 @@ class Coverage:
 
 
 def coverage(names: Iterable[CaptureName]) -> dict[int, Coverage]:
-    """Return the offsets that the files cover, by partition; others are left out."""
+    """Return the coverage by partition; partitions without files are left out."""
     by_partition: dict[int, list[CaptureName]] = defaultdict(list)
     for name in names:
         by_partition[name.partition].append(name)
     found: dict[int, Coverage] = {}
     for partition in sorted(by_partition):
         covered = Coverage(partition)
-        # Of those that begin together the longest is first: the others are within it.
+        # Of files that begin together the longest comes first: the others lie within it.
         for name in sorted(by_partition[partition], key=_order):
             covered._add(name)
         found[partition] = covered

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 
 class CaptureError(Exception):
-    """What is in a directory of capture files, or is to come into it, cannot be right."""
+    """The content of a directory of capture files is wrong, or would become so."""
 
 
 class IncarnationError(CaptureError):
-    """The files are of another stream than the one there is, though that has the same name."""
+    """The files belong to another stream, which has had the same name."""

@@ -1,4 +1,4 @@
-"""Writing one capture file. Needs pyarrow."""
+"""Writer of capture files. Needs pyarrow."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from ferrymq.capture.names import TMP, CaptureName
 from ferrymq.capture.place import Place
 
 ROW_GROUP_ROWS: Final = 20_000
-"""How many rows a row group has, if they are not large."""
+"""Rows of a row group, if they are not large."""
 
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
-"""How many bytes of columns are gathered at most before a row group is written."""
+"""Bytes of columns that are collected before a row group is written, at most."""
 
-# Values that hardly come twice: a dictionary has them all, and the rows their numbers besides.
+# Values that hardly repeat: a dictionary would hold all of them, and the rows their indexes in
+# addition.
 _DIFFERENT: Final = frozenset(["body", RAW, "messageId", "offset", "enqueuedTime", "creationTime"])
-# The least and the greatest of these say nothing, and would be as long as messages in each footer.
+# Minimum and maximum of these columns are of no use, and would make each footer as long as
+# messages.
 _NOT_COMPARED: Final = frozenset(["body", RAW])
 
 
 def capture_columns(raw: bool = True) -> tuple[str, ...]:
-    """The columns of capture files: all there are, or all but the messages as they were
-    published, without which they cannot be published again as they were."""
+    """Return the columns of capture files: all, or all but `raw`, the messages as they were
+    published, which are needed to publish them again unchanged."""
     return (*METADATA, RAW) if raw else METADATA
 
 
 class CaptureFile:
-    """A file that is being written, of the records of a `partition` from the offset `first` on,
-    all of one `hour`.
+    """Capture file that is being written: records of a `partition` from the offset `first` on, all
+    of one `hour`.
 
-    Record batches are added in order; `size` is how many bytes they had in memory, `rows` how many
-    records. Then either `finish`, which gives the file its name, or `abandon`. `OSError` is raised
-    by all that writes; a file that has failed is to be abandoned.
+    Record batches are added in order; `size` is their size in memory in bytes, `rows` the number of
+    records. Then call `finish`, which gives the file its name, or `abandon`. All calls that write
+    may raise `OSError`; then the file must be abandoned.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class CaptureFile:
             self._writer = parquet.ParquetWriter(
                 self._sink,
                 schema.with_metadata(facts),
-                # Level 1, which is pyarrow's: level 3 takes half as long again for texts.
+                # Level 1, the default of pyarrow: level 3 takes half as long again for texts.
                 compression="zstd",
                 use_dictionary=_leaves(schema, _DIFFERENT),
                 write_statistics=_leaves(schema, _NOT_COMPARED),
@@ -85,11 +87,11 @@ class CaptureFile:
 
     @property
     def next(self) -> int:
-        """The offset of the record that is to come."""
+        """The offset of the next record to be added."""
         return self.first + self.rows
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """The next records."""
+        """Add the next records."""
         self._batches.append(batch)
         size = batch.nbytes
         self.rows += batch.num_rows
@@ -100,7 +102,7 @@ class CaptureFile:
             self.write_out()
 
     def write_out(self) -> None:
-        """Write what has been added as a row group."""
+        """Write the added records as a row group."""
         if not self._batches:
             return
         table = pa.Table.from_batches(self._batches)
@@ -110,31 +112,31 @@ class CaptureFile:
         self._writer.write_table(table, row_group_size=table.num_rows)
 
     def close(self) -> CaptureName:
-        """Write the rest; what the file is to be called. It is at `tmp` still."""
+        """Write the remaining records and return the name of the file, which is still at `tmp`."""
         self.write_out()
         self._writer.close()
         self._sink.close()
         return self.named()
 
     def named(self) -> CaptureName:
-        """Return the name of the file with the records that it has, at least one."""
+        """Return the name of the file with its records; it must have at least one."""
         return CaptureName(self.hour, self.partition, self.first, self.first + self.rows - 1)
 
     def finish(self) -> CaptureName:
-        """Put the file in its place, durably, under its name."""
+        """Give the file its name, durably."""
         name = self.close()
         self.place.settle(self.tmp, name.path)
         return name
 
     def abandon(self) -> None:
-        """Remove the file. A file that cannot be removed is left to the next start."""
+        """Delete the file. If that fails, the next start deletes it."""
         self._batches = []
-        # It would have a footer written when it goes.
+        # Otherwise the writer would write a footer when it is collected.
         self._writer.is_open = False
         try:
             self._sink.close()
         except OSError:
-            # What it had not written does not fit either.
+            # The unwritten rest does not fit on the disk either.
             pass
         try:
             self.place.remove(self.tmp)
@@ -143,7 +145,7 @@ class CaptureFile:
 
 
 def _leaves(schema: pa.Schema, without: frozenset[str]) -> list[str]:
-    """The columns as Parquet names them, a map by its keys and its values, but for some."""
+    """Return the columns as Parquet names them, a map by its keys and values, without some."""
     leaves: list[str] = []
     for field in schema:
         if field.name in without:

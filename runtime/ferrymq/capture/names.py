@@ -16,15 +16,15 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 TMP: Final = "_tmp-"
-"""What the name of a file begins with that is not complete."""
+"""The beginning of the name of an incomplete file."""
 
 HOUR: Final = 3_600_000
 """An hour, in milliseconds."""
 
 _SAFE: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
-# Readers pass over what begins so; the last one looks like an option to commands.
+# Readers ignore names that begin with these; commands take the last one for an option.
 _NOT_FIRST: Final = frozenset(b"_.-")
-# File systems end at 255 bytes.
+# File systems allow 255 bytes.
 _LONGEST: Final = 200
 _HASH: Final = 16
 
@@ -36,7 +36,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CaptureName(NamedTuple):
-    """A capture file: the records of `partition` from the offset `first` to `last`, both included.
+    """Capture file: the records of `partition` from the offset `first` to `last`, both included.
 
     `hour` is that of its records: hours since the epoch.
     """
@@ -48,32 +48,32 @@ class CaptureName(NamedTuple):
 
     @property
     def next(self) -> int:
-        """The offset behind its last record."""
+        """The offset after its last record."""
         return self.last + 1
 
     @property
     def folder(self) -> str:
-        """Its folder in that of the stream: ``date=2026-03-07/hour=09``."""
+        """The folder of the file within that of the stream: ``date=2026-03-07/hour=09``."""
         return (_EPOCH + timedelta(hours=self.hour)).strftime("date=%Y-%m-%d/hour=%H")
 
     @property
     def file(self) -> str:
-        """Its name in its folder: ``p0-0-19999.parquet``."""
+        """The name of the file in its folder: ``p0-0-19999.parquet``."""
         return f"p{self.partition}-{self.first}-{self.last}.parquet"
 
     @property
     def path(self) -> str:
-        """Its path from the folder of the stream."""
+        """The path of the file from the folder of the stream."""
         return f"{self.folder}/{self.file}"
 
 
 def hour_of(time: int) -> int:
-    """The hour of a time in milliseconds since the epoch."""
+    """Return the hour of a time in milliseconds since the epoch."""
     return time // HOUR
 
 
 def parse_name(path: str) -> CaptureName | None:
-    """Return what a path says whose end is the name of a capture file; None for others."""
+    """Parse a path that ends with the name of a capture file; return None for any other path."""
     parts = path.rsplit("/", 3)[-3:]
     found = _NAME.fullmatch("/".join(parts))
     if found is None:
@@ -89,7 +89,7 @@ def parse_name(path: str) -> CaptureName | None:
 
 
 def stream_folder(name: str) -> str:
-    """The name of the folder with the files of a stream."""
+    """Return the name of the folder with the files of a stream."""
     folder = "".join(
         chr(byte) if byte in _SAFE and not (at == 0 and byte in _NOT_FIRST) else f"%{byte:02X}"
         for at, byte in enumerate(name.encode())

@@ -1,4 +1,4 @@
-"""Where capture files are: a folder of this machine, or one that pyarrow knows by its URI.
+"""Storage of capture files: a folder of this machine, or one that pyarrow opens by its URI.
 
 A `Place` is the folder of one stream. Paths in it are relative, with slashes.
 """
@@ -17,52 +17,53 @@ from ferrymq.capture.names import TMP, CaptureName, parse_name
 
 # C: is no scheme.
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://?")
-# Hadoop's names for what pyarrow calls otherwise.
+# Hadoop's names of schemes that pyarrow names differently.
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 
 
 class Place(Protocol):
-    """A folder: `base` says where, as it was given."""
+    """Folder with capture files: `base` is its location as it was given."""
 
     base: str
 
     def paths(self) -> Iterator[str]:
-        """The paths of all files in the folder and those below it; none if it is not there."""
+        """Return the paths of all files in the folder and below it; none if the folder does not
+        exist."""
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None if there is no such file."""
+        """Return the content of a file; None if it does not exist."""
 
     def create(self, path: str) -> BinaryIO | Any:
-        """A file to write to, new or empty; its folder is made if need be."""
+        """Open a file for writing, new or empty; create its folder if needed."""
 
     def settle(self, tmp: str, path: str) -> None:
-        """Rename the file `tmp`, which is complete and closed, to `path`, durably."""
+        """Rename the complete, closed file `tmp` to `path`, durably."""
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Delete a file."""
 
 
 def names_in(place: Place) -> list[CaptureName]:
-    """The capture files in a stream's folder, in no order."""
+    """Return the capture files in a stream's folder, in no order."""
     return [name for path in place.paths() if (name := parse_name(path)) is not None]
 
 
 def leftovers_in(place: Place) -> list[str]:
-    """The paths of files that are not complete."""
+    """Return the paths of incomplete files."""
     return [path for path in place.paths() if path.rpartition("/")[2].startswith(TMP)]
 
 
 class LocalPlace:
-    """A folder of this machine."""
+    """Folder of this machine."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self.base = str(self.folder)
-        # Folders that are there, durably.
+        # Folders that exist durably.
         self._made: set[Path] = set()
 
     def paths(self) -> Iterator[str]:
-        """All files."""
+        """Yield the paths of all files."""
         yield from _walk(str(self.folder), "")
 
     def read(self, path: str) -> bytes | None:
@@ -73,12 +74,12 @@ class LocalPlace:
             return None
 
     def create(self, path: str) -> BinaryIO:
-        """A file to write to. Its folders are durable before it is written."""
+        """Open a file for writing. Its folders are durable before it is written."""
         self._make((self.folder / path).parent)
         return (self.folder / path).open("wb")
 
     def settle(self, tmp: str, path: str) -> None:
-        """Sync, rename, sync the folder."""
+        """Sync the file, rename it, and sync the folder."""
         source = self.folder / tmp
         target = self.folder / path
         _sync(source)
@@ -91,17 +92,17 @@ class LocalPlace:
         (self.folder / path).unlink(missing_ok=True)
 
     def size(self, path: str) -> int:
-        """How many bytes a file has."""
+        """Return the size of a file in bytes."""
         return (self.folder / path).stat().st_size
 
     def sync_folders(self, folders: Iterable[str]) -> None:
-        """Make the names of the files in these folders durable."""
+        """Sync these folders, so that the names of their files are durable."""
         for folder in folders:
             self._make(self.folder / folder)
             _sync(self.folder / folder)
 
     def _make(self, folder: Path) -> None:
-        """Make a folder durably, unless it is there."""
+        """Create a folder durably; another process may have created it."""
         if folder in self._made:
             return
         parent = folder.parent
@@ -118,7 +119,7 @@ class LocalPlace:
 
 
 class RemotePlace:
-    """A folder of a file system of pyarrow."""
+    """Folder of a file system of pyarrow."""
 
     def __init__(self, uri: str, folder: str = "") -> None:
         import pyarrow
@@ -134,7 +135,7 @@ class RemotePlace:
         self.base = f"{uri.rstrip('/')}/{folder}".rstrip("/")
 
     def paths(self) -> Iterator[str]:
-        """All files."""
+        """Yield the paths of all files."""
         selector = self._fs.FileSelector(self._root, recursive=True, allow_not_found=True)
         for info in self._system.get_file_info(selector):
             if info.type == self._fs.FileType.File:
@@ -149,13 +150,13 @@ class RemotePlace:
             return None
 
     def create(self, path: str) -> Any:
-        """A file to write to."""
+        """Open a file for writing."""
         full = f"{self._root}/{path}"
         self._system.create_dir(full.rpartition("/")[0], recursive=True)
         return self._system.open_output_stream(full)
 
     def settle(self, tmp: str, path: str) -> None:
-        """Move the file. Who stores it keeps what has been closed."""
+        """Move the file. The storage keeps closed files durably."""
         full = f"{self._root}/{path}"
         self._system.create_dir(full.rpartition("/")[0], recursive=True)
         self._system.move(f"{self._root}/{tmp}", full)
@@ -169,8 +170,8 @@ class RemotePlace:
 
 
 def open_place(directory: str | Path, folder: str = "") -> Place:
-    """A folder in a directory: of this machine, by its path or a ``file:`` URI, or that of another
-    URI. Raises `CaptureError` for a URI that pyarrow can make nothing of."""
+    """Open a folder in a directory: of this machine, by its path or a ``file:`` URI, or of another
+    URI. Raises `CaptureError` for a URI that pyarrow cannot open."""
     text = str(directory)
     if text.startswith("file:"):
         return LocalPlace(Path(unquote(urlsplit(text).path)) / folder)

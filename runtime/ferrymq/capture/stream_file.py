@@ -21,15 +21,15 @@ _VERSION: Final = 1
 
 
 class StreamFile(NamedTuple):
-    """The stream's name, and its incarnation: a UUID, as text; empty if who wrote did not know."""
+    """The stream's name, and its incarnation: a UUID as text; empty if the writer did not know
+    it."""
 
     stream: str
     incarnation: str
 
 
 def read_stream_file(place: Place) -> StreamFile | None:
-    """Return the stream that a folder is of; None if the folder does not say. Raises
-    `CaptureError`."""
+    """Return the stream of the folder; None if it has no stream file. Raises `CaptureError`."""
     content = place.read(STREAM_FILE)
     if content is None:
         return None
@@ -46,10 +46,11 @@ def read_stream_file(place: Place) -> StreamFile | None:
 
 
 def check(place: Place, stream: str, incarnation: str) -> StreamFile | None:
-    """Raise `IncarnationError` if the files in a folder are of another stream or incarnation; an
-    empty one is not known, and not compared.
+    """Check that the files in a folder belong to the stream, and return its stream file, None if
+    there is none.
 
-    What it says it is of; None if it does not.
+    Raises `IncarnationError` if they belong to another stream or incarnation; an empty incarnation
+    is unknown, and not compared.
     """
     found = read_stream_file(place)
     if found is None or found == (stream, incarnation):
@@ -69,8 +70,8 @@ def check(place: Place, stream: str, incarnation: str) -> StreamFile | None:
 
 
 def claim(place: Place, stream: str, incarnation: str) -> None:
-    """Make the folder that of a stream. Raises `IncarnationError` if it belongs to another one, and
-    `CaptureError` if it has files and does not say of which stream."""
+    """Mark the folder as that of a stream. Raises `IncarnationError` if it belongs to another
+    stream, and `CaptureError` if there are files and no stream file."""
     found = check(place, stream, incarnation)
     if found is not None and (found.incarnation or not incarnation):
         return

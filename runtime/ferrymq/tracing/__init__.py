@@ -1,1 +1,1 @@
-"""AMQP as a person reads it: frames found in bytes, their fields by name, and no secrets."""
+"""AMQP in readable form: frames found in bytes, fields by name, secrets removed."""

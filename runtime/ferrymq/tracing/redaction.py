@@ -1,5 +1,5 @@
-"""Takes out what nobody should read: credentials in SASL frames, tokens, whatever is named like
-one. In its place stands how long it was."""
+"""Redaction of secrets: credentials in SASL frames, tokens, and values with the name of a secret.
+The length of a value is shown in its place."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from ferrymq_types.messaging import TerminusDurability, TerminusExpiryPolicy
 from ferrymq_types.registry import typed
 from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
 
-# What is called so is a secret, whoever calls it so: `security_token`, `x-opt-password`, …
+# Values with these names are secrets in any place: `security_token`, `x-opt-password`, …
 _NAMES: Final = re.compile(
     r"token|passw|secret|signature|credential|authorization|api.?key|access.?key|private.?key", re.I
 )
-# What is one wherever it stands: shared access signatures, JSON web tokens, HTTP credentials.
+# Values of this form are secrets in any place: shared access signatures, JSON web tokens, HTTP
+# credentials.
 _VALUES: Final = re.compile(
     r"SharedAccessSignature|SharedAccessKey|\bsig=|\beyJ[\w-]{8,}\.|\bBearer\s"
     r"|-----BEGIN [A-Z ]*KEY",
     re.I,
 )
-# A search in more would take a while, and nothing beyond is ever shown.
+# A search in longer texts would be slow, and later characters are never shown.
 _SEARCHED: Final = 65536
 
-# Fields that say nothing by these values, which they have if nobody sets them. False is another.
+# Fields with these default values are not shown. False is different from them.
 _NO_DEFAULT: Final = object()
 _DEFAULTS: Final[dict[str, object]] = {
     "max_frame_size": MAX_U32,
@@ -49,7 +50,7 @@ _DEFAULTS: Final[dict[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """Something that was taken out. `size` in bytes, None if it is not one text."""
+    """Placeholder of a redacted value. `size` is in bytes, None if the value is not one text."""
 
     size: int | None
 
@@ -59,21 +60,21 @@ class Redacted:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A described value with named fields, those that are set, without secrets."""
+    """Described value with named fields: those that are set, without secrets."""
 
     name: str
     fields: dict[str, object]
 
 
 def redacted(value: object) -> Redacted:
-    """Return what is shown in place of a value."""
+    """Return the placeholder of a value."""
     if isinstance(value, str):
         return Redacted(len(value.encode("utf-8", "replace")))
     return Redacted(len(value) if isinstance(value, bytes) else None)
 
 
 def shown(composite: Composite) -> Shown:
-    """A composite's fields by the names of the specification, in its order."""
+    """Return a composite's fields by the names of the specification, in their order."""
     kind = type(composite)
     sasl = kind.__name__.startswith("Sasl")
     fields: dict[str, object] = {}
@@ -81,14 +82,15 @@ def shown(composite: Composite) -> Shown:
         value = getattr(composite, attribute)
         if value is None or value is False or _DEFAULTS.get(attribute, _NO_DEFAULT) == value:
             continue
-        # Challenges are no secret alone, but with the answer they let passwords be guessed.
+        # A challenge alone is no secret, but together with the answer it allows guessing the
+        # password.
         hidden = sasl and isinstance(value, bytes)
         fields[attribute.replace("_", "-")] = redacted(value) if hidden else clean(value)
     return Shown(_kebab(kind.__name__), fields)
 
 
 def clean(value: object) -> object:
-    """A value without what is secret in it."""
+    """Return a value without its secrets."""
     if isinstance(value, str):
         return redacted(value) if _VALUES.search(str(value)[:_SEARCHED]) else value
     if isinstance(value, bytes):
@@ -109,7 +111,7 @@ def clean(value: object) -> object:
     if isinstance(value, Mapping):
         return Pairs([(_key(key), _named(key, item)) for key, item in value.items()])
     if isinstance(value, Array) and isinstance(value.items, Repeated):
-        # Elements that take no bytes: there may be thousands of millions of them.
+        # There may be thousands of millions of elements that take no bytes.
         one = [clean(item) for item in islice(value.items, 1)]
         return Shown(f"array-of-{value.element_type}", {"count": len(value), "each": one})
     if isinstance(value, list | tuple | Array):
@@ -118,7 +120,7 @@ def clean(value: object) -> object:
 
 
 class Pairs(list[tuple[object, object]]):
-    """The entries of a map, which may have keys that no dict takes."""
+    """Entries of a map, which may have keys that a dict cannot hold."""
 
 
 def _named(key: object, value: object) -> object:

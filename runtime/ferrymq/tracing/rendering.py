@@ -1,5 +1,5 @@
-"""Values as text for a terminal, and as JSON: cut to a length, and nothing in them that a terminal
-would obey."""
+"""Values as text for a terminal, and as JSON: shortened, and without terminal control
+characters."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final
 from ferrymq.tracing.redaction import Pairs, Redacted, Shown
 from ferrymq_codec.scalars import Symbol, Timestamp
 
-# Characters of a text, entries of a list or map, and levels that are shown.
+# Limits: characters of a text, entries of a list or map, and levels of nesting.
 _TEXT: Final = 80
 _ENTRIES: Final = 24
 _DEEPEST: Final = 8
 
 
 def text(value: object, full: bool = False, depth: int = 0) -> str:
-    """A cleaned value in one line. With `full` nothing is cut but what is nested deeply."""
+    """Return a redacted value in one line. With `full`, only deep nesting is cut."""
     if value is None:
         return "null"
     if isinstance(value, Redacted):
@@ -56,7 +56,7 @@ def text(value: object, full: bool = False, depth: int = 0) -> str:
 
 
 def plain(value: object, full: bool = False, depth: int = 0) -> object:
-    """A cleaned value as JSON has it."""
+    """Return a redacted value in the form of JSON."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Redacted):
@@ -87,7 +87,7 @@ def plain(value: object, full: bool = False, depth: int = 0) -> object:
 
 
 def safe(words: str) -> str:
-    """A text without the characters that a terminal takes for orders."""
+    """Return a text without the characters that control a terminal."""
     return words if words.isprintable() else repr(words)[1:-1]
 
 

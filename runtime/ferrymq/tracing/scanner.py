@@ -1,8 +1,8 @@
-"""Finds headers and frames in the bytes of one direction, however broken these are.
+"""Scanner for headers and frames in the bytes of one direction, which may be damaged.
 
-Never raises for what the bytes are, and holds no more than `MOST_HELD` of them. A frame that is
-larger is told by its beginning. Where no frame can begin, the scanner says so and goes on at the
-next place that looks like one.
+The scanner never raises for the content, and holds at most `MOST_HELD` bytes. Of a larger frame
+only the beginning is shown. Where no frame can begin, the scanner reports that and continues at the
+next place that looks like the beginning of a frame.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ferrymq_types import descriptors
 from ferrymq_types.unions import decode_frame, decode_sasl_frame
 
 MOST_HELD: Final = 1 << 20
-"""Bytes of a frame that are looked at."""
+"""Bytes of a frame that are decoded, at most."""
 
-# Nobody sends frames beyond this; a number that is greater is no size.
+# No real peer sends larger frames; a greater number is no size.
 _LARGEST: Final = 256 << 20
 
-# What the beginning of a header or of a frame looks like: size, data offset 2, a known type, a
-# channel, and the constructor of a descriptor of a performative.
+# The beginning of a header or of a frame: size, data offset 2, a known type, a channel, and the
+# constructor of a performative's descriptor.
 _PERFORMATIVES: Final = b"[%c-%c%c-%c]" % (
     *(descriptors.OPEN, descriptors.CLOSE),
     *(descriptors.SASL_MECHANISMS, descriptors.SASL_OUTCOME),
@@ -54,9 +54,11 @@ class TracedHeader:
 
 @dataclass(frozen=True, slots=True)
 class TracedFrame:
-    """A frame (§2.3). `body` is None for an empty one, and if `error` says why it cannot be read.
+    """A frame (§2.3). `body` is None for an empty frame, and for an unreadable one, whose `error`
+    is the reason.
 
-    `payload` is what follows the performative, as far as it was held; `payload_size` is all of it.
+    `payload` is the part after the performative, as far as it was held; `payload_size` is the size
+    of all of it.
     """
 
     offset: int
@@ -71,7 +73,8 @@ class TracedFrame:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Bytes that are neither: `skipped` of them, from `offset` on, for this `reason`."""
+    """Bytes that are neither header nor frame: `skipped` of them, from `offset` on, for this
+    `reason`."""
 
     offset: int
     skipped: int
@@ -82,20 +85,21 @@ Item = TracedHeader | TracedFrame | Broken
 
 
 class FrameScanner:
-    """The bytes of one direction of one connection, in any pieces."""
+    """Scanner of the bytes of one direction of a connection, in pieces of any size."""
 
     def __init__(self) -> None:
         self._held = bytearray()
         self._offset = 0
-        # Bytes of a large frame that are still to come and will not be looked at.
+        # Bytes of a large frame that are still to come and will be skipped.
         self._passing = 0
-        # Where what cannot be read began, and why; None while all is well.
+        # Offset and reason of unreadable data; None while the data is readable.
         self._lost: tuple[int, str] | None = None
         self._tls = False
         self._encrypted = False
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """Return the items that these bytes complete. Read them to the end before the next call."""
+        """Yield the headers and frames that these bytes complete. Exhaust the iterator before the
+        next call."""
         view = memoryview(data)
         while len(view):
             room = MOST_HELD - len(self._held)
@@ -110,7 +114,7 @@ class FrameScanner:
             yield from self._read()
 
     def finish(self) -> Iterator[Item]:
-        """The stream has ended."""
+        """Yield the remaining items at the end of the stream."""
         if self._lost is not None:
             yield self._found_again(self._offset + len(self._held))
         elif self._passing:
@@ -130,7 +134,7 @@ class FrameScanner:
             if self._lost is not None:
                 found = _BEGINNING.search(held)
                 if found is None:
-                    # The last bytes may be the beginning of a beginning.
+                    # The last bytes may be part of a beginning.
                     self._drop(max(0, len(held) - _LONGEST_BEGINNING))
                     return
                 self._drop(found.start())
@@ -150,7 +154,7 @@ class FrameScanner:
             size = int.from_bytes(held[:4], "big")
             if reason := _fault(size, held[4], held[5]):
                 self._lost = (self._offset, reason)
-                # Go on behind it, or it would be found again.
+                # Continue after it, or it would be found again.
                 self._drop(1)
                 continue
             if len(held) < min(size, MOST_HELD):
@@ -182,7 +186,7 @@ def _fault(size: int, doff: int, kind: int) -> str:
 
 
 def _frame(data: bytes, offset: int, size: int) -> TracedFrame:
-    """A frame of `size` bytes, of which `data` is the beginning or all."""
+    """Return a frame of `size` bytes; `data` is the beginning of it or all."""
     channel = int.from_bytes(data[6:8], "big")
     sasl = data[5] == 1
     start = 4 * data[4]

@@ -17,10 +17,10 @@ _PROTOCOLS: Final = {0: "AMQP", 2: "TLS", 3: "SASL"}
 
 
 class Trace:
-    """What one connection says. `label` stands in front of every line, if there are several.
+    """Trace of one connection. `label` stands in front of every line, if there are several
+    connections.
 
-    `full` shows the messages themselves; `as_json` makes lines of JSON. Secrets are shown by
-    neither.
+    `full` shows the messages themselves; `as_json` makes lines of JSON. Secrets are never shown.
     """
 
     def __init__(self, label: str = "", full: bool = False, as_json: bool = False) -> None:
@@ -30,14 +30,14 @@ class Trace:
         self._ways: dict[str, tuple[FrameScanner, TracedMessages]] = {}
 
     def feed(self, arrow: str, data: bytes, time: float | None = None) -> Iterator[str]:
-        """Lines for what has become whole by these bytes of the direction `arrow`. `time` in
-        seconds since the epoch, where it is known."""
+        """Yield lines for the headers and frames that these bytes of the direction `arrow`
+        complete. `time` is in seconds since the epoch, if it is known."""
         scanner, messages = self._way(arrow)
         for item in scanner.feed(data):
             yield self._line(arrow, messages, item, time)
 
     def finish(self, time: float | None = None) -> Iterator[str]:
-        """Both directions have ended: lines for what was left over."""
+        """Yield lines for the remaining data when both directions have ended."""
         for arrow, (scanner, messages) in self._ways.items():
             for item in scanner.finish():
                 yield self._line(arrow, messages, item, time)

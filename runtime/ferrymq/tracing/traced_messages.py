@@ -1,4 +1,4 @@
-"""What is in the messages that transfers carry: put together from their frames, in bounds."""
+"""The content of messages in transfers, joined from their frames within limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ferrymq_types.messaging import (
 from ferrymq_types.transport import Attach, Begin, Detach, End, Role, Transfer
 from ferrymq_types.unions import decode_section
 
-# Bytes of one message that are looked at; messages in the making and links that are remembered.
+# Limits: bytes of one message that are decoded; incomplete messages and links that are remembered.
 _MOST: Final = 1 << 20
 _MOST_OPEN: Final = 64
 _MOST_LINKS: Final = 4096
@@ -33,13 +33,13 @@ class TracedMessages:
     """The messages that one side of a connection sends."""
 
     def __init__(self) -> None:
-        # By channel and handle: what there is of a message, and its size.
+        # By channel and handle: the received part of a message, and its size.
         self._parts: dict[tuple[int, int], tuple[bytes, int]] = {}
-        # Links over which tokens go, by channel and handle.
+        # Links that carry tokens, by channel and handle.
         self._secret: set[tuple[int, int]] = set()
 
     def meet(self, channel: int, body: Composite) -> None:
-        """Learn from a performative that is no transfer."""
+        """Learn about links from a performative other than transfer."""
         if isinstance(body, Attach):
             key = (channel, body.handle)
             self._parts.pop(key, None)
@@ -58,8 +58,8 @@ class TracedMessages:
     def add(
         self, channel: int, transfer: Transfer, payload: bytes, size: int
     ) -> tuple[int, bytes] | None:
-        """Take in what a transfer carries: the size and the bytes of the message that is whole by
-        it, None while it is not. Of a large one only the beginning is there."""
+        """Add the payload of a transfer. Return size and bytes of the message that it completes,
+        None while the message is incomplete. Of a large message only the beginning is returned."""
         key = (channel, transfer.handle)
         before, total = self._parts.pop(key, (b"", 0))
         if transfer.aborted:
@@ -68,21 +68,21 @@ class TracedMessages:
         data = before + payload[: max(0, _MOST - len(before))]
         if transfer.more:
             if len(self._parts) >= _MOST_OPEN:
-                # Nobody has that many in the making; forget the oldest.
+                # No real peer has so many incomplete messages; forget the oldest.
                 del self._parts[next(iter(self._parts))]
             self._parts[key] = (data, total)
             return None
         return total, data
 
     def is_secret(self, channel: int, transfer: Transfer) -> bool:
-        """Whether tokens are what goes over the link."""
+        """Return whether the link carries tokens."""
         return (channel, transfer.handle) in self._secret
 
 
 def sections(data: bytes, full: bool, secret: bool) -> tuple[list[object], str]:
-    """The sections of a message, and why there are no more of them.
+    """Return the sections of a message, and the reason why there are no more of them.
 
-    Without `full` the body and the annotations are told by their sizes only. `secret` is for
+    Without `full`, only the sizes of the body and the annotations are shown. `secret` is for
     messages with tokens: their bodies are never shown.
     """
     found: list[Shown | object] = []
