@@ -40,11 +40,11 @@ CHUNK_FORMAT: Final = 0x464D4300
 # Properties of an attach: a map of `BYTES` and `RECORDS`, and an offset.
 CHUNKS: Final = "ferrymq:chunks"
 UNTIL: Final = "ferrymq:until"
-# The keys of the map.
+# Keys of the map.
 BYTES: Final = "bytes"
 RECORDS: Final = "records"
 
-# The most that is granted of each: bytes of a chunk, and records.
+# The largest values that are granted: bytes of a chunk, and records.
 MAX_CHUNK_BYTES: Final = 16 * 1024 * 1024
 MAX_CHUNK_RECORDS: Final = 65_536
 
@@ -52,7 +52,7 @@ MAX_CHUNK_RECORDS: Final = 65_536
 HAS_OFFSETS: Final = 1
 HAS_FORMATS: Final = 2
 
-# The length of what is before the times, and of what a record adds at least.
+# Bytes before the times, and bytes that each record adds at least.
 HEAD_BYTES: Final = 32
 RECORD_BYTES: Final = 12
 _MOST_RECORD_BYTES: Final = 24
@@ -64,9 +64,9 @@ _FORMATS: Final = 0x1_0000_0000
 
 @final
 class ChunkBuilder:
-    """Writes one chunk after the other: `begin`, `add` for each record, `build`.
+    """Builder of chunks, one after the other: `begin`, `add` for each record, `build`.
 
-    `first` is where the chunk begins, `count` how many records it has.
+    `first` is the offset at which the chunk begins, `count` the number of its records.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class ChunkBuilder:
         self.first: i64 = first
         self.count: i64 = 0
         self._length: i64 = 0
-        # Whether the offsets are what they are without being said, and all formats 0.
+        # Whether the offsets are consecutive and all formats are 0.
         self._dense = True
         self._plain = True
         self._times = BytesWriter()
@@ -102,7 +102,7 @@ class ChunkBuilder:
 
     @property
     def size(self) -> i64:
-        """How many bytes a chunk of these records has."""
+        """Return the size of a chunk of these records, in bytes."""
         size = HEAD_BYTES + 4 + RECORD_BYTES * self.count + self._length
         if not self._dense:
             size += 8 * self.count
@@ -112,18 +112,18 @@ class ChunkBuilder:
 
     @property
     def payload_bytes(self) -> i64:
-        """How many bytes the payloads have."""
+        """Return the size of the payloads, in bytes."""
         return self._length
 
     def fits(self, length: i64, limit: i64) -> bool:
-        """Whether the chunk has no more than `limit` bytes with a payload of this length more,
-        whatever its offset and its format."""
+        """Return whether the chunk would have at most `limit` bytes with another payload of this
+        length, whatever its offset and format."""
         return (
             HEAD_BYTES + 4 + _MOST_RECORD_BYTES * (self.count + 1) + self._length + length <= limit
         )
 
     def add(self, payload: bytes, time: i64, offset: i64, format: i64) -> None:
-        """The next record; `time` is in milliseconds since the epoch.
+        """Add a record; `time` is in milliseconds since the epoch.
 
         Offsets rise. Raises `EncodeError` if the payloads together are more than 2 GiB.
         """
@@ -152,7 +152,8 @@ class ChunkBuilder:
         self.count = count + 1
 
     def build(self, next: i64, end: i64) -> bytes:
-        """The chunk, of the records before the offset `next`; `end` is that of the next to come.
+        """Return the chunk of the records before the offset `next`; `end` is that of the next
+        record to come.
 
         The builder is empty then, and begins again at `next`.
         """
@@ -183,11 +184,12 @@ class ChunkBuilder:
 
 @final
 class Chunk:
-    """The records of one chunk, where they are in its bytes. Raises `DecodeError` for others.
+    """The records of one chunk, at their positions in its bytes. Raises `DecodeError` for invalid
+    data.
 
-    `count` is how many there are. They are all there is of the offsets from `first` to before
-    `next`, but for what a filter has left out; `end` is the offset of the next record to come.
-    `data` has the bytes, and the columns begin in it at `times_at`, `offsets_at`, `ends_at`,
+    `count` is the number of records. They are all records with offsets from `first` to before
+    `next`, except those that a filter has left out; `end` is the offset of the next record to come.
+    `data` has the bytes, in which the columns begin at `times_at`, `offsets_at`, `ends_at`,
     `formats_at` and `payloads_at`; `offsets_at` and `formats_at` are -1 if there is no such column.
     """
 
@@ -288,24 +290,25 @@ class Chunk:
         return f"<chunk {self.first}..{self.next}, {self.count} records>"
 
     def payload(self, i: i64) -> bytes:
-        """The message `i` as it was published. Raises `IndexError`."""
+        """Return the message `i` as it was published. Raises `IndexError`."""
         at = self.ends_at + 4 * self._index(i)
         start = self.payloads_at + i64(read_i32_le(self.data, at))
         return self.data[start : self.payloads_at + i64(read_i32_le(self.data, at + 4))]
 
     def time(self, i: i64) -> int:
-        """When the record `i` was appended: milliseconds since the epoch. Raises `IndexError`."""
+        """Return the time at which record `i` was appended, in ms since the epoch. Raises
+        `IndexError`."""
         return int(read_i64_le(self.data, self.times_at + 8 * self._index(i)))
 
     def offset(self, i: i64) -> int:
-        """The offset of the record `i`. Raises `IndexError`."""
+        """Return the offset of record `i`. Raises `IndexError`."""
         index = self._index(i)
         if self.offsets_at < 0:
             return int(self.first + index)
         return int(read_i64_le(self.data, self.offsets_at + 8 * index))
 
     def format(self, i: i64) -> int:
-        """The message-format of the record `i`. Raises `IndexError`."""
+        """Return the message-format of record `i`. Raises `IndexError`."""
         index = self._index(i)
         if self.formats_at < 0:
             return 0

@@ -67,7 +67,8 @@ __all__ = [
 
 
 class Scope(Enum):
-    """How much an error ends: the answer is a close, an end or a detach (AMQP 1.0 §2.8.14)."""
+    """The endpoint that an error ends: the answer is a close, an end or a detach (AMQP 1.0
+    §2.8.14)."""
 
     CONNECTION = "connection"
     SESSION = "session"
@@ -75,7 +76,7 @@ class Scope(Enum):
 
 
 class ProtocolError(AmqpError):
-    """A rule of AMQP was broken.
+    """A violation of a rule of AMQP.
 
     `condition` is the AMQP error condition symbol, e.g. ``amqp:session:window-violation``
     (AMQP 1.0 §2.8.15–18); `description` says what was wrong, for a person.
@@ -150,7 +151,7 @@ class AuthenticationError(AmqpError):
 
 
 class TransactionError(AmqpError):
-    """The peer did not do what was asked of it with a transaction. `error` is what it said."""
+    """The peer could not execute a transaction request. `error` is the peer's error."""
 
     def __init__(self, message: str, error: Error | None = None) -> None:
         super().__init__(message)
@@ -163,11 +164,11 @@ class TransactionError(AmqpError):
 
 
 class TransactionRolledBack(TransactionError):
-    """The transaction was rolled back, and nothing of it was done."""
+    """The transaction was rolled back, and none of its work was done."""
 
 
 class FencePassed(TransactionRolledBack):
-    """The fence of the transaction is not above what was committed last, which is `sequence`."""
+    """The fence of the transaction is not above the last committed one, which is `sequence`."""
 
     def __init__(self, message: str, sequence: int, error: Error | None = None) -> None:
         super().__init__(message, error)
@@ -176,21 +177,21 @@ class FencePassed(TransactionRolledBack):
 
 class FenceMismatch(TransactionRolledBack):
     """The sequence of the fence was committed with other content: another count of rows, or another
-    digest. The content of this transaction is nowhere."""
+    digest. The content of this transaction was not stored."""
 
 
 class TransactionInDoubt(TransactionError):
-    """The answer to a commit was lost: all of the transaction was done, or nothing of it.
+    """The answer to a commit was lost: all work of the transaction was done, or none.
 
-    What was lost is the cause. A fence would tell; see `Fence`.
+    The loss is the cause of this error. With a fence the result can be found out; see `Fence`.
     """
 
 
 class ManagementError(AmqpError):
     """A management operation was not done, and has changed nothing.
 
-    `status` is as in HTTP, 404 for instance where there is no such entity (`http.HTTPStatus` has
-    names for them); `description` is for a person; `condition` is an AMQP error condition, or None
+    `status` is as in HTTP, for instance 404 if there is no such entity (`http.HTTPStatus` has names
+    for the values); `description` is for a person; `condition` is an AMQP error condition, or None
     if the response has none.
     """
 

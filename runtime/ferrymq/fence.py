@@ -1,4 +1,4 @@
-"""Fences: how a writer that may be started again avoids to commit the same work twice."""
+"""Fences: they prevent a restarted writer from committing the same work twice."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MODULUS: Final = 1 << (8 * _SIZE)
 
 
 class Digest:
-    """A count and a digest of encoded rows, or messages, whatever their order.
+    """Count and digest of encoded rows, or messages, independent of their order.
 
     Two digests are equal if they are of the same rows. The value is the sum, modulo 2^128, of the
-    first 16 bytes of each row's SHA-256 as a little-endian number; so digests of parts can be
-    added to that of the whole.
+    first 16 bytes of each row's SHA-256 as a little-endian number, so digests of parts can be added
+    up.
     """
 
     __slots__ = ("rows", "_sum")
@@ -41,12 +41,12 @@ class Digest:
 
     @property
     def value(self) -> bytes:
-        """16 bytes."""
+        """The digest, 16 bytes."""
         return (self._sum % _MODULUS).to_bytes(_SIZE, "little")
 
     def add(self, rows: Iterable[bytes]) -> None:
-        """Add rows, each encoded the way it will be encoded when it comes again: without a time or
-        an identifier that is made up each time."""
+        """Add rows. A row must be encoded in the same way each time it is written: without a
+        generated time or identifier."""
         from_bytes = int.from_bytes
         numbers = [from_bytes(sha256(row).digest(), "little") for row in rows]
         self.rows += len(numbers)
@@ -60,12 +60,12 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a transaction is to be known by once it is committed.
+    """Identity of the work of a transaction, which the peer stores with the commit.
 
-    `group` and `member` say who writes, `target` where to, such as an address, and `sequence` is
-    the number of the work, which grows. A sequence that is not above the one the member has
-    committed last at this target is refused. `width` is how many members share out the work of the
-    group; 0 leaves it unsaid.
+    `group` and `member` identify the writer, `target` the place it writes to, such as an address,
+    and `sequence` is the number of the work, which grows. A sequence that is not above the last one
+    that the member has committed at this target is refused. `width` is the number of members that
+    share the work of the group; 0 if it is not stated.
     """
 
     group: str
@@ -75,8 +75,8 @@ class Fence:
     target: str = ""
 
     def annotations(self, digest: Digest | None = None) -> dict[str | int, object]:
-        """Return the message-annotations of a discharge that carries the fence, and says with a
-        `digest` what was written."""
+        """Return the message-annotations of a discharge with this fence and, if given, with the
+        `digest` of the written rows."""
         annotations: dict[str | int, object] = {
             "ferrymq:fence-group": self.group,
             "ferrymq:fence-member": self.member,
@@ -94,10 +94,10 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a member has committed last.
+    """The last work that a member has committed.
 
-    `width` is 0 and `digest` is None if it did not say. `target` is empty for a writer that named
-    none.
+    `width` is 0 and `digest` is None if the member did not state them. `target` is empty for a
+    writer that stated none.
     """
 
     sequence: int

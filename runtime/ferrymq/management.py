@@ -33,18 +33,19 @@ ADDRESS: Final = "$management"
 """The address that management nodes have by convention."""
 
 Replies: TypeAlias = Literal["auto", "pair", "link", "dynamic"]
-"""Way of the responses. ``"pair"``: over a pair of links (Link Pairing 1.0). ``"link"``: over a
+"""Route of the responses. ``"pair"``: over a pair of links (Link Pairing 1.0). ``"link"``: over a
 link from the management node. ``"dynamic"``: to a node that the peer makes. ``"auto"``: a pair if
-both opens allow for pairs; else, or where the peer refuses that, a link; else a dynamic node."""
+both opens allow for pairs; otherwise, or if the peer refuses the pair, a link; otherwise a dynamic
+node."""
 
-# Entities that are asked for at a time.
+# Entities requested at a time.
 _PAGE: Final = 500
 _INTERNAL_ERROR: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ManagementResponse:
-    """The response to a request that was done: `status` is from 200 to 299, as in HTTP."""
+    """Response of a successful request: `status` is from 200 to 299, as in HTTP."""
 
     status: int
     description: str
@@ -53,22 +54,23 @@ class ManagementResponse:
     body: object
 
     def map(self) -> dict[str, object]:
-        """Return the body, which is a map in most responses. Raises `ManagementError` if not."""
+        """Return the body, which is a map in most responses. Raises `ManagementError` if it is
+        not."""
         if not isinstance(self.body, dict):
             raise ManagementError(_INTERNAL_ERROR, "the response is not a map")
         return self.body
 
     @property
     def count(self) -> int:
-        """Number of messages that the operation has concerned; 0 if the response does not say."""
+        """Number of messages that the operation concerned; 0 if the response does not state it."""
         count = self.map().get("count")
         return count if isinstance(count, int) else 0
 
 
 @dataclass(frozen=True, slots=True)
 class MoveResult:
-    """Result of a MOVE: `count` messages were moved. `refused` is why no more were moved, if the
-    target has refused a message."""
+    """Result of a MOVE: `count` messages were moved. If the target refused a message, `refused` is
+    the reason why no more were moved."""
 
     count: int
     refused: str | None = None
@@ -76,7 +78,8 @@ class MoveResult:
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage:
-    """A message that was looked at in its node. `payload` has its encoded sections."""
+    """Message that was read without being removed from its node. `payload` has its encoded
+    sections."""
 
     payload: bytes
     attributes: dict[str, object]
@@ -85,7 +88,7 @@ class PeekedMessage:
 
     @classmethod
     def of(cls, shown: Mapping[str, object]) -> PeekedMessage:
-        """Return a message as the map shows it that a PEEK is answered."""
+        """Return the message that a map in the answer to a PEEK describes."""
         attributes = dict(shown)
         payload = attributes.pop("message", None)
         return cls(payload if isinstance(payload, bytes) else b"", attributes)
@@ -103,7 +106,7 @@ def encode_request(
     body: object,
     properties: Mapping[str, object] | None,
 ) -> Message:
-    """Return the message that asks for an operation on an entity."""
+    """Return the message that requests an operation on an entity."""
     asked: dict[str, object] = dict(properties or {})
     for key, value in (("operation", operation), ("type", type), ("name", name)):
         if value is not None:
@@ -133,7 +136,7 @@ def read_response(message: Message) -> ManagementResponse:
 
 
 class Query:
-    """A QUERY that is made page by page. `done` is whether all rows have been read."""
+    """QUERY that is made page by page. `done` is whether all rows have been read."""
 
     def __init__(self, type: str | None, attributes: list[str] | None) -> None:
         self.done = False
@@ -148,12 +151,12 @@ class Query:
         return asked if self._type is None else {"entityType": self._type, **asked}
 
     def read(self, response: ManagementResponse) -> list[dict[str, object]]:
-        """Return the entities of a page. Raises `ManagementError` if it is none."""
+        """Return the entities of a page. Raises `ManagementError` if the response is no page."""
         table = response.map()
         names, rows = table.get("attributeNames"), table.get("results")
         if not isinstance(names, list) or not isinstance(rows, list):
             raise ManagementError(_INTERNAL_ERROR, "the response to a QUERY is no table")
-        # Entities that went meanwhile are not in the rows: offsets count what was asked for.
+        # Entities deleted meanwhile are missing in the rows: the offset counts the requested rows.
         self._offset += _PAGE
         total = response.properties.get("total")
         self.done = self._offset >= total if isinstance(total, int) else len(rows) < _PAGE

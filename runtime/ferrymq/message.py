@@ -60,26 +60,26 @@ if TYPE_CHECKING:
 __all__ = ["AnyAnnotations", "BodySection", "Message"]
 
 AnyAnnotations: TypeAlias = Mapping[str, object] | Mapping[str | int, object]
-"""Annotations as one may give them: keys are str (symbols) or int (ulongs)."""
+"""Annotations as arguments: keys are str (symbols) or int (ulongs)."""
 
-# The order sections have in a message (AMQP 1.0 §3.2). The body may come earlier than it should:
-# some clients put an empty one in front of the properties.
+# The order of sections in a message (AMQP 1.0 §3.2). A body is also accepted earlier: some clients
+# put an empty one before the properties.
 _HEADER: Final = 1
 _DELIVERY_ANNOTATIONS: Final = 2
 _MESSAGE_ANNOTATIONS: Final = 3
 _PROPERTIES: Final = 4
 _APPLICATION_PROPERTIES: Final = 5
 _FOOTER: Final = 6
-# That there was no body.
+# The rank of a missing body.
 _NO_BODY: Final = 7
 
 
 @final
 class Message(MessageFields):
-    """One message; every section of it can be read and changed.
+    """Message; every section of it can be read and changed.
 
-    The keyword arguments are the fields of `Header` and `Properties` (times in ms) and the
-    maps, which are copied. A map that is empty equals a section that is not there.
+    The keyword arguments are the fields of `Header` and `Properties` (times in ms) and the maps,
+    which are copied. An empty map equals a missing section.
     """
 
     __slots__ = (
@@ -125,9 +125,9 @@ class Message(MessageFields):
         self._message_annotations: dict[str | int, object] | None = None
         self._application_properties: dict[str, object] | None = None
         self._footer: dict[str | int, object] | None = None
-        # Somebody else's message is passed on even where it says what ours may not.
+        # A received message is passed on even if it has fields that we must not write ourselves.
         self._received = False
-        # The sections that came with it, empty ones too: a bit for each rank.
+        # The sections that were received, empty ones too: a bit for each rank.
         self._came: i64 = 0
         self.body_sections: list[BodySection] = to_sections(body)
         if durable or priority != 4 or ttl is not None or first_acquirer or delivery_count != 0:
@@ -186,7 +186,8 @@ class Message(MessageFields):
         if not sections:
             return None
         if len(sections) == 1:
-            # A sequence's list is the section's own, so that a change of it is one of the body.
+            # The list of a sequence is that of the section itself, so that a change of it changes
+            # the body.
             return sections[0].value
         if isinstance(sections[0], Data):
             return b"".join([section.value for section in sections if isinstance(section, Data)])
@@ -373,7 +374,7 @@ class Message(MessageFields):
     # ── Python ─────────────────────────────────────────────────────────────────────────────────
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sections are equal; a map that is empty equals one that is not there.
+        """Return whether all sections are equal; an empty map equals a missing one.
 
         The order of a map counts in a body (AMQP 1.0 §1.6.23), and not in the other sections.
         """
@@ -390,11 +391,11 @@ class Message(MessageFields):
         )
 
     def __hash__(self) -> int:
-        """A message can change, so it cannot be a key: raises TypeError."""
+        """Raise TypeError: a message can change, so it cannot be a key."""
         raise TypeError("unhashable type: 'Message'")
 
     def __repr__(self) -> str:
-        """The sections there are, long values cut short."""
+        """Return the present sections, with long values shortened."""
         parts: list[str] = [_short(self.body)]
         if self.header is not None:
             parts.append(f"header={_short(self.header)}")
@@ -420,12 +421,13 @@ def _check_next(reader: Reader, start: i64, first: BodySection, section: BodySec
     if not legal:
         reader.pos = start
         reader.fail("message", f"{_name(section)} after {_name(first)}")
-    # Sections are elements too: a few bytes of input must not become an object without a limit.
+    # Each section is charged like an element: a few bytes of input must not create unlimited
+    # objects.
     reader.charge(1, "message")
 
 
 def _name(section: object) -> str:
-    """The name of a section for an error message."""
+    """Return the name of a section for an error message."""
     return type(section).__name__
 
 

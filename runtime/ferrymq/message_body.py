@@ -16,7 +16,7 @@ BodySection: TypeAlias = Data | AmqpSequence | AmqpValue
 
 
 def to_sections(body: Any) -> list[BodySection]:
-    """The sections of a body given as any value: see the table of the module."""
+    """Return the sections of a body given as any value: see the table of `ferrymq.message`."""
     if isinstance(body, bytes):
         return [Data(body)]
     if body is None:

@@ -1,7 +1,7 @@
 """The fields of a message's header and properties, as attributes of the message.
 
 `header` and `properties` are the sections themselves, None where the message has none. Reading a
-field of a section that is not there gives the field's default; writing one makes the section.
+field of a missing section returns the field's default; writing a field creates the section.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MessageFields:
-    """What `Message` inherits: the sections `header` and `properties`, and their fields."""
+    """Base class of `Message`: the sections `header` and `properties`, and their fields."""
 
     __slots__ = ("header", "properties")
 
@@ -51,7 +51,7 @@ class MessageFields:
 
     @property
     def priority(self) -> int:
-        """Importance, 0 to 255; 4 is ordinary (AMQP 1.0 §3.2.1)."""
+        """Importance, 0 to 255; 4 is the default (AMQP 1.0 §3.2.1)."""
         header = self.header
         return 4 if header is None else header.priority
 
@@ -61,7 +61,7 @@ class MessageFields:
 
     @property
     def ttl(self) -> int | None:
-        """Remaining lifetime in ms, or None for ever (AMQP 1.0 §3.2.1)."""
+        """Remaining lifetime in ms, None for no limit (AMQP 1.0 §3.2.1)."""
         header = self.header
         return None if header is None else header.ttl
 
@@ -81,7 +81,7 @@ class MessageFields:
 
     @property
     def delivery_count(self) -> int:
-        """How many attempts to deliver it have failed (AMQP 1.0 §3.2.1)."""
+        """Number of failed attempts to deliver the message (AMQP 1.0 §3.2.1)."""
         header = self.header
         return 0 if header is None else header.delivery_count
 
@@ -103,7 +103,7 @@ class MessageFields:
 
     @property
     def user_id(self) -> bytes | None:
-        """Identity of the user who produced it (AMQP 1.0 §3.2.4)."""
+        """Identity of the user who produced the message (AMQP 1.0 §3.2.4)."""
         properties = self.properties
         return None if properties is None else properties.user_id
 
@@ -113,7 +113,7 @@ class MessageFields:
 
     @property
     def to(self) -> str | None:
-        """Address of the node it is meant for (AMQP 1.0 §3.2.4)."""
+        """Address of the message's destination node (AMQP 1.0 §3.2.4)."""
         properties = self.properties
         return None if properties is None else properties.to
 
@@ -123,7 +123,7 @@ class MessageFields:
 
     @property
     def subject(self) -> str | None:
-        """The subject of the message; often a routing key (AMQP 1.0 §3.2.4)."""
+        """Subject of the message; often a routing key (AMQP 1.0 §3.2.4)."""
         properties = self.properties
         return None if properties is None else properties.subject
 
@@ -143,7 +143,7 @@ class MessageFields:
 
     @property
     def correlation_id(self) -> MessageId | None:
-        """Identity of the message it relates to (AMQP 1.0 §3.2.4)."""
+        """Identity of the related message (AMQP 1.0 §3.2.4)."""
         properties = self.properties
         return None if properties is None else properties.correlation_id
 
@@ -193,7 +193,7 @@ class MessageFields:
 
     @property
     def group_id(self) -> str | None:
-        """Name of the group it belongs to (AMQP 1.0 §3.2.4)."""
+        """Name of the message's group (AMQP 1.0 §3.2.4)."""
         properties = self.properties
         return None if properties is None else properties.group_id
 
@@ -203,7 +203,7 @@ class MessageFields:
 
     @property
     def group_sequence(self) -> int | None:
-        """Position in its group, a serial number of 32 bits (AMQP 1.0 §3.2.4)."""
+        """Position in the group, a serial number of 32 bits (AMQP 1.0 §3.2.4)."""
         properties = self.properties
         return None if properties is None else properties.group_sequence
 

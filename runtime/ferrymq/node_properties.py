@@ -1,4 +1,4 @@
-"""The properties of dynamic nodes: what both ends may say of them (AMQP 1.0 §3.5.9)."""
+"""The properties of dynamic nodes that either end may state (AMQP 1.0 §3.5.9)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIST_MODES: Final = ("move", "copy")
 
 
 def problem_of(properties: dict[str, object]) -> str | None:
-    """Return what is wrong with the properties of a dynamic node, None if nothing is."""
+    """Return the error in the properties of a dynamic node, None if there is none."""
     if LIFETIME_POLICY in properties and not _is_lifetime(properties[LIFETIME_POLICY]):
         return "the lifetime-policy is none of AMQP's (AMQP 1.0 §3.5.10–13)"
     if SUPPORTED_DIST_MODES in properties and not _are_modes(properties[SUPPORTED_DIST_MODES]):

@@ -1,8 +1,8 @@
-"""What one can ask for when connecting and when attaching links.
+"""Options for connecting and for attaching links.
 
-Each group is a dataclass, which holds the defaults and their meaning, and a `TypedDict` of the
-same keys, by which `connect`, `sender` and `receiver` tell type checkers their keyword arguments.
-Times are in seconds; a timeout of None waits as long as the connection lives.
+Each group is a dataclass, which has the defaults and their meaning, and a `TypedDict` of the same
+keys, which tells type checkers the keyword arguments of `connect`, `sender` and `receiver`. Times
+are in seconds; a timeout of None waits as long as the connection lives.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ DEFAULT_CHUNK_BYTES: Final = 256 * 1024
 DEFAULT_CHUNK_CREDIT: Final = 8
 
 Timeout: TypeAlias = float | Literal["default"] | None
-"""Seconds, None for ever, or what the connection has."""
+"""Seconds, None for no limit, or ``"default"`` for the connection's."""
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str]]
-"""A bearer token, or a function that gives one, which may be a coroutine function."""
+"""A bearer token, or a function or coroutine function that returns one."""
 
 Start: TypeAlias = Literal["first", "last", "next"] | int | datetime
 """A place in a stream."""
 
 
 def check_timeout(timeout: Timeout, name: str = "timeout") -> None:
-    """Raise ValueError for a time-out that is negative or no number."""
+    """Raise ValueError for a timeout that is negative or not a number."""
     if timeout is None or timeout == "default":
         return
     if not timeout >= 0:
@@ -46,7 +46,7 @@ def check_timeout(timeout: Timeout, name: str = "timeout") -> None:
 
 
 class MadeUp(str):
-    """A name that nobody chose: it is another one in the next process."""
+    """Generated name: it differs in the next process."""
 
     __slots__ = ()
 
@@ -56,40 +56,40 @@ class ConnectionOptions:
     """The keyword arguments of `connect`."""
 
     container_id: str = field(default_factory=lambda: MadeUp(f"ferrymq-{uuid4()}"))
-    """Our name towards the peer (AMQP 1.0 §2.4.1). By default it is made up. Durable termini belong
-    to it: who wants to find them again has to choose it."""
+    """Our name towards the peer (AMQP 1.0 §2.4.1). By default it is generated. Durable termini
+    belong to it: choose a fixed one in order to find them again."""
 
     hostname: str | None = None
-    """The host we ask for; by default the one in the URL (AMQP 1.0 §2.7.1, §5.3.3.2)."""
+    """The host name of our open; by default that of the URL (AMQP 1.0 §2.7.1, §5.3.3.2)."""
 
     sasl: SaslMechanism | list[SaslMechanism] | Literal["auto"] | None = "auto"
-    """How to authenticate: a mechanism, or several in order of preference, of which the first that
-    the server offers is used and none but these. ``"auto"``: SCRAM, then PLAIN, with the user name
-    and password of the URL; ANONYMOUS without. None: no SASL layer."""
+    """How to authenticate: a mechanism, or several in order of preference. The first one that the
+    server offers is used, and no other. ``"auto"``: SCRAM, then PLAIN, with the user name and
+    password of the URL; ANONYMOUS if the URL has none. None: no SASL layer."""
 
     token: Token | None = field(default=None, repr=False)
-    """A bearer token to authenticate with, by SASL OAUTHBEARER (RFC 7628), or a function that gives
-    one: it is called for each connect, so that what reconnects has a token of that time. Only where
-    nobody else can read it: with TLS, or on this machine. The user name of the URL, if there is
-    one, is whom to act as."""
+    """A bearer token to authenticate with, by SASL OAUTHBEARER (RFC 7628), or a function that
+    returns one: it is called for each connect, so that a reconnect uses a current token. Allowed
+    only where no third party can read it: with TLS, or on this machine. The user name of the URL,
+    if there is one, is the identity to act as."""
 
     ssl: _ssl.SSLContext | None = None
-    """For TLS; by default a context that verifies the server with the system's authorities."""
+    """The TLS context; by default one that verifies the server with the system's authorities."""
 
     upgrade_tls: bool = False
-    """For amqp: begin in the clear and agree on TLS before anything else (AMQP 1.0 §5.2)."""
+    """For amqp: begin without TLS and agree on TLS before any other frame (AMQP 1.0 §5.2)."""
 
     idle_time_out: float | None = 60.0
-    """The connection fails when the peer is silent this long (AMQP 1.0 §2.4.5). None: never."""
+    """The connection fails when the peer is silent for this long (AMQP 1.0 §2.4.5). None: never."""
 
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
-    """The largest frame we take, in bytes."""
+    """The largest frame that we accept, in bytes."""
 
     incoming_window: int = DEFAULT_INCOMING_WINDOW
-    """Transfer frames a session takes before the peer must hear from us."""
+    """Transfer frames that a session accepts before we must answer with a flow."""
 
     timeout: float | None = 30.0
-    """For connecting, and for each begin, attach and detach that has no timeout of its own."""
+    """Time for connecting, and for each begin, attach and detach that has no timeout of its own."""
 
     close_timeout: float = 5.0
     """How long `close` waits for the peer's close and for the transport to end."""
@@ -97,10 +97,10 @@ class ConnectionOptions:
     properties: dict[str, object] | None = None
     offered_capabilities: list[str] | None = None
     desired_capabilities: list[str] | None = None
-    """Fields of our open (AMQP 1.0 §2.7.1), for which it has 512 bytes in all."""
+    """Fields of our open (AMQP 1.0 §2.7.1), which has at most 512 bytes in all."""
 
     required_capabilities: list[str] | None = None
-    """Desired capabilities without which the connection is closed again."""
+    """Desired capabilities; if the peer does not offer them, the connection is closed again."""
 
     reconnect: bool | ReconnectPolicy = False
     """Whether to connect again when the connection is lost; see `ReconnectPolicy`."""
@@ -153,30 +153,32 @@ class SenderOptions:
     capabilities: list[str] | None = None
     """Fields of the target (AMQP 1.0 §3.5.4); `expiry_timeout` is in whole seconds.
 
-    `durable` is True for a target that keeps what is unsettled (unsettled-state) until the link is
-    closed, unless `expiry_policy` says otherwise: then a `name` has to be given here, and a
-    `container_id` to `connect`, as the target belongs to both. The other values only state the
-    field; the expiry policy is then session-end by default."""
+    `durable` is True for a target that keeps unsettled deliveries (unsettled-state) until the link
+    is closed, unless `expiry_policy` says otherwise. It requires a `name` here and a `container_id`
+    for `connect`, because the target belongs to both. The other values only set the field; the
+    expiry policy is then session-end by default.
+    """
 
     exactly_once: bool = False
-    """Each message arrives once, whatever is lost on the way: a durable target, nothing sent
-    settled, and the peer remembers a delivery until we have its outcome (receiver-settle-mode
-    second). A peer that does not do that is refused. Needs what ``durable=True`` needs."""
+    """Each message arrives once, whatever is lost on the way: the target is durable, no message is
+    sent settled, and the peer remembers a delivery until we have its outcome (receiver-settle-mode
+    second). A peer that does not support this is refused. Has the requirements of
+    ``durable=True``."""
 
     unsettled: Iterable[Unsettled] | None = None
-    """Resume where an earlier process has stopped, with the deliveries it has written down, perhaps
-    none; see `Sender.resumed`. None: begin anew."""
+    """Resume the deliveries of an earlier process, as it has stored them; the list may be empty.
+    See `Sender.resumed`. None: do not resume."""
 
     snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED
     rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST
-    """Who settles when (AMQP 1.0 §2.8.2, §2.8.3)."""
+    """Which side settles first (AMQP 1.0 §2.8.2, §2.8.3)."""
 
     properties: dict[str, object] | None = None
     desired_capabilities: list[str] | None = None
     """Fields of our attach (AMQP 1.0 §2.7.3)."""
 
     timeout: Timeout = "default"
-    """For the attach; by default the connection's."""
+    """Time for the attach; by default the connection's."""
 
     def __post_init__(self) -> None:
         check_timeout(self.timeout)
@@ -209,11 +211,11 @@ class ReceiverOptions:
     """Name of the link, unique between the two containers (AMQP 1.0 §2.6.1)."""
 
     credit: int = DEFAULT_CREDIT
-    """How many messages may be on their way or waiting to be taken. Credit is given again when
-    half of it is used. 0: none is given but by `Receiver.add_credit`."""
+    """Messages that may be in flight or queued. Credit is given again when half of it is used. 0:
+    only `Receiver.add_credit` gives credit."""
 
     mode: Literal["move", "copy"] | None = None
-    """``"copy"`` browses: messages stay in the node (AMQP 1.0 §3.5.7). By default the node's."""
+    """With ``"copy"``, messages stay in the node (AMQP 1.0 §3.5.7). By default the node's mode."""
 
     filters: dict[str, object] | None = None
     """The source's filter-set: filters by name, e.g. of `ferrymq_types.filters` (§3.5.8)."""
@@ -222,13 +224,13 @@ class ReceiverOptions:
     """An SQL-like condition on messages, sent as Apache's selector filter."""
 
     start: Start | None = None
-    """Where to begin in a stream, as ferrymq has them: at the ``"first"`` record there is, at the
-    ``"last"``, with the ``"next"`` that comes, at an offset, or with the first record of an aware
-    datetime or later."""
+    """Where to begin in a stream of ferrymq: at the ``"first"`` record, at the ``"last"``, at the
+    ``"next"`` that is appended, at an offset, or at the first record of an aware datetime or
+    later."""
 
     default_outcome: Outcome | None = None
-    """What becomes of messages that get no outcome from us: those settled without one, and those
-    that are with us when the link is lost (AMQP 1.0 §3.5.3). By default the peer decides."""
+    """The outcome of messages that get none from us: those settled without one, and those that are
+    unsettled when the link is lost (AMQP 1.0 §3.5.3). By default the peer decides."""
 
     dynamic: bool = False
     """Ask the peer to make a node; its name is then `Receiver.address` (AMQP 1.0 §3.5.3)."""
@@ -240,34 +242,35 @@ class ReceiverOptions:
     capabilities: list[str] | None = None
     """Fields of the source (AMQP 1.0 §3.5.3); `expiry_timeout` is in whole seconds.
 
-    `durable` is True for a source that keeps what is unsettled (unsettled-state) until the link is
-    closed, unless `expiry_policy` says otherwise: then a `name` has to be given here, and a
-    `container_id` to `connect`, as the source belongs to both. The other values only state the
-    field; the expiry policy is then session-end by default."""
+    `durable` is True for a source that keeps unsettled deliveries (unsettled-state) until the link
+    is closed, unless `expiry_policy` says otherwise. It requires a `name` here and a `container_id`
+    for `connect`, because the source belongs to both. The other values only set the field; the
+    expiry policy is then session-end by default.
+    """
 
     exactly_once: bool = False
-    """Each message is handed out once, whatever is lost on the way: a durable source, and an
+    """Each message is delivered once, whatever is lost on the way: the source is durable, and an
     outcome is final when the peer has confirmed it (receiver-settle-mode second). A peer that does
-    not do that is refused. Needs what ``durable=True`` needs."""
+    not support this is refused. Has the requirements of ``durable=True``."""
 
     unsettled: Iterable[Unsettled] | None = None
-    """Resume where an earlier process has stopped, with the deliveries it has written down, perhaps
-    none. Those with an outcome are told so; the others are handed out again, as far as the peer
-    still has them; see `Receiver.resumed`. None: begin anew."""
+    """Resume the deliveries of an earlier process, as it has stored them; the list may be empty.
+    Stored outcomes are sent; the other deliveries are received again, if the peer still has them;
+    see `Receiver.resumed`. None: do not resume."""
 
     snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED
     rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST
-    """Who settles when (AMQP 1.0 §2.8.2, §2.8.3)."""
+    """Which side settles first (AMQP 1.0 §2.8.2, §2.8.3)."""
 
     max_message_size: int = 0
-    """The largest message we take, in bytes; 0 means any."""
+    """The largest message that we accept, in bytes; 0 means any."""
 
     properties: dict[str, object] | None = None
     desired_capabilities: list[str] | None = None
     """Fields of our attach (AMQP 1.0 §2.7.3)."""
 
     timeout: Timeout = "default"
-    """For the attach; by default the connection's."""
+    """Time for the attach; by default the connection's."""
 
     def __post_init__(self) -> None:
         check_timeout(self.timeout)
@@ -310,34 +313,34 @@ class ChunkReaderOptions:
     """Where to begin; see `ReceiverOptions`."""
 
     until: int | None = None
-    """End before the record with this offset; None: read for ever."""
+    """End before the record with this offset; None: read without end."""
 
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
-    """How many bytes a chunk may have; one with a single record may have more. The broker grants 16
-    MiB at most."""
+    """Bytes of a chunk, at most; a chunk of a single record may have more. The broker grants at
+    most 16 MiB."""
 
     chunk_records: int = MAX_CHUNK_RECORDS
-    """How many records a chunk may have. The broker grants 65 536 at most."""
+    """Records of a chunk, at most. The broker grants at most 65 536."""
 
     credit: int = DEFAULT_CHUNK_CREDIT
-    """How many chunks may be on their way or waiting to be taken."""
+    """Chunks that may be in flight or queued."""
 
     filters: dict[str, object] | None = None
     selector: str | None = None
-    """What records have to pass; see `ReceiverOptions`."""
+    """A condition that records must meet; see `ReceiverOptions`."""
 
     on_trim: Literal["detach", "continue"] = "detach"
-    """What to do when records are gone before they could be read: fail, or go on behind them and
-    count them in `ChunkReader.skipped`."""
+    """What to do when records were deleted before they could be read: fail, or continue after them
+    and count them in `ChunkReader.skipped`."""
 
     max_message_size: int = 0
-    """The largest chunk we take, in bytes, whatever the records; 0 means any."""
+    """The largest chunk that we accept, in bytes, whatever its records; 0 means any."""
 
     properties: dict[str, object] | None = None
     """More properties for our attach (AMQP 1.0 §2.7.3)."""
 
     timeout: Timeout = "default"
-    """For the attach; by default the connection's."""
+    """Time for the attach; by default the connection's."""
 
     def __post_init__(self) -> None:
         check_timeout(self.timeout)

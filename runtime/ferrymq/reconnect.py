@@ -1,4 +1,4 @@
-"""When and how often to connect again after a connection is lost."""
+"""Policy for reconnecting after a connection is lost."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class ReconnectPolicy:
     seconds, and never more than `maximum`. After `attempts` failures in a row (None: never) the
     connection is given up.
 
-    What is restored is the connection, its sessions and its links under the same names, with
-    their credit. Calls that wait for a message or for credit go on waiting.
+    A reconnect restores the connection, its sessions and its links under the same names, with their
+    credit. Calls that wait for a message or for credit continue to wait.
 
-    What was in flight is resumed on links to and from durable termini (`durable=True`,
-    `exactly_once=True`; AMQP 1.0 §2.6.13). On others it is not: a send that has no outcome fails
-    with `ConnectionClosed`, because the peer may or may not have the message, and a delivery
-    received before the loss can no longer be settled; the node gives it to someone again.
+    Deliveries in flight are resumed on links to and from durable termini (`durable=True`,
+    `exactly_once=True`; AMQP 1.0 §2.6.13). On other links they are not: a send without an outcome
+    fails with `ConnectionClosed`, because the peer may or may not have the message, and a delivery
+    received before the loss can no longer be settled; the node delivers it again.
 
-    `random` gives a number from 0 to 1, `sleep` waits seconds: tests replace them.
+    `random` returns a number from 0 to 1, `sleep` waits seconds: tests replace them.
     """
 
     initial: float = 0.1
@@ -35,7 +35,7 @@ class ReconnectPolicy:
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
 
     def pauses(self) -> Iterator[float]:
-        """The pauses before the attempts, in seconds; ends when it is time to give up."""
+        """Yield the pauses before the attempts, in seconds; end when it is time to give up."""
         bound = min(self.initial, self.maximum)
         attempt = 0
         while self.attempts is None or attempt < self.attempts:

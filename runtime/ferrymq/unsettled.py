@@ -1,4 +1,4 @@
-"""What an application writes down of unsettled deliveries, to resume them in another process."""
+"""Unsettled deliveries as an application stores them, to resume them in another process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """One delivery that an earlier process has left unsettled (AMQP 1.0 §2.6.13).
+    """Delivery that an earlier process has left unsettled (AMQP 1.0 §2.6.13).
 
-    `tag` is its delivery-tag, up to 32 bytes. `payload` is the encoded message
-    (`Message.encode`): a sender needs all of it, a receiver only for a delivery that it has not
-    decided on. `state` is the outcome it has come to, as far as that is known here.
+    `tag` is its delivery-tag, up to 32 bytes. `payload` is the encoded message (`Message.encode`):
+    a sender needs all of it, a receiver only for a delivery without an outcome. `state` is the
+    outcome, if it is known.
     """
 
     tag: bytes

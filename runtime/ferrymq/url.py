@@ -1,9 +1,8 @@
-"""Addresses of containers: ``amqp://user:password@host:port?option=value``.
+"""URLs of containers: ``amqp://user:password@host:port?option=value``.
 
-`amqp` is plain TCP and `amqps` is TLS; the ports left out are 5672 and 5671 (AMQP 1.0 §2.1, §5.2).
+`amqp` is plain TCP and `amqps` is TLS; their default ports are 5672 and 5671 (AMQP 1.0 §2.1, §5.2).
 `ws` and `wss` are WebSocket without and with TLS, on 80 and 443; only these may have a path. User
-name and password may hold percent-encoded characters. Options set what `connect` can also be told
-by arguments.
+name and password may contain percent-encoded characters. Options set arguments of `connect`.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ class Url:
 
     @property
     def web(self) -> str:
-        """Return the URL that a WebSocket is opened with: without user and options."""
+        """The URL of the WebSocket, without user and options."""
         return f"{self.scheme}://{self._host_and_port()}{self.path or '/'}"
 
     def __str__(self) -> str:
-        """The URL without the password and the options, fit for a log."""
+        """Return the URL without the password and the options, for logs."""
         user = "" if self.username is None else f"{self.username}@"
         return f"{self.scheme}://{user}{self._host_and_port()}{self.path}"
 
@@ -58,7 +57,7 @@ class Url:
 
 
 def parse_url(text: str) -> Url:
-    """Take a URL apart.
+    """Parse a URL.
 
     Raises ValueError, which never quotes the password, for another scheme, a missing host, a port
     out of range, a path without WebSocket, a fragment and an unknown or repeated option.
@@ -66,9 +65,10 @@ def parse_url(text: str) -> Url:
     try:
         parts = urlsplit(text)
     except ValueError:
-        # The reason that is given may quote the password.
+        # The original error may quote the password.
         raise ValueError("this is no URL; a host is a name or an address") from None
-    # A password that holds a "/", a "?" or a "#" ends up in the wrong part, where it shows.
+    # If a password contains "/", "?" or "#", it is parsed as another part of the URL, which must
+    # then not be quoted.
     quotable = "@" not in text
     if parts.scheme not in _PORTS:
         found = f"not {parts.scheme}:" if parts.scheme else "and this one has no scheme"
