@@ -31,7 +31,7 @@ from ferrymq_codec.writer import (
     to_milliseconds,
 )
 
-# The constructors among which the encoder chooses, narrowest first. Zero-width ones are not among
+# The constructors from which the encoder chooses, narrowest first. Zero-width ones are not among
 # them: many peers cannot read an array of those.
 _CODES: Final[dict[str, tuple[int, int]]] = {
     "null": (codes.NULL, codes.NULL),
@@ -341,6 +341,6 @@ class _Element:
         w.write(self.content)
 
 
-# The modules need each other: a value may be an array, an element may be any value.
+# The modules import each other: a value may be an array, an element may be any value.
 from ferrymq_codec.value_reader import read_payload, read_value  # noqa: E402
 from ferrymq_codec.value_writer import write_nested  # noqa: E402

@@ -1,7 +1,7 @@
 """Constructor codes of the primitive encodings (AMQP 1.0 §1.6) and the names of their types.
 
-This table is written by hand, because the code behind each entry is: a reader and a writer of every
-encoding. A test compares it with `spec/types.xml`. No other module writes a code as a number.
+This table is written by hand, as are the reader and the writer of each encoding. A test compares it
+with `spec/types.xml`. No other module writes a code as a number.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ MAP32: Final = 0xD1
 ARRAY8: Final = 0xE0
 ARRAY32: Final = 0xF0
 
-# The first code of each group: how many bytes of content follow, or of size (AMQP 1.0 §1.2).
+# The first code of each group, named for the number of bytes of content or of size that follow
+# (AMQP 1.0 §1.2).
 FIXED_0: Final = 0x40
 FIXED_1: Final = 0x50
 FIXED_2: Final = 0x60
@@ -63,7 +64,7 @@ COMPOUND_4: Final = 0xD0
 ARRAY_1: Final = 0xE0
 ARRAY_4: Final = 0xF0
 
-# What the code with a size of four bytes has more than that of the same type with one byte.
+# The difference between the codes of a type with a four-byte and with a one-byte size.
 WIDER: Final = VARIABLE_4 - VARIABLE_1
 
 TYPE_NAMES: Final[dict[int, str]] = {
@@ -111,7 +112,7 @@ TYPE_NAMES: Final[dict[int, str]] = {
 
 
 def describe_code(code: int) -> str:
-    """Say what a constructor code stands for, for an error message."""
+    """Describe a constructor code for an error message."""
     if code == DESCRIBED:
         return "a described value"
     name = TYPE_NAMES.get(code)

@@ -19,7 +19,7 @@ class Composite:
     __slots__ = ()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """How to copy and pickle: a compiled class cannot be made without its arguments."""
+        """Return how to copy and pickle: a compiled class cannot be made without its arguments."""
         names = getattr(type(self), "__dataclass_fields__", {})
         return _rebuild, (type(self), {name: getattr(self, name) for name in names})
 

@@ -15,7 +15,7 @@ from ferrymq_codec import codes
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.limits import MAX_U32
 
-# What a wide header has more than a narrow one: twice three bytes.
+# Bytes that a wide header has more than a narrow one: twice three.
 GROWTH: Final = 6
 
 
@@ -116,7 +116,7 @@ def widen(w: BytesWriter, mark: i64, count: i64, code: u8) -> None:
     if size + 4 > MAX_U32 or count > MAX_U32:
         raise EncodeError("value", f"{size} bytes do not fit one list, map or array")
     if total < size * 16:
-        # Copying all that was written is a memcpy: cheaper unless the content is a small part.
+        # Copying all written data is a memcpy: cheaper unless the content is a small part.
         content = w.getvalue()[mark:]
         w.truncate(mark - 3)
         w.append(code)

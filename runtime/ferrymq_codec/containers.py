@@ -11,9 +11,9 @@ from ferrymq_codec.scalars import Symbol, ULong, equal_values
 
 @final
 class Repeated:
-    """The same value `count` times over, in constant memory: elements that take no bytes.
+    """The same value repeated `count` times, in constant memory: elements that take no bytes.
 
-    An array of zero-width elements is a few bytes on the wire however many it states.
+    An array of zero-width elements has a few bytes on the wire, whatever its count.
     """
 
     __slots__ = ("count", "value")
@@ -39,7 +39,7 @@ class Repeated:
             i += 1
 
     def _one(self) -> object:
-        # Lists are mutable: nobody shall change all elements through one of them.
+        # Lists are mutable: a change through one element must not change all elements.
         value = self.value
         return list(value) if isinstance(value, list) else value
 
@@ -142,7 +142,7 @@ def _make_array(
     code: int | None,
 ) -> Array:
     array = Array(element_type, items, code=code)
-    # As they were: the constructor would take a reserved descriptor for one in use.
+    # The descriptors are kept as they were: the constructor would replace a reserved one.
     array.descriptors = descriptors
     return array
 

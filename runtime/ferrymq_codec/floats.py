@@ -21,7 +21,7 @@ from librt.strings import (
 )
 from mypy_extensions import i32, i64
 
-# Bits of the fraction that a binary64 has more.
+# Bits that the fraction of a binary64 has more.
 _SHIFT: Final = 29
 _FRACTION: Final = 0x7FFFFF
 _QUIET: Final = 0x400000
@@ -50,7 +50,7 @@ def write_float32(w: BytesWriter, value: float) -> None:
     bits = read_i64_be(scratch.getvalue(), 0)
     fraction = (bits >> _SHIFT) & _FRACTION
     if fraction == 0:
-        # It would be infinity.
+        # Without this bit the result would be infinity.
         fraction = _QUIET
     number: i64 = 0x7F800000 | fraction
     write_i32_be(w, i32(number if bits >= 0 else number - 0x80000000))

@@ -1,7 +1,7 @@
-"""Bounds on what a peer may make us do: depth, memory, collisions, caches.
+"""Bounds on the work and memory that a peer can cause: depth, memory, collisions, caches.
 
-Sizes and counts need no constant of their own: they are checked against the bytes that remain.
-The elements of a frame are bounded by the bytes of the frame, those of a message by memory.
+Sizes and counts need no constant of their own: they are checked against the remaining bytes. The
+elements of a frame are bounded by the bytes of the frame, those of a message by memory.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 MAX_DEPTH: Final = 32
-"""Lists, maps, arrays and described values that may contain one another.
+"""Depth of nesting of lists, maps, arrays and described values.
 
-Compiled Python has no recursion limit of its own; without this bound a peer could overflow the
-C stack."""
+Compiled Python has no recursion limit of its own; without this bound a peer could overflow the C
+stack.
+"""
 
 MAX_MEMORY: Final = 256 * 1024 * 1024
 """Bytes of memory that the elements of untyped lists, maps and arrays may take which one Reader
@@ -25,16 +26,18 @@ MAX_ELEMENTS: Final = MAX_MEMORY // ELEMENT_MEMORY
 """The budget of a Reader, in elements: 4 194 304."""
 
 SECTION_ELEMENTS: Final = 65_536
-"""The budget of a broker for what it reads of one message: others wait while it does."""
+"""The budget of a broker for reading one message: other connections wait while it reads."""
 
 FREE_COLLISIONS: Final = 64
-"""Keys of one map that may have the same hash. `-1` and `-2` have, and 34 powers of two."""
+"""Keys of one map that may have the same hash. `-1` and `-2` share one, and so do 34 powers of
+two."""
 
 COLLISION_COST: Final = 65_536
 """Elements charged for each further key with that hash.
 
 A UUID or a decimal can be crafted to any hash value, which would make a dict quadratic; at this
-price a Reader's whole budget buys 64 of them, and that of a frame none."""
+price a Reader's whole budget pays for 64 such keys, and the budget of a frame for none.
+"""
 
 MAX_CACHED_SYMBOLS: Final = 4096
 """Distinct symbols kept decoded; the cache is emptied when it is full."""

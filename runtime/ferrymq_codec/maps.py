@@ -55,7 +55,7 @@ def read_pairs(r: Reader, count: i64, outer: i64, field: str) -> dict[object, ob
 
 
 def _fits(r: Reader, key: object, hashes: dict[int, int], field: str) -> bool:
-    # Whether a dict can hold the key. Strings are hashed with a secret, these are not.
+    # Return whether a dict can hold the key. Strings are hashed with a secret, these are not.
     try:
         number = hash(key)
     except TypeError:
@@ -102,7 +102,7 @@ def write_map(w: BytesWriter, value: dict[object, object], field: str) -> None:
 def read_symbol_map(r: Reader, field: str) -> dict[str, object]:
     """Read a map whose keys are symbols, such as `fields` (AMQP 1.0 §2.8.12).
 
-    A string of ASCII is taken for the symbol that it should have been: some clients write those.
+    An ASCII string is read as a symbol: some clients write strings there.
     """
     outer = r.end
     count = r.enter_map(field)
@@ -133,7 +133,7 @@ def write_symbol_map(w: BytesWriter, value: dict[Any, object], field: str) -> No
 def read_annotations(r: Reader, field: str) -> dict[str | int, object]:
     """Read a map whose keys are symbols or ulongs (AMQP 1.0 §3.2.10), as plain str or int.
 
-    Strings are taken for symbols as `read_symbol_map` does.
+    ASCII strings are read as symbols, as in `read_symbol_map`.
     """
     outer = r.end
     count = r.enter_map(field)
@@ -213,6 +213,6 @@ def write_string_map(w: BytesWriter, value: dict[Any, object], field: str) -> No
     end_map(w, mark, 2 * len(value))
 
 
-# The modules need each other: a value may be a map, whose keys and values may be any value.
+# The modules import each other: a value may be a map, whose keys and values may be any value.
 from ferrymq_codec.value_reader import read_value  # noqa: E402
 from ferrymq_codec.value_writer import write_nested, write_value  # noqa: E402

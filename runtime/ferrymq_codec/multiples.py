@@ -78,7 +78,7 @@ def read_multiple(r: Reader, type_name: str, field: str) -> list[Any]:
     if array.element_type != type_name or array.descriptors:
         r.fail(field, f"expected an array of {type_name}, found one of {array.element_type}")
     if isinstance(array.items, Repeated):
-        # Elements without bytes have not been paid for, and are about to become a list.
+        # Elements without bytes have not been charged, and become a list now.
         r.charge(array.items.count, field)
     return [_plain(item) for item in array]
 

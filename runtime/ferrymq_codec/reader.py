@@ -332,9 +332,9 @@ class Reader:
         return self.intern_symbol(text, field)
 
     def read_symbol_key(self, field: str) -> str:
-        """Read the key of a map whose keys are symbols; a string of ASCII is taken for one.
+        """Read the key of a map whose keys are symbols; an ASCII string is read as a symbol.
 
-        Some clients write strings there. `converted` tells that one did.
+        Some clients write strings there; `converted` is true then.
         """
         pos = self.pos
         if pos < self.end and (self.data[pos] == codes.STRING8 or self.data[pos] == codes.STRING32):
@@ -361,7 +361,7 @@ class Reader:
         return symbol
 
     def _enter_variable(self, narrow: i64, wide: i64, field: str, wanted: str) -> i64:
-        # Moves to the first byte of the content, all of which is known to be there.
+        # Move to the first byte of the content, all of which exists.
         pos = self.pos
         if pos + 2 > self.end:
             self.unexpected(field, wanted)

@@ -180,9 +180,9 @@ class Symbol(str):
 
 
 def equal_values(a: object, b: object) -> bool:
-    """Whether two values are equal on the wire, where the order of a map counts (§1.6.23).
+    """Return whether two values are equal on the wire, where the order of a map counts (§1.6.23).
 
-    Of plain dicts Python says that they are equal in any order.
+    Python compares plain dicts without regard to order.
     """
     if isinstance(a, dict):
         return (

@@ -36,7 +36,7 @@ def read_value(r: Reader, field: str) -> object:
     if pos >= r.end:
         r.fail(field, "truncated")
     code: i64 = r.data[pos]
-    # The types of most application data, through the methods of the Reader.
+    # The types of most application data are read with the methods of the Reader.
     if code == codes.STRING8 or code == codes.STRING32:
         return r.read_string(field)
     if code == codes.SMALL_LONG or code == codes.LONG:
@@ -220,6 +220,6 @@ def _read_described(r: Reader, field: str) -> Described:
     return Described.reserved(descriptor, value)
 
 
-# The modules need each other: a value may be a map or an array, whose elements may be any value.
+# The modules import each other: a value may be a map or an array, whose elements may be any value.
 from ferrymq_codec.arrays import read_array_content  # noqa: E402
 from ferrymq_codec.maps import read_pairs  # noqa: E402

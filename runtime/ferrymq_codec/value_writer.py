@@ -55,7 +55,7 @@ from ferrymq_codec.writer import (
 
 
 class _Nesting(threading.local):
-    """How deeply the composites are nested that this thread is encoding in untyped places."""
+    """Nesting depth of the composites that this thread is encoding in untyped places."""
 
     depth = 0
 
@@ -171,8 +171,8 @@ def _write_rare(w: BytesWriter, value: object, field: str) -> None:
 def _write_pairs(
     w: BytesWriter, pairs: list[tuple[object, object]], field: str, depth: i64, repeats: bool
 ) -> None:
-    # With `repeats` a key may be there twice, which a dict sees to by itself: but for NaNs, and for
-    # times that are in one millisecond.
+    # With `repeats` a key may be repeated. A dict excludes that by itself, except for NaNs and for
+    # times within one millisecond.
     if depth >= MAX_DEPTH:
         raise EncodeError(field, "nested too deeply")
     mark = begin_map(w)
@@ -195,8 +195,8 @@ def _write_pairs(
 
 
 def _write_composite(w: BytesWriter, value: Composite, field: str, depth: i64) -> None:
-    # A composite starts counting anew for the values inside it, so the nesting of composites is
-    # counted here: one that contains itself shall end in an error, not in a stack overflow.
+    # A composite starts a new count for the values inside it, so the nesting of composites is
+    # counted here: a composite that contains itself must end in an error, not in a stack overflow.
     before = _nesting.depth
     if before + depth >= MAX_DEPTH:
         raise EncodeError(field, "nested too deeply")
@@ -207,5 +207,5 @@ def _write_composite(w: BytesWriter, value: Composite, field: str, depth: i64) -
         _nesting.depth = before
 
 
-# The modules need each other: a value may be an array, whose elements may be any value.
+# The modules import each other: a value may be an array, whose elements may be any value.
 from ferrymq_codec.arrays import write_nested_array  # noqa: E402
