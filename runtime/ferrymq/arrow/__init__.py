@@ -7,7 +7,7 @@
 import pyarrow
 
 if int(pyarrow.__version__.split(".")[0]) < 19:
-    # Older ones cannot make views of buffers.
+    # Older versions cannot make views of buffers.
     raise ImportError(
         f"ferrymq.arrow needs pyarrow 19 or newer, and there is {pyarrow.__version__}:"
         " pip install 'ferrymq[arrow]'"

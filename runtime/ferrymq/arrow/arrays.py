@@ -1,4 +1,4 @@
-"""Columns that have been filled, as Arrow arrays: no value is looked at in Python."""
+"""Filled columns as Arrow arrays: no single value passes through Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STRUCT: Final = pa.struct(
 
 
 def text_array(column: Texts, data: pa.Buffer, kind: pa.DataType) -> pa.Array:
-    """Strings or binary, copied together from `data`, where their views point."""
+    """Return strings or binary, copied together from `data`, to which their views point."""
     rows = int(column.validity.rows)
     nulls = int(column.validity.nulls)
     if nulls == rows:
@@ -35,7 +35,7 @@ def text_array(column: Texts, data: pa.Buffer, kind: pa.DataType) -> pa.Array:
 
 
 def map_array(column: Maps, data: pa.Buffer, kind: pa.DataType) -> pa.Array:
-    """Maps of strings."""
+    """Return maps of strings."""
     rows = int(column.validity.rows)
     nulls = int(column.validity.nulls)
     if nulls == rows:
@@ -48,7 +48,7 @@ def map_array(column: Maps, data: pa.Buffer, kind: pa.DataType) -> pa.Array:
 
 
 def integers(column: Numbers, kind: pa.DataType) -> pa.Array:
-    """Integers of any width that holds them, or times in µs."""
+    """Return integers of any width that holds them, or times in µs."""
     wide = kind if pa.types.is_timestamp(kind) else pa.int64()
     array = pa.Array.from_buffers(
         wide,
@@ -60,7 +60,7 @@ def integers(column: Numbers, kind: pa.DataType) -> pa.Array:
 
 
 def booleans(column: Booleans) -> pa.Array:
-    """Booleans."""
+    """Return booleans."""
     return pa.Array.from_buffers(
         pa.bool_(),
         int(column.validity.rows),
@@ -70,7 +70,7 @@ def booleans(column: Booleans) -> pa.Array:
 
 
 def times(values: pa.Buffer, count: int) -> pa.Array:
-    """Times given in ms since the epoch; null where µs cannot say them in 64 bits."""
+    """Return times given in ms since the epoch; null where µs do not fit into 64 bits."""
     array = pa.Array.from_buffers(_MILLISECONDS, count, [None, values], null_count=0)
     try:
         return array.cast(_MICROSECONDS)

@@ -1,4 +1,4 @@
-"""Arrow arrays as what reads columns for rows: their buffers, cut to the rows there are.
+"""Arrow arrays as inputs of the row encoder: their buffers, cut to the rows of the batch.
 
 A batch is often a slice of a bigger one; only the bytes of its rows are copied.
 """
@@ -16,7 +16,7 @@ _MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
 
 
 def text_input(array: pa.Array) -> TextInput:
-    """Strings or binary, of whichever layout."""
+    """Return the input for strings or binary, of any layout."""
     if pt.is_large_string(array.type) or pt.is_string_view(array.type):
         array = array.cast(pa.string())
     elif pt.is_large_binary(array.type) or pt.is_binary_view(array.type):
@@ -28,7 +28,7 @@ def text_input(array: pa.Array) -> TextInput:
 
 
 def map_input(array: pa.Array) -> MapInput:
-    """Maps of strings."""
+    """Return the input for maps of strings."""
     validity, ends = array.buffers()[:2]
     positions, first, last = _positions(ends, array.offset, len(array))
     keys = text_input(array.keys.slice(first, last - first))
@@ -37,9 +37,10 @@ def map_input(array: pa.Array) -> MapInput:
 
 
 def number_input(array: pa.Array) -> NumberInput:
-    """Integers of any width, and times in µs. What no 64 bits can hold raises `pa.ArrowInvalid`."""
+    """Return the input for integers of any width, and times in µs. Raises `pa.ArrowInvalid` for
+    values that do not fit into 64 bits."""
     if pt.is_timestamp(array.type):
-        # Finer than µs is cut off.
+        # Parts finer than µs are cut off.
         array = array.cast(_MICROSECONDS, safe=array.type.unit != "ns").cast(pa.int64())
     array = array.cast(pa.int64())
     validity, values = array.buffers()
@@ -48,13 +49,14 @@ def number_input(array: pa.Array) -> NumberInput:
 
 
 def boolean_input(array: pa.Array) -> BooleanInput:
-    """Booleans."""
+    """Return the input for booleans."""
     validity, values = array.buffers()
     return BooleanInput(_valid(array, validity), _bits(values, array.offset, len(array)))
 
 
 def _positions(ends: pa.Buffer | None, offset: int, count: int) -> tuple[bytes, int, int]:
-    """Where values begin and end, 4 bytes each, and the first and the last of these numbers."""
+    """Return the positions at which values begin and end, 4 bytes each, and the first and the last
+    position."""
     if ends is None or count == 0:
         return bytes(4), 0, 0
     positions = ends.slice(4 * offset, 4 * (count + 1)).to_pybytes()

@@ -15,7 +15,7 @@ from ferrymq.arrow.wire.layout import join, offsets
 from ferrymq.arrow.wire.scanner import MessageScanner
 from ferrymq.chunks import Chunk
 
-# Columns that a chunk, or whoever makes the decoder, has without the messages.
+# Columns that come from the chunk or from the creator of the decoder, not from the messages.
 _OUTSIDE: Final = frozenset(["address", RAW])
 _POSITION: Final = frozenset(["partition", "offset", "enqueuedTime"])
 
@@ -23,10 +23,10 @@ _MAX_BYTES: Final = 0x7FFF_FFFF
 
 
 class RecordDecoder:
-    """Makes record batches with the `columns` named, in that order, of `schema`.
+    """Decoder to record batches with the `columns` named, in that order, of `schema`.
 
-    `address` and `partition` are those of the link; they fill the columns of these names. Only what
-    the columns need of a message is read. Raises `ColumnError` for a name that is no column.
+    `address` and `partition` are those of the link; they fill the columns of these names. Only the
+    parts of a message that the columns need are read. Raises `ColumnError` for an unknown column.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RecordDecoder:
         self._placed_scanner = MessageScanner(placed) if placed else None
 
     def decode(self, chunk: Chunk) -> pa.RecordBatch:
-        """A row for each record of a chunk, where and when as the chunk says."""
+        """Return a row for each record of a chunk, with the position and time of the chunk."""
         count = int(chunk.count)
         batch: Batch | None = None
         if self._placed_scanner is not None:
@@ -73,11 +73,12 @@ class RecordDecoder:
     def decode_messages(
         self, payloads: Sequence[bytes], formats: Sequence[int] | None = None
     ) -> pa.RecordBatch:
-        """A row for each encoded message; `formats` are their message-formats, if not all are 0.
+        """Return a row for each encoded message; `formats` are their message-formats, if not all
+        are 0.
 
-        Where and when a message is in its stream comes from its annotations; without, the partition
-        is that of the decoder. Raises ValueError if the payloads are 2 GiB or more, or there are
-        more or fewer formats than payloads.
+        The position and time of a message in its stream come from its annotations; without them,
+        the partition is that of the decoder. Raises ValueError if the payloads are 2 GiB or more,
+        or if the numbers of formats and payloads differ.
         """
         count = len(payloads)
         if formats is not None and len(formats) != count:
@@ -109,7 +110,7 @@ class RecordDecoder:
 
 
 def _column(batch: Batch, name: str, data: pa.Buffer) -> pa.Array:
-    """A column that has been filled, as an array of its type."""
+    """Return a filled column as an array of its type."""
     kind = TYPES[name]
     text = batch.texts.get(name)
     if text is not None:
@@ -139,7 +140,7 @@ def _offsets(chunk: Chunk, buffer: pa.Buffer) -> pa.Array:
 
 
 def _raw(buffer: pa.Buffer, count: int, ends_at: int, payloads_at: int) -> pa.Array:
-    """The payloads where they are: nothing is copied."""
+    """Return the payloads without copying them."""
     ends = buffer.slice(ends_at, 4 * (count + 1))
     return pa.Array.from_buffers(
         pa.binary(), count, [None, ends, buffer.slice(payloads_at)], null_count=0

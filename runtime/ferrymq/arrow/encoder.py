@@ -1,4 +1,4 @@
-"""Rows of record batches as encoded messages."""
+"""Encoder from rows of record batches to messages."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ferrymq.arrow.wire.rows import RowEncoder
 from ferrymq.errors import EncodeError
 
 IGNORED: Final = frozenset({"offset", "enqueuedTime", "deliveryCount", "firstAcquirer"})
-"""Columns of a source that say nothing to a sink: what is read can be written back with them."""
+"""Columns of a source that a sink ignores, so that rows that were read can be written back."""
 
-# What says where a message goes, beside the column `raw`.
+# Columns that determine the destination of a message, besides the column `raw`.
 _ROUTING: Final = frozenset({"address", "partition"})
 
 
 class MessageEncoder:
-    """Makes a message of each row of batches with this `schema`.
+    """Encoder of batches with this `schema`: a message for each row.
 
     `defaults` gives values, by the names of columns, for all rows where the schema has no such
-    column. Messages are durable unless they say otherwise. Raises `ColumnError` for a column that
-    is not known, is there twice, has another type than it may have or goes with no other there is.
+    column. Messages are durable unless a column says otherwise. Raises `ColumnError` for a column
+    that is unknown, repeated, of a wrong type or in conflict with another column.
     """
 
     def __init__(self, schema: pa.Schema, defaults: Mapping[str, object] | None = None) -> None:
@@ -59,9 +59,9 @@ class MessageEncoder:
                 )
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes]:
-        """The message of each row, encoded.
+        """Return the encoded message of each row.
 
-        Raises `EncodeError` naming the column, and the row counted from 0, of a value that no
+        Raises `EncodeError`, which names the column and the row counted from 0, for a value that no
         message can have.
         """
         texts: dict[str, TextInput] = {}
@@ -91,7 +91,7 @@ class MessageEncoder:
         return RowEncoder(batch.num_rows, texts, numbers, booleans, maps).encode()
 
     def addresses(self, batch: pa.RecordBatch) -> list[str | None] | None:
-        """The column `address`, where each row is meant to go; None if there is none."""
+        """Return the column `address`, the destination of each row; None if there is none."""
         if "address" in self._defaults:
             return [self._defaults["address"].as_py()] * batch.num_rows
         if "address" not in self.schema.names:
@@ -101,7 +101,8 @@ class MessageEncoder:
 
 
 def _check_type(field: pa.Field) -> None:
-    """Raise `ColumnError` unless the column has the type that its name asks for, or one as good."""
+    """Raise `ColumnError` unless the type of the column is the one of its name, or an equivalent
+    one."""
     wanted = TYPES[field.name]
     found = field.type
     allowed = str(wanted)

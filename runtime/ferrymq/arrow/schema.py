@@ -66,7 +66,7 @@ RAW: Final = "raw"
 """The column with the message as it was published."""
 
 POSITION: Final = ("address", "partition", "offset", "enqueuedTime")
-"""Where and when a record is in its stream."""
+"""Columns with the position and time of a record in its stream."""
 
 METADATA: Final = tuple(name for name in TYPES if name != RAW)
 """All columns but `RAW`."""
@@ -79,15 +79,15 @@ DEFAULT: Final = (
     "contentType",
     "applicationProperties",
 )
-"""The columns for those who have not said which."""
+"""The default columns."""
 
 
 class ColumnError(ValueError):
-    """A column that is not known, is there twice or has another type than it may have."""
+    """A column that is unknown, repeated or of a wrong type."""
 
 
 def schema_of(columns: Iterable[str] = DEFAULT) -> pa.Schema:
-    """The Arrow schema of the columns, in their order.
+    """Return the Arrow schema of the columns, in their order.
 
     Equal to what Spark makes of the same columns with the time zone UTC. Raises `ColumnError`.
     """
@@ -97,7 +97,7 @@ def schema_of(columns: Iterable[str] = DEFAULT) -> pa.Schema:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise `ColumnError` for a name that is no column, or is there twice."""
+    """Raise `ColumnError` for an unknown or repeated column name."""
     seen: set[str] = set()
     for name in names:
         if name not in TYPES:
@@ -108,7 +108,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """A suggestion for a name that is not known, and all that are, for an error message."""
+    """Return a suggestion for an unknown name, and all known names, for an error message."""
     names = list(known)
     by_lower = {each.lower(): each for each in names}
     close = get_close_matches(name.lower(), by_lower, n=1)

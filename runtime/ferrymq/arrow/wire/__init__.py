@@ -1,4 +1,4 @@
-"""What scans messages and fills the buffers of columns, and what writes messages out of buffers.
+"""Scanners that fill the buffers of columns from messages, and writers of messages from buffers.
 
-Compiled, and without pyarrow: a buffer is bytes laid out as Arrow lays them out, little-endian.
+Compiled, and without pyarrow: a buffer is bytes in Arrow's layout, little-endian.
 """

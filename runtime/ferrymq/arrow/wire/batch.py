@@ -1,4 +1,4 @@
-"""The columns of one batch while messages become rows of them."""
+"""The columns of one batch while they are filled from messages."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ MAPS: Final = frozenset(
     ["applicationProperties", "messageAnnotations", "deliveryAnnotations", "footer"]
 )
 
-# What may be rendered for a column at all.
+# Bytes that may be rendered for a column, at most.
 _MAX_BYTES: Final = 1 << 30
 
-# What the header says without being there (AMQP 1.0 §3.2.1).
+# Default values of a missing header (AMQP 1.0 §3.2.1).
 _PRIORITY: Final = 4
 
 
 @final
 class Batch:
-    """The columns of `names`, in `texts`, `numbers`, `booleans` and `maps` by their kind.
+    """Columns of `names`, in `texts`, `numbers`, `booleans` and `maps` by their kind.
 
-    Those that are not asked for are None. Messages are in `data`. A row is complete when each
-    column has it: `complete` adds what the message did not say, `unread` is a row of a message that
-    cannot be read.
+    Columns that were not requested are None. Messages are in `data`. A row is complete when each
+    column has a value for it: `complete` adds the values that the message did not have, `unread`
+    adds a row for a message that cannot be read.
     """
 
     __slots__ = (
@@ -152,7 +152,7 @@ class Batch:
         self._maps = list(maps.values())
 
     def complete(self, row: i64) -> None:
-        """Nothing more is said of the message of this row: what is missing has its default."""
+        """Complete a row: each column without a value gets its default."""
         durable = self.durable
         if durable is not None and durable.validity.rows == row:
             durable.put(False)
@@ -168,7 +168,7 @@ class Batch:
         self._complete(row)
 
     def unread(self, row: i64, start: i64, size: i64, kind: bytes) -> None:
-        """A row of a message that cannot be read, of this `kind`: the bytes of it are its body."""
+        """Add a row for an unreadable message of this `kind`, whose bytes become the body."""
         for text in self._texts:
             if text.validity.rows > row:
                 text.pop()

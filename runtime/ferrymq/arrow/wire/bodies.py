@@ -1,4 +1,4 @@
-"""JSON bodies as AMQP values: the way back from `texts`, which turns values into JSON.
+"""JSON bodies as AMQP values: the inverse of `texts`, which turns values into JSON.
 
 | JSON | AMQP |
 |---|---|
@@ -23,17 +23,18 @@ _INFINITY: Final = float("inf")
 
 
 def value_of_json(text: str) -> object:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
-    Raises ValueError for what is no JSON, for a number with more exponent than any decimal has, and
-    for an object with one key twice; RecursionError for deep nesting.
+    Raises ValueError for invalid JSON, for a number whose exponent no decimal can have, and for an
+    object with a repeated key; RecursionError for deep nesting.
     """
     value: object = _parse(text)
     return value
 
 
 def _integer(digits: str) -> object:
-    """A long, or the first of ulong and decimal128 that holds the integer; -0 is a decimal."""
+    """Return a long, or the first of ulong and decimal128 that holds the integer; -0 is a
+    decimal."""
     value = int(digits)
     if value == 0 and digits[0] == "-":
         return Decimal(digits)
@@ -43,7 +44,7 @@ def _integer(digits: str) -> object:
 
 
 def _fraction(digits: str) -> object:
-    """A double if that has the same digits, else a decimal."""
+    """Return a double if it has the same digits, else a decimal."""
     number = float(digits)
     if repr(number) == digits:
         return number
@@ -55,7 +56,8 @@ def _fraction(digits: str) -> object:
 
 
 def json_of_decimal(value: Decimal) -> str:
-    """A finite decimal as a number in JSON that is read as a decimal, unless it is an integer."""
+    """Return a finite decimal as a number in JSON that is read as a decimal, unless it is an
+    integer."""
     text = str(value)
     number = float(value)
     if text.lstrip("-").isdigit() or not (repr(number) == text or _is_double(text, number, value)):
@@ -64,7 +66,7 @@ def json_of_decimal(value: Decimal) -> str:
 
 
 def _is_double(digits: str, number: float, exact: Decimal) -> bool:
-    """Whether a text that is spelled in another way than Python's is one of a double.
+    """Return whether a text is that of a double although Python spells it differently.
 
     Java writes ``1.0E10``, people write ``1e10``; decimals are written ``1E+10``.
     """
@@ -83,7 +85,7 @@ def _is_double(digits: str, number: float, exact: Decimal) -> bool:
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object, whose keys have to differ."""
+    """Return an object, whose keys must differ."""
     members = dict(pairs)
     if len(members) != len(pairs):
         seen: set[str] = set()

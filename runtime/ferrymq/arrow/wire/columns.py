@@ -14,13 +14,13 @@ from mypy_extensions import i32, i64, u8
 
 from ferrymq_codec.errors import DecodeError
 
-# The longest value that is in its view as a whole.
+# The longest value that its view contains completely.
 _INLINE: Final = 12
 _ZEROS: Final = bytes(_INLINE)
 _ALL: Final = b"\xff"
 
-# How long the text of a value may become: so many bytes for each that it has in its message, some
-# more, and what is left of a spare that all values of a column have together.
+# Limit for the text of a value: so many bytes for each byte in its message, some more, and the rest
+# of a reserve that all values of a column share.
 EXPANSION: Final = 16
 _SMALL: Final = 64
 _SPARE: Final = 1 << 20
@@ -37,7 +37,7 @@ class Bits:
         self._bytes = BytesWriter()
 
     def put(self, value: bool) -> None:
-        """The next one."""
+        """Append a value."""
         at = self.count
         bit: i64 = 1 << (at & 7)
         if at & 7 == 0:
@@ -47,14 +47,14 @@ class Bits:
         self.count = at + 1
 
     def fill(self, count: i64) -> None:
-        """`count` ones; there is nothing yet."""
+        """Append `count` true values to an empty column."""
         self._bytes.write(_ALL * int(count >> 3))
         if count & 7 != 0:
             self._bytes.append(u8((1 << (count & 7)) - 1))
         self.count = count
 
     def pop(self) -> bool:
-        """Take the last one away, and return it."""
+        """Remove the last value and return it."""
         at = self.count - 1
         bit: i64 = 1 << (at & 7)
         byte = i64(self._bytes[at >> 3])
@@ -66,13 +66,13 @@ class Bits:
         return byte & bit != 0
 
     def getvalue(self) -> bytes:
-        """All of them."""
+        """Return all values as bytes."""
         return self._bytes.getvalue()
 
 
 @final
 class Validity:
-    """Which rows have a value. Takes no memory as long as all have one."""
+    """Bits that say which rows have a value. Uses no memory as long as all rows have one."""
 
     __slots__ = ("rows", "nulls", "_bits")
 
@@ -82,14 +82,14 @@ class Validity:
         self._bits: Bits | None = None
 
     def valid(self) -> None:
-        """The next row has one."""
+        """Append a row with a value."""
         bits = self._bits
         if bits is not None:
             bits.put(True)
         self.rows += 1
 
     def null(self) -> None:
-        """The next row has none."""
+        """Append a row without a value."""
         bits = self._bits
         if bits is None:
             bits = Bits()
@@ -100,23 +100,23 @@ class Validity:
         self.nulls += 1
 
     def pop(self) -> None:
-        """Take the last row away."""
+        """Remove the last row."""
         bits = self._bits
         if bits is not None and not bits.pop():
             self.nulls -= 1
         self.rows -= 1
 
     def getvalue(self) -> bytes | None:
-        """The bits; None if every row has a value."""
+        """Return the bits; None if every row has a value."""
         bits = self._bits
         return None if bits is None or self.nulls == 0 else bits.getvalue()
 
 
 @final
 class Texts:
-    """A column of strings or of bytes, as views of `data`, and of what is rendered beside it.
+    """Column of strings or bytes: views of `data`, and of the rendered texts.
 
-    What is rendered is at most `limit` bytes; more raises `DecodeError`.
+    Rendered texts have at most `limit` bytes in all; more raises `DecodeError`.
     """
 
     __slots__ = ("validity", "data", "limit", "_spare", "_length", "_views", "_rendered")
@@ -131,12 +131,12 @@ class Texts:
         self._rendered = BytesWriter()
 
     def null(self) -> None:
-        """No value for the next row."""
+        """Append a row without a value."""
         self._views.write(b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0")
         self.validity.null()
 
     def view(self, start: i64, size: i64) -> None:
-        """The `size` bytes of `data` from `start` on, which are there."""
+        """Append the `size` bytes of `data` from `start` on, which must exist."""
         w = self._views
         data = self.data
         write_i32_le(w, i32(size))
@@ -154,7 +154,7 @@ class Texts:
         self.validity.valid()
 
     def text(self, value: bytes) -> None:
-        """Bytes that are not in `data`. Raises `DecodeError` if there would be too many."""
+        """Append bytes that are not in `data`. Raises `DecodeError` if the limit is exceeded."""
         size: i64 = len(value)
         if size > _INLINE:
             mark = self.open()
@@ -169,22 +169,24 @@ class Texts:
         self.validity.valid()
 
     def room(self, size: i64) -> i64:
-        """How long the text of a value may be that has so many bytes in its message: its own share,
-        which no other value takes away, and what all have together."""
+        """Return how long the text of a value may be that has so many bytes in its message: its own
+        share, which no other value uses, and the shared reserve."""
         return EXPANSION * size + _SMALL + self._spare
 
     def spend(self, size: i64, length: i64) -> None:
-        """A value of so many bytes has a text of this length, or was given up there."""
+        """Charge a text of this length for a value of so many bytes; also for a text that was given
+        up."""
         extra = length - EXPANSION * size - _SMALL
         if extra > 0:
             self._spare = self._spare - extra if extra < self._spare else 0
 
     def open(self) -> i64:
-        """Begin a value made of parts: `part` for each, then `close` with what is returned."""
+        """Begin a value made of parts: call `part` for each, then `close` with the returned
+        mark."""
         return len(self._rendered)
 
     def part(self, start: i64, size: i64) -> None:
-        """The next part: `size` bytes of `data` from `start` on."""
+        """Add the next part: `size` bytes of `data` from `start` on."""
         self._rendered.write(self.data[start : start + size])
 
     def close(self, mark: i64) -> None:
@@ -212,7 +214,7 @@ class Texts:
         self.validity.valid()
 
     def number(self, value: i64) -> None:
-        """The decimal digits of a number; only of such that have 12 characters at most."""
+        """Append the decimal digits of a number with at most 12 characters."""
         if value > 999_999_999_999 or value < -99_999_999_999:
             self.text(str(value).encode())
             return
@@ -238,16 +240,16 @@ class Texts:
         self.validity.valid()
 
     def pop(self) -> None:
-        """Take the last row away."""
+        """Remove the last row."""
         self.validity.pop()
         self._views.truncate(self.validity.rows * 16)
 
     def views(self) -> bytes:
-        """The views: 16 bytes a row."""
+        """Return the views: 16 bytes a row."""
         return self._views.getvalue()
 
     def rendered(self) -> bytes:
-        """Return the second buffer, number 1, which the views point into."""
+        """Return the second buffer, number 1, which has the rendered texts of the views."""
         return self._rendered.getvalue()
 
 
@@ -262,22 +264,22 @@ class Numbers:
         self._values = BytesWriter()
 
     def null(self) -> None:
-        """No value for the next row."""
+        """Append a row without a value."""
         write_i64_le(self._values, 0)
         self.validity.null()
 
     def put(self, value: i64) -> None:
-        """The value of the next row."""
+        """Append a value."""
         write_i64_le(self._values, value)
         self.validity.valid()
 
     def pop(self) -> None:
-        """Take the last row away."""
+        """Remove the last row."""
         self.validity.pop()
         self._values.truncate(self.validity.rows * 8)
 
     def values(self) -> bytes:
-        """The values: 8 bytes a row."""
+        """Return the values: 8 bytes a row."""
         return self._values.getvalue()
 
 
@@ -292,22 +294,22 @@ class Booleans:
         self._values = Bits()
 
     def null(self) -> None:
-        """No value for the next row."""
+        """Append a row without a value."""
         self._values.put(False)
         self.validity.null()
 
     def put(self, value: bool) -> None:
-        """The value of the next row."""
+        """Append a value."""
         self._values.put(value)
         self.validity.valid()
 
     def pop(self) -> None:
-        """Take the last row away."""
+        """Remove the last row."""
         self.validity.pop()
         self._values.pop()
 
     def values(self) -> bytes:
-        """The values: a bit a row."""
+        """Return the values: a bit a row."""
         return self._values.getvalue()
 
 
@@ -329,19 +331,19 @@ class Maps:
         write_i32_le(self._ends, 0)
 
     def null(self) -> None:
-        """No map for the next row; entries that were added for it are gone."""
+        """Append a row without a map; entries that were added for it are removed."""
         self.drop()
         write_i32_le(self._ends, i32(self._last))
         self.validity.null()
 
     def close(self) -> None:
-        """The entries added since the last row are the next one."""
+        """Complete a row with the entries added since the last one."""
         self._last = self.items.validity.rows
         write_i32_le(self._ends, i32(self._last))
         self.validity.valid()
 
     def drop(self) -> None:
-        """Take away the entries added since the last row."""
+        """Remove the entries added since the last row."""
         last = self._last
         while self.keys.validity.rows > last:
             self.keys.pop()
@@ -349,7 +351,7 @@ class Maps:
             self.items.pop()
 
     def pop(self) -> None:
-        """Take the last row away, and the entries added since."""
+        """Remove the last row, and the entries added since."""
         self.validity.pop()
         rows = self.validity.rows
         self._ends.truncate(4 * (rows + 1))
@@ -363,12 +365,13 @@ class Maps:
         self.drop()
 
     def ends(self) -> bytes:
-        """Where the entries of each row begin, and where those of the last end: 4 bytes each."""
+        """Return where the entries of each row begin, and where those of the last row end: 4 bytes
+        each."""
         return self._ends.getvalue()
 
 
 def _word(data: bytes, at: i64, size: i64) -> i32:
-    """The first `size` of four bytes, as a number; the others count as zero."""
+    """Return the first `size` of four bytes as a number; the others count as zero."""
     if size >= 4:
         return read_i32_le(data, at)
     if size <= 0:

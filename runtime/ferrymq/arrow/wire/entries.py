@@ -28,7 +28,7 @@ ENQUEUED_TIME: Final = b"x-opt-enqueued-time"
 _POSITION_KEYS: Final = frozenset(
     [PARTITION_KEY, PARTITION, SEQUENCE_NUMBER, OFFSET, ENQUEUED_TIME]
 )
-# The first byte of each, and the lengths between which theirs are.
+# The first byte of each position key, and the range of their lengths.
 _X: Final = 120
 _SHORTEST: Final = 12
 _LONGEST: Final = 21
@@ -37,17 +37,17 @@ _LONGEST: Final = 21
 _MAX_TIME: Final = 9_223_372_036_854_775
 _MAX_PARTITION: Final = 0x7FFF_FFFF
 _MAX_OFFSET: Final = 0x7FFF_FFFF_FFFF_FFFF
-# Digits of what is surely less than 2**63.
+# Digits of a number that is certainly less than 2**63.
 _DIGITS: Final = 18
 
 
 @final
 class EntryPlaces:
-    """The columns that say where a message is, filled from its annotations.
+    """Columns with the position of a message, filled from its annotations.
 
     A partition is 0 to 2**31 - 1 and an offset 0 to 2**63 - 1, both integers of any type or decimal
-    digits; the sequence number is the offset where there is one. A time is a timestamp. Anything
-    else is null.
+    digits; the sequence number is the offset if the message has one. A time is a timestamp. Any
+    other value becomes null.
     """
 
     __slots__ = ("partition_key", "partition", "offset", "time", "_sequence_number", "_offset")
@@ -61,12 +61,12 @@ class EntryPlaces:
         self._offset: i64 = -1
 
     def begin(self) -> None:
-        """The annotations of the next message begin."""
+        """Begin the annotations of the next message."""
         self._sequence_number = -1
         self._offset = -1
 
     def take(self, r: Reader, name: bytes, field: str) -> None:
-        """The value of a position key, which is next. Raises `DecodeError`."""
+        """Read the value of a position key. Raises `DecodeError`."""
         key = self.partition_key
         if key is not None and name == PARTITION_KEY:
             add_text(r, key, field)
@@ -89,7 +89,7 @@ class EntryPlaces:
             self._offset = _number(value)
 
     def end(self) -> None:
-        """End the reading of all entries."""
+        """Finish the annotations of a message."""
         offset = self._sequence_number if self._sequence_number >= 0 else self._offset
         column = self.offset
         if column is not None and offset >= 0:
@@ -97,7 +97,8 @@ class EntryPlaces:
 
 
 def _number(value: object) -> i64:
-    """A number that is not negative, given as one or in digits; -1 for anything else."""
+    """Return a number that is not negative, given as an integer or in digits; -1 for any other
+    value."""
     if isinstance(value, str):
         if len(value) <= _DIGITS and value.isascii() and value.isdigit():
             return int(value)
@@ -110,7 +111,7 @@ def _number(value: object) -> i64:
 
 
 def add_properties(r: Reader, column: Maps) -> None:
-    """Application properties (AMQP 1.0 §3.2.5): a row of the column. Raises `DecodeError`."""
+    """Add application properties (AMQP 1.0 §3.2.5) as a row of the column. Raises `DecodeError`."""
     field = "application-properties"
     outer = r.end
     count = r.enter_map(field)
@@ -140,7 +141,7 @@ def add_properties(r: Reader, column: Maps) -> None:
 
 
 def add_annotations(r: Reader, column: Maps | None, places: EntryPlaces | None, field: str) -> None:
-    """Annotations (AMQP 1.0 §3.2.10): a row of the column, or of none. Raises `DecodeError`.
+    """Add annotations (AMQP 1.0 §3.2.10) as a row of the column, if given. Raises `DecodeError`.
 
     With `places` the position keys go there, and not into the column.
     """
@@ -158,13 +159,13 @@ def add_annotations(r: Reader, column: Maps | None, places: EntryPlaces | None, 
         i += 2
         code = r.peek_code(field)
         if code == codes.STRING8 or code == codes.STRING32:
-            # Taken for a symbol, as `read_annotations` does; it may be the same as another key.
+            # The key is read as a symbol, as `read_annotations` does; it may repeat another key.
             twice = True
             size = enter_variable(r, codes.STRING8, codes.STRING32, field)
         elif code == codes.SYMBOL8 or code == codes.SYMBOL32:
             size = enter_variable(r, codes.SYMBOL8, codes.SYMBOL32, field)
         else:
-            # No key that anybody has in use, so it is compared with the others the slow way.
+            # Such a key is not in real use, so it is compared with the others by the slow method.
             twice = True
             _add_number(r, column, field)
             continue
@@ -194,7 +195,7 @@ def add_annotations(r: Reader, column: Maps | None, places: EntryPlaces | None, 
 
 
 def _add_number(r: Reader, column: Maps | None, field: str) -> None:
-    """An entry whose key is a ulong."""
+    """Add an entry whose key is a ulong."""
     code = r.peek_code(field)
     if code != codes.SMALL_ULONG and code != codes.ULONG and code != codes.ULONG0:
         r.fail(field, f"a key is a symbol or a ulong, not {codes.describe_code(code)}")
@@ -207,7 +208,7 @@ def _add_number(r: Reader, column: Maps | None, field: str) -> None:
 
 
 def _bit(data: bytes, start: i64, size: i64) -> i64:
-    """Return one of 62 bits, the same one for the same key."""
+    """Return one of 62 bits, the same for the same key."""
     if size == 0:
         return 1
     middle = i64(data[start + size // 2])
@@ -216,7 +217,7 @@ def _bit(data: bytes, start: i64, size: i64) -> i64:
 
 
 def _check_keys(r: Reader, first: i64, count: i64, field: str) -> None:
-    """Raise `DecodeError` if a map has a key twice; its first is at `first`."""
+    """Raise `DecodeError` if a map has a repeated key; its first key is at `first`."""
     after = r.pos
     r.pos = first
     seen: set[object] = set()

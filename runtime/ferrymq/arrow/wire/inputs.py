@@ -1,4 +1,4 @@
-"""Columns that are read: the buffers of Arrow, cut to the rows that are wanted."""
+"""Input columns: the buffers of Arrow, cut to the rows of the batch."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class BitInput:
         self._first: i64 = first
 
     def get(self, row: i64) -> bool:
-        """The bit of a row."""
+        """Return the bit of a row."""
         at = self._first + row
         return i64(self._bits[at >> 3]) >> (at & 7) & 1 == 1
 
 
 @final
 class TextInput:
-    """Strings or binary: `ends` says where each begins and ends, counted from `base`, in `data`.
+    """Strings or binary: `ends` has the positions of the values in `data`, counted from `base`.
 
     `valid` says which rows have a value; None if all have.
     """
@@ -43,24 +43,24 @@ class TextInput:
         self._base: i64 = base
 
     def has(self, row: i64) -> bool:
-        """Whether the row has a value."""
+        """Return whether the row has a value."""
         valid = self.valid
         return valid is None or valid.get(row)
 
     def start(self, row: i64) -> i64:
-        """Where the value of a row begins in `data`."""
+        """Return the position at which the value of a row begins in `data`."""
         return i64(read_i32_le(self._ends, row * 4)) - self._base
 
     def end(self, row: i64) -> i64:
-        """Where the value of a row ends in `data`."""
+        """Return the position at which the value of a row ends in `data`."""
         return i64(read_i32_le(self._ends, row * 4 + 4)) - self._base
 
     def get(self, row: i64) -> bytes:
-        """The value of a row that has one."""
+        """Return the value of a row that has one."""
         return self.data[self.start(row) : self.end(row)]
 
     def write(self, w: BytesWriter, row: i64, narrow: u8) -> None:
-        """Write the value of a row, which has one, in the constructor `narrow` or the wide one."""
+        """Write the value of a row that has one, with the constructor `narrow` or the wide one."""
         start = self.start(row)
         end = self.end(row)
         size = end - start
@@ -84,12 +84,12 @@ class NumberInput:
         self._values = values
 
     def has(self, row: i64) -> bool:
-        """Whether the row has a value."""
+        """Return whether the row has a value."""
         valid = self._valid
         return valid is None or valid.get(row)
 
     def get(self, row: i64) -> i64:
-        """The value of a row that has one."""
+        """Return the value of a row that has one."""
         return read_i64_le(self._values, row * 8)
 
 
@@ -104,14 +104,14 @@ class BooleanInput:
         self._values = values
 
     def get(self, row: i64, default: bool) -> bool:
-        """The value of a row, or the default."""
+        """Return the value of a row, or the default."""
         valid = self._valid
         return self._values.get(row) if valid is None or valid.get(row) else default
 
 
 @final
 class MapInput:
-    """Maps of strings: `ends` says where the entries of each row are among `keys` and `items`."""
+    """Maps of strings: `ends` has the positions of each row's entries in `keys` and `items`."""
 
     __slots__ = ("keys", "items", "_valid", "_ends", "_base")
 
@@ -125,11 +125,12 @@ class MapInput:
         self._base: i64 = base
 
     def start(self, row: i64) -> i64:
-        """The first entry of a row."""
+        """Return the first entry of a row."""
         return i64(read_i32_le(self._ends, row * 4)) - self._base
 
     def end(self, row: i64) -> i64:
-        """The entry behind the last of a row, which is the first if the row has no map."""
+        """Return the entry after the last one of a row; it is the first one if the row has no
+        map."""
         valid = self._valid
         if valid is not None and not valid.get(row):
             return self.start(row)
@@ -137,5 +138,5 @@ class MapInput:
 
 
 def unsigned(value: i64) -> i32:
-    """The 32 bits of a number from 0 to 2**32 - 1."""
+    """Return the 32 bits of a number from 0 to 2**32 - 1."""
     return i32(value if value < 0x8000_0000 else value - 0x1_0000_0000)

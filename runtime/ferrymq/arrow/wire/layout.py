@@ -1,4 +1,4 @@
-"""Runs of messages and numbers as bytes, laid out as in a chunk."""
+"""Messages and numbers as consecutive bytes, in the layout of a chunk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from mypy_extensions import i32, i64
 
 
 def join(payloads: list[bytes], formats: Sequence[int] | None) -> bytes:
-    """Where payloads begin and where the last ends, their formats if given, and the payloads.
+    """Return the positions of the payloads and of their end, the formats if given, and the
+    payloads.
 
     The positions count from the first payload on. The payloads are less than 2 GiB.
     """
@@ -27,7 +28,7 @@ def join(payloads: list[bytes], formats: Sequence[int] | None) -> bytes:
 
 
 def offsets(first: i64, count: i64) -> bytes:
-    """The numbers from `first` on, `count` of them, 8 bytes each."""
+    """Return the numbers from `first` on, `count` of them, 8 bytes each."""
     w = BytesWriter()
     i: i64 = 0
     while i < count:

@@ -1,4 +1,4 @@
-"""Rows as encoded messages, out of the buffers of their columns."""
+"""Encoder from the buffers of columns to messages, one for each row."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PRIORITY: Final = 4
 
 @final
 class RowEncoder:
-    """`count` rows, whose columns are given by name and kind; `encode` makes messages of them."""
+    """Encoder of `count` rows, whose columns are given by name and kind."""
 
     __slots__ = (
         "_count",
@@ -115,7 +115,8 @@ class RowEncoder:
         self._footer = maps.get("footer")
 
     def encode(self) -> list[bytes]:
-        """The message of each row. Raises `EncodeError` naming the column and the row."""
+        """Return the message of each row. Raises `EncodeError`, which names the column and the
+        row."""
         messages: list[bytes] = []
         raw = self._raw
         w = BytesWriter()
@@ -275,7 +276,7 @@ def _from_json(data: bytes, row: i64) -> object:
 
 
 def _uint(column: NumberInput | None, row: i64, most: i64, name: str) -> i64:
-    """The number of a row, -1 if it has none. Raises `EncodeError` outside 0 to `most`."""
+    """Return the number of a row, -1 if it has none. Raises `EncodeError` outside 0 to `most`."""
     if column is None or not column.has(row):
         return -1
     value = column.get(row)
@@ -293,7 +294,7 @@ def _nulls(w: BytesWriter, count: i64) -> None:
 def _text(
     w: BytesWriter, column: TextInput | None, row: i64, code: u8, index: i64, count: i64
 ) -> i64:
-    """The field `index` of a list with `count` fields so far; returns how many there are then."""
+    """Write the field `index` of a list with `count` fields so far; return the new count."""
     if column is None or not column.has(row):
         return count
     _nulls(w, index - count)
@@ -313,7 +314,7 @@ def _symbol(
 
 
 def _time(w: BytesWriter, column: NumberInput | None, row: i64, index: i64, count: i64) -> i64:
-    """A timestamp, from µs."""
+    """Write a timestamp, given in µs."""
     if column is None or not column.has(row):
         return count
     _nulls(w, index - count)
@@ -327,7 +328,7 @@ def _annotations(w: BytesWriter, column: MapInput, row: i64, code: u8, name: str
 
 
 def _entries(w: BytesWriter, column: MapInput, row: i64, code: u8, key: u8, name: str) -> None:
-    """A section that is a map, unless that is empty."""
+    """Write a section that is a map, unless the map is empty."""
     if column.start(row) == column.end(row):
         return
     w.append(codes.DESCRIBED)
@@ -340,9 +341,9 @@ def _entries(w: BytesWriter, column: MapInput, row: i64, code: u8, key: u8, name
 def _write_entries(
     w: BytesWriter, column: MapInput, row: i64, code: u8, name: str, placed: bool
 ) -> i64:
-    """The entries of a row; returns how many keys and values they are together.
+    """Write the entries of a row; return the number of keys and values together.
 
-    With `placed` the row has columns for partition or key, which entries may not say again.
+    With `placed` the row has columns for partition or key, which entries must not repeat.
     """
     first = column.start(row)
     end = column.end(row)

@@ -1,7 +1,7 @@
-"""Messages, one behind the other in a run of bytes, into columns: only those that are asked for.
+"""Scanner of consecutive messages into columns, which reads only the requested parts.
 
-A section that no column needs is stepped over by its size, and nothing is read behind the last one
-that some column needs. So a message is checked as far as it is read, and no further.
+A section that no column needs is skipped by its size, and the scan of a message stops after the
+last section that a column needs. A message is therefore checked only as far as it is read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ferrymq_codec.values import read_list, read_value
 from ferrymq_types import descriptors
 from ferrymq_types.unions import CODES
 
-# The order of sections in a message, the body apart.
+# The order of sections in a message, except the body.
 _HEADER: Final = 1
 _DELIVERY_ANNOTATIONS: Final = 2
 _MESSAGE_ANNOTATIONS: Final = 3
@@ -47,7 +47,7 @@ _DATA: Final = 1
 _VALUE: Final = 2
 _SEQUENCE: Final = 3
 
-# What `bodyType` says of them.
+# The values of `bodyType` for them.
 _TYPE_DATA: Final = b"data"
 _TYPE_VALUE: Final = b"value"
 _TYPE_SEQUENCE: Final = b"sequence"
@@ -77,7 +77,7 @@ _PLACES: Final = frozenset(["partitionKey", "partition", "offset", "enqueuedTime
 
 @final
 class MessageScanner:
-    """Makes a `Batch` of the columns named out of messages, with `scan`."""
+    """Scanner of messages into a `Batch` of the columns named."""
 
     __slots__ = (
         "_names",
@@ -126,7 +126,8 @@ class MessageScanner:
     def scan(
         self, data: bytes, count: i64, ends_at: i64, formats_at: i64, payloads_at: i64
     ) -> Batch:
-        """A row for each of `count` messages in `data`, which is laid out as a chunk is.
+        """Return a batch with a row for each of `count` messages in `data`, in the layout of a
+        chunk.
 
         `ends_at`, `formats_at` and `payloads_at` are as in `ferrymq.chunks.Chunk`, and checked.
         """
@@ -331,7 +332,7 @@ class MessageScanner:
         batch = self._batch
         outer = r.end
         count = r.enter_list("properties")
-        # Fields behind the last known one are checked, so those before them must be read.
+        # Fields after the last known one are checked, so those before them must be read.
         wanted = 13 if count > 13 else self._fields
         there = count
         if count > wanted:
@@ -365,6 +366,6 @@ class MessageScanner:
         if there > 13:
             r.skip_appended(there, 13, "properties")
         elif count < there:
-            # What no column needs is stepped over.
+            # Parts that no column needs are skipped.
             r.pos = r.end
         r.leave(outer, "properties")

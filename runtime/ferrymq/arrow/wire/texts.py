@@ -43,7 +43,7 @@ _quote: Final = JSONEncoder(ensure_ascii=False).encode
 
 
 def text_of(value: object, room: i64 = ENDLESS) -> str | None:
-    """The text of a value as the codec reads it; None for null. Raises as `json_of` does."""
+    """Return the text of a value as the codec reads it; None for null. Raises as `json_of` does."""
     if value is None:
         return None
     number = _number(value)
@@ -54,12 +54,12 @@ def text_of(value: object, room: i64 = ENDLESS) -> str | None:
 
 
 def json_of(value: object, room: i64 = ENDLESS) -> str:
-    """A value as JSON. Raises `DecodeError` if that has more than `room` characters, and for arrays
-    of more elements than may be read at once.
+    """Return a value as JSON. Raises `DecodeError` if it has more than `room` characters, and for
+    arrays with more elements than may be read at once.
 
-    A message of a few bytes can make much of it: elements without bytes of their own can be four
-    thousand million, the descriptor of an array is that of each element, and maps as keys of maps
-    have twice the backslashes in each further one.
+    A message of a few bytes can lead to a very long text: it can have four thousand million
+    elements without bytes of their own, the descriptor of an array applies to each element, and
+    each level of maps as keys of maps doubles the backslashes.
     """
     renderer = _Renderer(room)
     renderer.add(value)
@@ -67,7 +67,7 @@ def json_of(value: object, room: i64 = ENDLESS) -> str:
 
 
 def timestamp_text(milliseconds: int) -> str | None:
-    """A moment in ms since the Unix epoch in ISO 8601; None outside the years 1 to 9999."""
+    """Return a time in ms since the Unix epoch in ISO 8601; None outside the years 1 to 9999."""
     try:
         moment = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -76,19 +76,19 @@ def timestamp_text(milliseconds: int) -> str | None:
 
 
 def uuid_text(data: bytes) -> str:
-    """The 16 bytes of a uuid in hexadecimal digits and dashes."""
+    """Return the 16 bytes of a uuid in hexadecimal digits and dashes."""
     digits = data.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def binary_text(data: bytes) -> str:
-    """Bytes in base64 (RFC 4648 §4), with padding."""
+    """Return bytes in base64 (RFC 4648 §4), with padding."""
     return b2a_base64(data, newline=False).decode("ascii")
 
 
 @final
 class _Renderer:
-    """One value becoming JSON of at most `room` characters: `parts` is what there is so far."""
+    """Renderer of one value to JSON of at most `room` characters: `parts` is the text so far."""
 
     __slots__ = ("parts", "_left", "_room")
 
@@ -175,7 +175,7 @@ class _Renderer:
 
 
 def _number(value: object) -> str | None:
-    """The text of what is a number, or a boolean, in JSON."""
+    """Return the JSON text of a number or a boolean; None for other values."""
     if value is True:
         return "true"
     if value is False:
@@ -195,7 +195,7 @@ def _number(value: object) -> str | None:
 
 
 def _string(value: object) -> str | None:
-    """The text of what is a string in JSON."""
+    """Return the JSON text of a value that becomes a string; None for other values."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):

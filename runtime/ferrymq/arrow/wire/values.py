@@ -1,4 +1,4 @@
-"""Single values out of a message and into a column, without a Python object for each."""
+"""Transfer of single values from a message into a column, without a Python object for each."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MAX_TIME: Final = 9_223_372_036_854_775
 
 
 def enter_variable(r: Reader, narrow: i64, wide: i64, field: str) -> i64:
-    """Move to the first byte of a value of variable width, and return how many there are.
+    """Move to the first byte of a value of variable width, and return its size.
 
-    All of them are there. Raises `DecodeError`, also for any other constructor than these two.
+    All of its bytes exist. Raises `DecodeError`, also for a constructor other than these two.
     """
     pos = r.pos
     size: i64
@@ -71,7 +71,7 @@ def _is_ascii(data: bytes, at: i64, size: i64) -> bool:
 
 
 def skip(r: Reader, field: str) -> None:
-    """Step over one value by its size, whatever is in it. Raises `DecodeError` at the end."""
+    """Skip one value by its size, whatever its content. Raises `DecodeError` at the end."""
     pos = r.pos
     end = r.end
     if pos < end:
@@ -94,7 +94,7 @@ def skip(r: Reader, field: str) -> None:
 
 
 def add_string(r: Reader, column: Texts | None, field: str) -> None:
-    """A string or null; null adds no row."""
+    """Add a string; null adds no row."""
     if r.take_null():
         return
     if column is None:
@@ -108,7 +108,7 @@ def add_string(r: Reader, column: Texts | None, field: str) -> None:
 
 
 def add_symbol(r: Reader, column: Texts | None, field: str) -> None:
-    """A symbol or null; null adds no row."""
+    """Add a symbol; null adds no row."""
     if r.take_null():
         return
     if column is None:
@@ -122,7 +122,7 @@ def add_symbol(r: Reader, column: Texts | None, field: str) -> None:
 
 
 def add_binary(r: Reader, column: Texts | None, field: str) -> None:
-    """Bytes or null; null adds no row."""
+    """Add bytes; null adds no row."""
     if r.take_null():
         return
     if column is None:
@@ -135,7 +135,7 @@ def add_binary(r: Reader, column: Texts | None, field: str) -> None:
 
 
 def add_id(r: Reader, column: Texts | None, field: str) -> None:
-    """A message-id or null; null adds no row."""
+    """Add a message-id; null adds no row."""
     if r.take_null():
         return
     if column is None:
@@ -158,7 +158,7 @@ def add_id(r: Reader, column: Texts | None, field: str) -> None:
 
 
 def add_time(r: Reader, column: Numbers | None, field: str) -> None:
-    """A timestamp, in µs, or null; null adds no row, and neither does one that µs cannot say."""
+    """Add a timestamp in µs; null adds no row, and neither does a time that does not fit."""
     if r.take_null():
         return
     if column is None:
@@ -170,7 +170,7 @@ def add_time(r: Reader, column: Numbers | None, field: str) -> None:
 
 
 def add_uint(r: Reader, column: Numbers | None, field: str) -> None:
-    """A uint or null; null adds no row."""
+    """Add a uint; null adds no row."""
     if r.take_null():
         return
     if column is None:
@@ -180,7 +180,7 @@ def add_uint(r: Reader, column: Numbers | None, field: str) -> None:
 
 
 def add_text(r: Reader, column: Texts, field: str) -> None:
-    """The text of a value of any type; null adds a row that is null."""
+    """Add the text of a value of any type; null adds a row that is null."""
     pos = r.pos
     data = r.data
     code = r.peek_code(field)
@@ -231,7 +231,7 @@ def add_text(r: Reader, column: Texts, field: str) -> None:
 
 
 def add_json(column: Texts, value: object, size: i64) -> None:
-    """A value as JSON, which has so many bytes in its message. Raises `DecodeError`."""
+    """Add a value as JSON, which has so many bytes in its message. Raises `DecodeError`."""
     room = column.room(size)
     try:
         text = json_of(value, room)
@@ -243,7 +243,7 @@ def add_json(column: Texts, value: object, size: i64) -> None:
 
 
 def _add_integer(r: Reader, code: i64, column: Texts) -> bool:
-    # The integers, but for those with the highest bit of 64 set.
+    # All integers except those with the highest bit of 64 set.
     pos = r.pos
     data = r.data
     left = r.end - pos
