@@ -18,7 +18,7 @@ _ALLOWED = {
 
 
 def shape(type_: Type, mistakes: Mistakes) -> None:
-    """Check what each class of type must contain and must not contain."""
+    """Check the attributes and children that each class of type must and must not have."""
     name = type_.name
     if type_.cls not in _ALLOWED:
         mistakes.add(type_.at, f"type {name}: class {type_.cls} is reserved")
@@ -72,7 +72,7 @@ def _primitive(type_: Type, mistakes: Mistakes) -> None:
 
 
 def references(type_: Type, types: dict[str, Type], mistakes: Mistakes) -> None:
-    """Sources and field types must exist."""
+    """Check that sources and field types exist."""
     source = type_.source
     if source is not None and type_.cls != "primitive" and source != "*" and source not in types:
         mistakes.add(type_.at, f'type {type_.name} has source "{source}", an unknown type')
@@ -84,7 +84,7 @@ def references(type_: Type, types: dict[str, Type], mistakes: Mistakes) -> None:
 
 
 def unique_codes(spec: Spec, mistakes: Mistakes) -> None:
-    """Encoding codes, descriptor codes and descriptor names are used once."""
+    """Check that encoding codes, descriptor codes and descriptor names are used once."""
     encodings: dict[int, tuple[str, Encoding]] = {}
     codes: dict[int, Type] = {}
     names: dict[str, Type] = {}
@@ -116,7 +116,8 @@ def unique_codes(spec: Spec, mistakes: Mistakes) -> None:
 
 
 def followed(types: dict[str, Type], mistakes: Mistakes) -> set[str]:
-    """Return the types whose chain of sources ends, and `*`; report those that go in a circle."""
+    """Return the types whose chain of sources ends, and `*`; report those whose chain is a
+    cycle."""
     edges = {
         t.name: [t.source]
         for t in types.values()
@@ -136,7 +137,8 @@ def followed(types: dict[str, Type], mistakes: Mistakes) -> set[str]:
 def source_kind(
     type_: Type, types: dict[str, Type], base: Callable[[str], str], mistakes: Mistakes
 ) -> None:
-    """A restricted type restricts a primitive type (or anything), directly or through others."""
+    """Check that a restricted type restricts a primitive type (or `*`), directly or through
+    others."""
     if type_.cls != "restricted" or type_.source is None:
         return
     source = types.get(type_.source)
@@ -151,7 +153,7 @@ def source_kind(
 
 
 def values(type_: Type, base: Callable[[str], str], mistakes: Mistakes) -> None:
-    """Choices and defaults must be values of their source types."""
+    """Check that choices and defaults are values of their source types."""
     if type_.choices:
         primitive = base(type_.name)
         names: set[str] = set()
@@ -180,7 +182,8 @@ def _literal(text: str, primitive: str) -> Literal:
 def default(
     field: Field, types: dict[str, Type], base: Callable[[str], str], mistakes: Mistakes
 ) -> None:
-    """A default is a value of the field's type: of its choices by name, if it has any."""
+    """Check that a default is a value of the field's type: the name of a choice, if the type has
+    any."""
     if field.default is None:
         return
     if field.multiple:
@@ -210,7 +213,7 @@ def multiple(
     base: Callable[[str], str],
     mistakes: Mistakes,
 ) -> None:
-    """Several values travel in an array, whose elements have one type known beforehand."""
+    """Check that a field with several values has one known type: an array has one element type."""
     if not field.multiple:
         return
     if base(name) == "*" or (field.type == "*" and types[name].descriptors):
@@ -221,7 +224,8 @@ def multiple(
 def containment(
     types: dict[str, Type], providers: Callable[[Field], tuple[Type, ...]], mistakes: Mistakes
 ) -> None:
-    """No composite may contain itself: generated code is unrolled calls without a depth limit."""
+    """Check that no composite contains itself: generated code is nested calls without a depth
+    limit."""
     edges: dict[str, list[str]] = {}
     for type_ in types.values():
         inner = edges.setdefault(type_.name, [])

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 good, 1 mistakes or differences, 2 usage."""
+    """Run one command; return the exit status: 0 success, 1 mistakes or differences, 2 usage."""
     options = _parser().parse_args(arguments)
     try:
         if options.command == "diff":
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build(folders: list[Path], package: str, dtd: Path = DTD) -> dict[str, str]:
-    """Every file of the output by name. Raises `SpecError`."""
+    """Return every file of the output by name. Raises `SpecError`."""
     return format_files(render(resolve(read_spec(folders, dtd)), package))
 
 

@@ -1,4 +1,4 @@
-"""The checks of names: what the spec names differently must differ in Python too."""
+"""The checks of names: names that differ in the spec must differ in Python too."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from codegen.names import (
 
 
 class _Scope:
-    """The names of one Python scope, each with what it stands for."""
+    """Names of one Python scope, each with the element that it stands for."""
 
     def __init__(self, mistakes: Mistakes, reserved: Iterable[str] = ()) -> None:
         self.mistakes = mistakes
         self.taken = {name: f"the generator's own {name}" for name in reserved}
 
     def take(self, python: str, what: str, at: Location) -> None:
-        """Claim a name, or report why that is impossible."""
+        """Reserve a name, or report why that is impossible."""
         if not is_quotable(what):
             self.mistakes.add(at, f"{what} has a character that no name may have")
             return
@@ -47,7 +47,7 @@ def check(
     combinations: dict[tuple[str, ...], Location],
     mistakes: Mistakes,
 ) -> None:
-    """Report names that no identifier can be made of and names that collide.
+    """Report names that cannot become identifiers and names that collide.
 
     `combinations` are the capabilities that fields require together, each with the first field.
     """
@@ -69,7 +69,7 @@ def check(
         for type_ in part.types():
             _type(type_, scope, mistakes)
             if type_.descriptors:
-                # Here the types of all parts meet.
+                # This scope has the types of all parts.
                 descriptors.take(constant_name(type_.name), f"type {type_.name}", type_.at)
     aliases = _Scope(mistakes, [*IMPORTS, "CODES"])
     for word, providers in capabilities.items():
@@ -84,7 +84,7 @@ def check(
 
 
 def code_name(type_: Type, encoding: Encoding) -> str:
-    """The constant of one encoding of a primitive type."""
+    """Return the name of the constant for one encoding of a primitive type."""
     name = f"{type_.name}-{encoding.name}" if encoding.name else type_.name
     return "CODE_" + constant_name(name)
 

@@ -1,4 +1,4 @@
-"""Circles in a graph of names."""
+"""Cycles in a graph of names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import pairwise
 
 
 def cycles(edges: dict[str, list[str]]) -> list[list[str]]:
-    """Circles among the names, each as a path that ends where it began.
+    """Return the cycles among the names, each as a path that ends where it began.
 
-    Circles that share an edge with one already found are not listed.
+    Cycles that share an edge with an earlier one are not listed.
     """
     left = {name: list(dict.fromkeys(targets)) for name, targets in edges.items()}
     found: list[list[str]] = []

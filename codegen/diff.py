@@ -24,10 +24,11 @@ from codegen.views import field_view
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. `where` is a dotted path in the spec's names, `old` and `new` its values,
-    empty on the side where there is nothing.
+    """Difference between two specs. `where` is a dotted path in the spec's names, `old` and `new`
+    its values, empty on the side without a value.
 
-    `old_reads_new`, `new_reads_old` and `source` say what breaks, and are empty where nothing does.
+    `old_reads_new`, `new_reads_old` and `source` describe the break, and are empty if there is
+    none.
     """
 
     where: str
@@ -40,16 +41,16 @@ class Change:
 
     @property
     def breaking(self) -> bool:
-        """Whether it breaks peers, in either direction."""
+        """Whether the change breaks peers, in either direction."""
         return bool(self.old_reads_new or self.new_reads_old)
 
     def as_dict(self) -> dict[str, str | bool]:
-        """The change as JSON takes it."""
+        """Return the change in the form of JSON."""
         return {**asdict(self), "breaking": self.breaking}
 
 
 def compare(old: Resolved, new: Resolved) -> list[Change]:
-    """Every difference, in the order of the old spec, additions last."""
+    """Return every difference, in the order of the old spec, additions last."""
     changes: list[Change] = []
     renamed = _renamed(old, new)
     for name, type_ in old.types.items():
@@ -67,7 +68,8 @@ def compare(old: Resolved, new: Resolved) -> list[Change]:
 
 
 def _renamed(old: Resolved, new: Resolved) -> dict[str, str]:
-    """Described types that are called otherwise in the new spec: descriptors tell who they are."""
+    """Return the described types that have another name in the new spec, found by their
+    descriptors."""
     codes = {
         t.descriptors[0].code: name
         for name, t in new.types.items()
@@ -107,8 +109,8 @@ def _values(resolved: Resolved) -> dict[str, str]:
 def _capabilities(
     old: Resolved, new: Resolved, before: Type | None, after: Type | None
 ) -> list[Change]:
-    """Compare the types that provide a capability in one spec only. A capability that the reader
-    does not know is asked for nowhere there, so that nothing of it can be refused."""
+    """Compare the capabilities of a type. A capability that the reader does not know is required by
+    no field there, so no value can be refused because of it."""
     had = before.provides if before is not None else ()
     has = after.provides if after is not None else ()
     changes: list[Change] = []
@@ -143,7 +145,7 @@ class _Pair:
         self.found: list[Change] = []
 
     def changes(self) -> list[Change]:
-        """Every difference, from the outside in."""
+        """Return every difference, from the outside in."""
         before, after = self.before, self.after
         if before.name != after.name:
             self._note("", "type renamed", (before.name, after.name), source="is renamed")
@@ -166,7 +168,7 @@ class _Pair:
         breaks: tuple[str, str] = ("", ""),
         source: str = "",
     ) -> None:
-        """Note a difference: the values of both sides, and what breaks in each direction."""
+        """Record a difference: the values of both sides, and the break in each direction."""
         where = f"{self.before.name}.{member}" if member else self.before.name
         self.found.append(Change(where, what, *shown, *breaks, source))
 
@@ -242,7 +244,7 @@ class _Pair:
                 self._note(name, "choice added", ("", new[name]), (unknown, ""))
 
     def _openness(self) -> None:
-        """Whether values other than the choices are taken."""
+        """Compare whether values other than the choices are accepted."""
         before, after = self.before, self.after
         if listed(before) == listed(after):
             return
@@ -282,7 +284,7 @@ class _Pair:
             self._note(field.name, "field added", ("", f"{index}: {field.type}"), breaks, needed)
 
     def _field(self, old: Field, new: Field) -> None:
-        """Compare two fields at the same place."""
+        """Compare two fields at the same position."""
         name = old.name
         first = len(self.found)
         reads = (
@@ -336,17 +338,17 @@ def _typed(before: str, after: str) -> str:
 
 
 def _strict(field: Field) -> bool:
-    """Whether null is refused: a default stands for it otherwise."""
+    """Return whether null is refused; otherwise a default replaces it."""
     return field.mandatory and field.default is None
 
 
 def _missing(field: Field) -> str:
-    """Say what happens to a list that ends before the field."""
+    """Return the effect of a list that ends before the field."""
     return "refused without it" if _strict(field) else ""
 
 
 def _unread(type_: Type, field: Field) -> str:
-    """Say what happens to a field behind the last one that the reader knows."""
+    """Return the effect of a field after the last one that the reader knows."""
     always = _strict(field) or (written_whole(type_) and field.default is not None)
     return "refused" if always else "refused when set"
 
@@ -358,7 +360,7 @@ def _refused(reader: Resolved, read: Field, writer: Resolved, sent: Field) -> st
 
 
 def _absent(reader: Resolved, read: Field, writer: Resolved, sent: Field) -> str:
-    """Say what the reader makes of a null that the writer may send, or leave out."""
+    """Return the effect of a null that the writer may send, or leave out."""
     if _strict(sent):
         return ""
     if _strict(read):
@@ -375,7 +377,7 @@ def _code(code: int | None) -> str:
 
 
 def _default(resolved: Resolved, field: Field) -> Literal | None:
-    """The value a default stands for: `none` and `0` may be the same choice."""
+    """Return the value that a default stands for: `none` and `0` may be the same choice."""
     if field.default is None:
         return None
     type_ = resolved.types[field.type]

@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from lxml import etree
 
 WIDTH = 96
-"""The column at which docstrings wrap."""
+"""Column at which docstrings wrap."""
 
 _LISTS = ("ul", "ol")
 
 
 def local(element: etree._Element) -> str:
-    """The element's name without its namespace, or an empty string for a comment."""
+    """Return the element's name without its namespace, or an empty string for a comment."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 def text_of(element: etree._Element) -> str:
-    """The `doc` children of `element` as paragraphs separated by blank lines.
+    """Return the `doc` children of `element` as paragraphs separated by blank lines.
 
     A block that must keep its line breaks (a picture, a list item) has its lines marked with a
     leading control character, which `docstring` takes off.
@@ -64,7 +64,7 @@ def _definitions(element: etree._Element) -> Iterator[str]:
 
 
 def _flat(element: etree._Element) -> str:
-    """Everything inside a list item as one paragraph."""
+    """Return the content of a list item as one paragraph."""
     parts = [_space(element.text or "")]
     for child in element:
         name = local(child)
@@ -84,7 +84,8 @@ def _titled(element: etree._Element, text: str) -> str:
 
 
 def _inline(element: etree._Element) -> str:
-    """Running text; a cross reference without a text of its own shows the name it points to."""
+    """Return running text; a cross reference without a text of its own shows the name of its
+    target."""
     parts = [element.text or ""]
     for child in element:
         name = local(child)
@@ -108,7 +109,7 @@ def _kept(text: str) -> str:
 
 
 def docstring(text: str, indent: int, fallback: str) -> str:
-    """`text` as a triple-quoted literal whose lines are indented by `indent` columns.
+    """Return `text` as a triple-quoted literal whose lines are indented by `indent` columns.
 
     `fallback` is used when there is no text: public names always have a docstring.
     """

@@ -1,4 +1,5 @@
-"""What may stand in one place on the wire, and whether a reader takes all that a writer sends."""
+"""The forms of values in one place on the wire, and whether a reader accepts all that a writer
+sends."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from codegen.resolve import Resolved, described, listed
 Values = frozenset[Literal] | None
 """The values that a type lists; None when it lists none."""
 
-# Maps whose keys are restricted, each with those that take it.
+# Maps whose keys are restricted, each with the maps that accept its values.
 _MAPS: Final = {
     "map": ("map",),
     "map of symbol keys": ("map", "map of symbol keys", "map of annotations keys"),
@@ -26,7 +27,7 @@ _MAPS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a reader takes in one place, or a writer may send there.
+    """Set of values that a reader accepts in one place, or that a writer may send there.
 
     `codes` are descriptors, `plain` the primitive types (`*` for any), each with its values.
     """
@@ -36,7 +37,8 @@ class Form:
     plain: frozenset[tuple[str, Values]] = frozenset()
 
     def takes(self, sent: Form) -> bool:
-        """Whether a reader of this form takes all that a writer of `sent` may send."""
+        """Return whether a reader of this form accepts every value that a writer of `sent` may
+        send."""
         if self.anything or sent.anything:
             return self.anything
         return sent.codes <= self.codes and all(
@@ -54,7 +56,7 @@ def _covers(base: str, values: Values, sent: str, sent_values: Values) -> bool:
 
 
 def _all_values(base: str, values: frozenset[Literal]) -> bool:
-    """Whether the values are all that the primitive type has."""
+    """Return whether the values are all those of the primitive type."""
     if base == "boolean":
         return len(values) == 2
     primitive = PRIMITIVES.get(base)
@@ -63,7 +65,7 @@ def _all_values(base: str, values: frozenset[Literal]) -> bool:
 
 
 def content(resolved: Resolved, type_: Type) -> Form:
-    """A type without its descriptor, its choices not considered."""
+    """Return the form of a type without its descriptor and its choices."""
     base = resolved.base(type_.name)
     keys = resolved.map_keys(type_.name)
     name = f"map of {keys} keys" if keys else base
@@ -71,13 +73,13 @@ def content(resolved: Resolved, type_: Type) -> Form:
 
 
 def values(resolved: Resolved, type_: Type) -> dict[str, Literal]:
-    """The value of each choice, by name."""
+    """Return the value of each choice, by name."""
     base = resolved.base(type_.name)
     return {choice.name: parse(choice.value, base) for choice in type_.choices}
 
 
 def of_type(resolved: Resolved, name: str) -> Form:
-    """A value of a type by name."""
+    """Return the form of a type, given by name."""
     if name == "*":
         return Form(anything=True)
     type_ = resolved.types[name]
@@ -102,7 +104,8 @@ def of_field(resolved: Resolved, field: Field) -> Form:
 
 
 def of_union(resolved: Resolved, providers: Iterable[Type]) -> Form:
-    """A value of any of the types, which is known by its descriptor or its primitive type."""
+    """Return the form of a value of any of the types, told by its descriptor or its primitive
+    type."""
     codes: frozenset[int] = frozenset()
     plain: frozenset[tuple[str, Values]] = frozenset()
     for type_ in providers:

@@ -1,4 +1,4 @@
-"""Where the names that generated code uses come from."""
+"""The modules from which generated code imports names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 
 def _both(module: str, *names: str) -> dict[str, str]:
-    """Where the reading and the writing function of each name come from."""
+    """Return the module of the reading and the writing function of each name."""
     return {f"{verb}_{n}": f"ferrymq_codec.{module}" for n in names for verb in ("read", "write")}
 
 
@@ -49,4 +49,4 @@ IMPORTS: Final = {
         "ferrymq_codec.writer",
     ),
 }
-"""The module of each name; a spec cannot use these names for types of its own."""
+"""The module of each name; the types of a spec cannot have these names."""

@@ -1,7 +1,7 @@
 """How generated code names, reads and writes a value of each type.
 
-A `Kind` answers that for one use of one type: the annotation, the reading expression and the
-writing statement. Everything a template needs to know about types passes through here.
+A `Kind` has the annotation, the reading expression and the writing statement for one use of one
+type. Templates get all their knowledge of types from it.
 """
 
 from __future__ import annotations
@@ -45,21 +45,22 @@ class Kind:
         return self.python if self.python == "object" else f"{self.python} | None"
 
     def reading(self, field: str) -> str:
-        """The expression that reads a value of this kind for `field`."""
+        """Return the expression that reads a value of this kind for `field`."""
         return self.read.format(f=f'"{field}"')
 
     def writing(self, value: str, field: str) -> str:
-        """The statement that writes `value`."""
+        """Return the statement that writes `value`."""
         return self.write.format(v=value, f=f'"{field}"')
 
 
 def of_primitive(primitive: Primitive) -> Kind:
-    """A primitive type, a map with restricted keys, or anything."""
+    """Return the kind of a primitive type, of a map with restricted keys, or of `*`."""
     return Kind(primitive.python, primitive.read, primitive.write)
 
 
 def plain(resolved: Resolved, name: str) -> Kind:
-    """Return what a type without a descriptor holds, or a described restricted type inside it."""
+    """Return the kind of a type without a descriptor, or of a described restricted type inside
+    it."""
     keys = resolved.map_keys(name)
     if keys is not None:
         return of_primitive(MAPS[keys])
@@ -68,7 +69,7 @@ def plain(resolved: Resolved, name: str) -> Kind:
 
 
 def of_type(resolved: Resolved, name: str, part: str) -> Kind:
-    """A type by name, as code in the module of `part` uses it."""
+    """Return the kind of a type, given by name, as the module of `part` uses it."""
     if name == "*":
         return of_primitive(ANYTHING)
     type_ = resolved.types[name]
@@ -84,8 +85,7 @@ def of_type(resolved: Resolved, name: str, part: str) -> Kind:
 
 
 def of_field(resolved: Resolved, type_: Type, field: Field) -> Kind:
-    """Return the kind of one value of a field of a type, before `multiple` and `mandatory` are
-    considered."""
+    """Return the kind of one value of a field, before `multiple` and `mandatory` are applied."""
     part = type_.part
     if field.type != "*":
         return of_type(resolved, field.type, part)
@@ -110,7 +110,8 @@ def of_field(resolved: Resolved, type_: Type, field: Field) -> Kind:
 
 
 def member(type_: Type, value: str, part: str) -> str:
-    """The enum member for a choice's name or value, as code in the module of `part` says it."""
+    """Return the enum member for a choice's name or value, as code in the module of `part` writes
+    it."""
     name = constant_name(chosen(type_, value).name)
     if type_.part == part:
         return constant(type_, name)
@@ -118,12 +119,12 @@ def member(type_: Type, value: str, part: str) -> str:
 
 
 def constant(type_: Type, member_name: str) -> str:
-    """The module constant that holds one enum member (mypyc reads it without a lookup)."""
+    """Return the module constant that holds one enum member (mypyc reads it without a lookup)."""
     return f"_{constant_name(type_.name)}_{member_name}"
 
 
 def default(resolved: Resolved, field: Field, part: str) -> str | None:
-    """The Python expression of a field's default."""
+    """Return the Python expression of a field's default."""
     if field.default is None:
         return None
     type_ = resolved.types[field.type]
@@ -134,10 +135,10 @@ def default(resolved: Resolved, field: Field, part: str) -> str | None:
 
 
 def expression(value: Literal) -> str:
-    """A literal, or the call that makes the value."""
+    """Return a literal, or the call that makes the value."""
     return repr(value)
 
 
 def local(attribute: str) -> str:
-    """The local variable of a field."""
+    """Return the local variable of a field."""
     return local_name(attribute)

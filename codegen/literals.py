@@ -14,7 +14,7 @@ from codegen.primitives import PRIMITIVES
 Literal = bool | int | float | str | bytes | Decimal | UUID
 
 MAX_DIGITS: Final = 200
-"""How long a number may be; all that a type can hold are shorter."""
+"""Length of a number, at most; all numbers that a type can hold are shorter."""
 
 _NUMBER: Final = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,6})?"
 # Precision in digits, lowest and highest exponent of an integral coefficient (§1.6.13-15).
@@ -27,7 +27,7 @@ _EXACT: Final = Context(prec=2 * MAX_DIGITS, traps=[Inexact, InvalidOperation, F
 
 
 def number(text: str) -> int | None:
-    """A decimal or 0x integer, or None."""
+    """Return a decimal or 0x integer, or None."""
     if len(text) > MAX_DIGITS:
         return None
     if re.fullmatch(r"[+-]?[0-9]+", text):
@@ -36,7 +36,7 @@ def number(text: str) -> int | None:
 
 
 def parse(text: str, primitive: str) -> Literal:
-    """The value `text` stands for in a primitive type.
+    """Return the value that `text` stands for in a primitive type.
 
     Raises `ValueError` saying why the type cannot hold it.
     """
@@ -80,9 +80,9 @@ def _rare(text: str, primitive: str) -> Literal:
 
 
 def _float(text: str, primitive: str) -> float:
-    """The nearest number that the type has, as every reader of the XML finds it.
+    """Return the nearest number of the type, as every reader of the XML computes it.
 
-    What overflows, and what is not zero but would become so, is refused.
+    Raises for a number that overflows, and for one other than zero that would become zero.
     """
     exact = _number(text, primitive)
     value = float(exact)
@@ -97,7 +97,7 @@ def _float(text: str, primitive: str) -> float:
 
 
 def _decimal(text: str, primitive: str, precision: int, lowest: int, top: int) -> Decimal:
-    """The number itself, which the type must hold without rounding (AMQP 1.0 §1.6.13-15).
+    """Return the exact number, which the type must hold without rounding (AMQP 1.0 §1.6.13-15).
 
     `precision` is in digits; `lowest` and `top` bound the exponent of an integral coefficient.
     """

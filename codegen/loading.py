@@ -15,7 +15,7 @@ from codegen.names import module_name
 
 
 def early(part: Part, types: dict[str, Type]) -> tuple[str, ...]:
-    """The modules that must be loaded before that of `part`.
+    """Return the modules that must be loaded before that of `part`.
 
     They define an enum that a default names, or a class that an annotation consists of (which
     mypyc looks up when it creates the annotated class).
@@ -24,7 +24,7 @@ def early(part: Part, types: dict[str, Type]) -> tuple[str, ...]:
 
 
 def _needs(part: Part, types: dict[str, Type]) -> dict[str, str]:
-    """The parts needed early, each with the field that needs it."""
+    """Return the parts needed early, each with the field that needs it."""
     needed: dict[str, str] = {}
     for type_ in part.types():
         for field in type_.fields:
@@ -38,7 +38,7 @@ def _needs(part: Part, types: dict[str, Type]) -> dict[str, str]:
 
 
 def check(spec: Spec, types: dict[str, Type], mistakes: Mistakes) -> None:
-    """Report parts that need each other before either can be loaded."""
+    """Report parts of which each needs the other to be loaded first."""
     needs = {part.name: _needs(part, types) for part in spec.parts}
     places = {part.name: part.at for part in spec.parts}
     for cycle in cycles({name: list(found) for name, found in needs.items()}):

@@ -1,8 +1,8 @@
-"""What is wrong with a spec, and where.
+"""Mistakes in a spec, and their locations.
 
-Every stage collects `Mistake`s into a `Mistakes` list and goes on as far as it can, so one run
-shows them all; `Mistakes.stop_if_any` raises `SpecError` at the end of a stage that later ones
-depend on.
+Every stage collects `Mistake`s in a `Mistakes` list and continues as far as it can, so that one run
+shows them all; `Mistakes.stop_if_any` raises `SpecError` at the end of a stage on which later ones
+depend.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mistake:
-    """One thing that is wrong, in the form `file:line: what is wrong`."""
+    """Mistake in the form `file:line: description`."""
 
     at: Location
     text: str
@@ -43,13 +43,13 @@ class SpecError(Exception):
 
 
 class Mistakes:
-    """Collects mistakes, behind those that an earlier stage has found."""
+    """Collector of mistakes, starting with those of an earlier stage."""
 
     def __init__(self, found: Iterable[Mistake] = ()) -> None:
         self.found = list(found)
 
     def add(self, at: Location, text: str) -> None:
-        """Note one mistake."""
+        """Record one mistake."""
         self.found.append(Mistake(at, text))
 
     def stop_if_any(self) -> None:
@@ -59,7 +59,7 @@ class Mistakes:
 
 
 def shown(path: Path) -> str:
-    """`path` as messages show it: relative to the working directory when it lies below it."""
+    """Return `path` as messages show it: relative to the working directory if it lies below it."""
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:

@@ -1,7 +1,7 @@
-"""What the spec files say, as frozen dataclasses; every node knows its file and line.
+"""The content of the spec files, as frozen dataclasses; every node knows its file and line.
 
 The model mirrors the DTD one to one (`amqp`, `section`, `definition`, `type`, `encoding`,
-`descriptor`, `field`, `choice`) and holds no conclusions: those are `resolve`'s.
+`descriptor`, `field`, `choice`) without interpretation, which is the task of `resolve`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """What announces a described type on the wire: a symbol and a ulong code."""
+    """Descriptor of a described type on the wire: a symbol and a ulong code."""
 
     name: str | None
     code: int | None
@@ -121,12 +121,12 @@ class Part:
     at: Location
 
     def types(self) -> Iterator[Type]:
-        """Every type, in document order."""
+        """Yield every type, in document order."""
         for section in self.sections:
             yield from section.types
 
     def definitions(self) -> Iterator[Definition]:
-        """Every definition, in document order."""
+        """Yield every definition, in document order."""
         for section in self.sections:
             yield from section.definitions
 
@@ -142,6 +142,6 @@ class Spec:
     mistakes: tuple[Mistake, ...] = ()
 
     def types(self) -> Iterator[Type]:
-        """Every type of every part."""
+        """Yield every type of every part."""
         for part in self.parts:
             yield from part.types()

@@ -1,7 +1,7 @@
-"""From the spec's names to Python's, with the tables for the exceptions.
+"""Conversion of the spec's names to Python's, with the tables of exceptions.
 
-The rule: `some-name` is `SomeName` as a class, `some_name` as a field, `SOME_NAME` as a constant
-or choice. The tables hold what the rule alone would get wrong, each entry with its reason.
+The rule: `some-name` is `SomeName` as a class, `some_name` as a field, `SOME_NAME` as a constant or
+choice. The tables have the names for which the rule fails, each entry with its reason.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ OPEN_CAPABILITIES: Final = frozenset(
         "global-tx-id",
     }
 )
-"""What fields require although nothing provides it, on purpose."""
+"""Capabilities that fields require although no type provides them, on purpose."""
 
 WIDER_FIELDS: Final = {
-    # §3.5.3: a peer that names another state of deliveries has made a mistake with its link, and
-    # the frame can be read: whether it is an outcome is for the program to check.
+    # §3.5.3: a peer that names another delivery state has misused its link, but the frame can be
+    # read: the program must check whether the state is an outcome.
     ("source", "default-outcome"): "delivery-state",
 }
 """Fields, by type and name, that are read as more than they require: as this capability."""
@@ -57,18 +57,17 @@ WIDER_FIELDS: Final = {
 RESERVED_MODULES: Final = frozenset(
     {"unions", "registry", "descriptors", "containers", "descriptor"}
 )
-"""What no part may be called: three modules of the output, and two names (`_containers`,
-`_descriptor`) that generated modules use and an import of the part would take.
-"""
+"""Names that no part may have: three modules of the output, and two names (`_containers`,
+`_descriptor`) that generated modules use and that an import of the part would hide."""
 
 _ANNOTATION_NAMES: Final = frozenset(
     {"bool", "int", "float", "str", "bytes", "list", "dict", "object", "Decimal", "UUID", "Array"}
 )
 _METHODS: Final = frozenset({"encode", "self"})
 _LOCALS: Final = frozenset({"r", "w", "value", "count", "outer", "mark", "nulls", "start", "field"})
-# Generated functions call each other, and the codec's, by names that begin with these.
+# Names of generated functions and of those of the codec begin with these words.
 _VERBS: Final = ("read_", "write_", "decode_", "encode_")
-# What no name may hold: generated code quotes names in strings.
+# Characters that no name may have: generated code quotes names in strings.
 _UNQUOTABLE: Final = re.compile(r"""["'\\{}\x00-\x1f\x7f-\x9f]""")
 
 
@@ -77,9 +76,8 @@ def _words(name: str) -> list[str]:
 
 
 def class_name(name: str) -> str:
-    """The class, enum or alias of a type; what would hide a keyword or a builtin (`Warning`) gets
-    a trailing underscore.
-    """
+    """Return the class, enum or alias of a type; a name that would hide a keyword or a builtin
+    (`Warning`) gets a trailing underscore."""
     special = CLASS_NAMES.get(name)
     if special is not None:
         return special
@@ -88,14 +86,13 @@ def class_name(name: str) -> str:
 
 
 def snake_name(name: str) -> str:
-    """The rule for functions, modules and fields, before any exception."""
+    """Return the name by the rule for functions, modules and fields, before any exception."""
     return "_".join(_words(name)).lower()
 
 
 def field_name(name: str) -> str:
-    """The attribute of a field: keywords, and names that annotations in the class body use, get
-    a trailing underscore; a field that merely shares a builtin's name (`filter`) keeps it.
-    """
+    """Return the attribute of a field: keywords, and names that annotations in the class body use,
+    get a trailing underscore; a field that only shares a builtin's name (`filter`) keeps it."""
     result = "_".join(_words(name)).lower()
     if keyword.iskeyword(result) or result in _ANNOTATION_NAMES or result in _METHODS:
         return result + "_"
@@ -103,45 +100,46 @@ def field_name(name: str) -> str:
 
 
 def local_name(attribute: str) -> str:
-    """The local variable that holds a field in generated functions.
+    """Return the local variable that holds a field in generated functions.
 
-    It gets a trailing underscore where the function uses the name for something else: a variable of
-    its own, a builtin, a function of the codec or a generated one.
+    It gets a trailing underscore where the function uses the name for another purpose: a variable
+    of its own, a builtin, a function of the codec or a generated one.
     """
     taken = attribute in _LOCALS or attribute in IMPORTS or hasattr(builtins, attribute)
     return attribute + "_" if taken or attribute.startswith(_VERBS) else attribute
 
 
 def union_name(words: tuple[str, ...]) -> str:
-    """The alias for what `requires` permits: `Outcome`, or `AOrB` for several words."""
+    """Return the alias for the types that `requires` permits: `Outcome`, or `AOrB` for several
+    words."""
     return "Or".join(class_name(word) for word in words)
 
 
 def union_words(words: tuple[str, ...]) -> str:
-    """The same as part of a function's name."""
+    """Return the same name as part of a function's name."""
     return "_or_".join(snake_name(word) for word in words)
 
 
 def constant_name(name: str) -> str:
-    """The constant of a definition, or the member of a choice."""
+    """Return the constant of a definition, or the member of a choice."""
     return "_".join(_words(name)).upper()
 
 
 def module_name(name: str) -> str:
-    """The module of a part."""
+    """Return the module of a part."""
     return snake_name(name)
 
 
 def with_article(name: str) -> str:
-    """`an open`, `a close`."""
+    """Return the name with its article: `an open`, `a close`."""
     return ("an " if name[0] in "aeiou" else "a ") + name
 
 
 def is_quotable(name: str) -> bool:
-    """Whether generated code can hold `name` in a string as it is."""
+    """Return whether generated code can quote `name` in a string unchanged."""
     return _UNQUOTABLE.search(name) is None
 
 
 def is_name(name: str) -> bool:
-    """Whether Python takes `name` as an identifier."""
+    """Return whether `name` is a Python identifier."""
     return name.isidentifier() and not keyword.iskeyword(name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 EXTENSIONS: Final = (".so", ".pyd")
-"""How compiled modules end: they are neither compared nor removed."""
+"""File extensions of compiled modules, which are neither compared nor removed."""
 
 # Of renameat2(2); macOS has the same number for RENAME_SWAP of renamex_np(2).
 AT_FDCWD: Final = -100
@@ -17,10 +17,10 @@ RENAME_EXCHANGE: Final = 2
 
 
 def differences(files: dict[str, str], folder: Path) -> list[str]:
-    """How the folder differs from what it should hold, one line per file, by name.
+    """Return the differences between the folder and the output, one line per file, by name.
 
-    Files that the generator does not write are stale, whatever they are; `__pycache__` and
-    compiled extensions are not looked at.
+    Every file that the generator does not write is stale; `__pycache__` and compiled extensions are
+    ignored.
     """
     found: list[str] = []
     for name, text in sorted(files.items()):
@@ -33,7 +33,7 @@ def differences(files: dict[str, str], folder: Path) -> list[str]:
 
 
 def stale(files: dict[str, str], folder: Path) -> list[Path]:
-    """Files of the folder that do not belong to the output."""
+    """Return the files of the folder that do not belong to the output."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -47,7 +47,7 @@ def stale(files: dict[str, str], folder: Path) -> list[Path]:
 
 
 def foreign(files: dict[str, str], folder: Path) -> list[Path]:
-    """Stale files that no generator wrote: they are not ours to delete."""
+    """Return stale files that no generator wrote, which must not be deleted."""
     return [
         path
         for path in stale(files, folder)
@@ -56,10 +56,11 @@ def foreign(files: dict[str, str], folder: Path) -> list[Path]:
 
 
 def write(files: dict[str, str], folder: Path) -> None:
-    """Make the folder hold exactly the files: stale modules go, compiled extensions stay.
+    """Make the folder contain exactly the files: stale modules are deleted, compiled extensions
+    stay.
 
-    A new folder is filled beside the old one and takes its place in one step, so a generator that
-    is killed leaves the old tree or the new one, whole. Files that do not change keep their time.
+    A new folder is filled beside the old one and replaces it in one step, so that a generator that
+    is killed leaves the complete old or new tree. Unchanged files keep their time.
     """
     folder = folder.resolve()
     if folder.is_dir() and not differences(files, folder):
@@ -81,7 +82,8 @@ def write(files: dict[str, str], folder: Path) -> None:
         if not folder.exists():
             fresh.rename(folder)
         elif not _exchange(fresh, folder):
-            # This system cannot do it in one step. Between these two the old tree is at `aside`.
+            # This system cannot swap folders in one step. Between the next two steps the old tree
+            # is at `aside`.
             aside = folder.with_name(f".{folder.name}.old-{os.getpid()}")
             folder.rename(aside)
             fresh.rename(folder)
@@ -91,7 +93,7 @@ def write(files: dict[str, str], folder: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what generators that were killed have left beside the folder."""
+    """Remove the folders that killed generators have left beside the output."""
     for path in folder.parent.glob(f".{folder.name}.new-*"):
         if not _alive(path.name.rpartition("-")[2]):
             shutil.rmtree(path, ignore_errors=True)
@@ -108,7 +110,7 @@ def _alive(process: str) -> bool:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two folders in one step, where the system can: Linux and macOS."""
+    """Swap two folders in one step, if the system can: Linux and macOS."""
     if os.name != "posix":
         return False
     library = ctypes.CDLL(None)

@@ -76,7 +76,7 @@ def _files(folder: Path, mistakes: Mistakes) -> list[Path]:
 
 
 class _Reader:
-    """Reads one file."""
+    """Reader of one file."""
 
     def __init__(self, path: Path, schema: etree.DTD, mistakes: Mistakes) -> None:
         self.path = path
@@ -85,7 +85,7 @@ class _Reader:
         self.mistakes = mistakes
 
     def read(self) -> Part | None:
-        """The part, or None when the file cannot be used at all."""
+        """Return the part, or None when the file cannot be used at all."""
         try:
             data = self.path.read_bytes()
         except OSError as error:
@@ -191,7 +191,7 @@ class _Reader:
             self.mistakes.add(self._at(element), "encoding has no width")
         return Encoding(
             name=element.get("name"),
-            # What could not be read is not checked further.
+            # A value that could not be read is not checked further.
             code=UNREAD if code is None or width is None else code,
             category=element.get("category", ""),
             width=width or 0,
@@ -256,7 +256,7 @@ class _Reader:
 
 
 def _code(text: str) -> int | None:
-    """`0xDDDDDDDD:0xIIIIIIII` (domain, identifier) as one unsigned 64-bit number."""
+    """Return `0xDDDDDDDD:0xIIIIIIII` (domain, identifier) as one unsigned 64-bit number."""
     domain, colon, identifier = text.partition(":")
     high, low = number(domain), number(identifier)
     if not colon or high is None or low is None:

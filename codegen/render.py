@@ -1,7 +1,7 @@
-"""Stage 3: the templates, and around each rendered body its header and imports.
+"""Stage 3: the templates, and the header and imports of each rendered module.
 
-The body is rendered first; the imports are then those of the names it uses, so no table of who
-needs what has to be kept.
+The body is rendered first; the imports are then those of the names it uses, so no table of the
+needed names has to be maintained.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Plain:
 
 @dataclass(frozen=True, slots=True)
 class _Union:
-    """What provides a capability."""
+    """Types that provide a capability."""
 
     name: str
     snake: str
@@ -72,7 +72,7 @@ class _Union:
 
 
 def render(resolved: Resolved, package: str) -> dict[str, str]:
-    """The text of every file of the output by its name, not yet formatted.
+    """Return the text of every file of the output by its name, not yet formatted.
 
     `package` is the import name the output will have.
     """
@@ -154,7 +154,7 @@ def _wrap(
     *,
     early: tuple[str, ...],
 ) -> str:
-    """Put header, docstring and the imports that `body` needs around it.
+    """Add header, docstring and the needed imports to `body`.
 
     Modules of types import each other at their end: by then their own names exist, so the cycle
     between a union and its members is harmless. `early` are the modules that the body needs while
@@ -190,7 +190,8 @@ def _wrap(
 
 
 def _group(module: str) -> int:
-    """The block of imports a module belongs to: standard library, others, this project."""
+    """Return the block of imports that a module belongs to: standard library, others, this
+    project."""
     root = module.partition(".")[0]
     if root in sys.stdlib_module_names:
         return 0
@@ -212,14 +213,14 @@ def _row(type_: Type) -> _Row:
 
 
 def _rows(types: Iterable[Type]) -> list[_Row]:
-    """The described ones among `types`, by ascending code."""
+    """Return the described types among `types`, by ascending code."""
     chosen = [t for t in types if described(t)]
     chosen.sort(key=lambda t: t.descriptors[0].code or 0)
     return [_row(t) for t in chosen]
 
 
 def _unions(resolved: Resolved) -> list[_Union]:
-    """Return a union for each capability, and for each combination that a field requires."""
+    """Return a union for each capability, and for each combination that some field requires."""
     wanted = {(word,) for word in resolved.capabilities}.union(resolved.combinations())
     return [_union(resolved, words) for words in sorted(wanted)]
 

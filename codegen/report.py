@@ -20,9 +20,8 @@ def _counts(changes: list[Change]) -> dict[str, int]:
 
 
 def as_json(changes: list[Change]) -> str:
-    """An object with `breaking` (how many changes break peers), how many break each direction and
-    the source, and `changes` (every field of each `Change`).
-    """
+    """Return an object with `breaking` (the number of changes that break peers), the numbers for
+    each direction and the source, and `changes` (every field of each `Change`)."""
     return json.dumps(
         {
             "breaking": sum(change.breaking for change in changes),
@@ -35,7 +34,7 @@ def as_json(changes: list[Change]) -> str:
 
 
 def as_table(changes: list[Change]) -> None:
-    """Print a table, and one line that sums it up."""
+    """Print a table, and one line with the totals."""
     console = Console()
     if changes:
         table = Table("where", "what", "old", "new", "old reads new", "new reads old", "source")

@@ -1,8 +1,8 @@
-"""Stage 2: what the model means. Every mistake that the DTD cannot see is found here.
+"""Stage 2: the meaning of the model. Every mistake that the DTD cannot express is found here.
 
-`resolve` indexes types and capabilities, follows sources to their primitive and runs the checks
-of `checks` (types one by one) and `collisions` (names in Python). A `Resolved` is free of
-mistakes, so rendering never fails.
+`resolve` indexes types and capabilities, follows sources to their primitive and runs the checks of
+`checks` (types one by one) and `collisions` (names in Python). A `Resolved` is free of mistakes, so
+rendering never fails.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from codegen.model import Choice, Field, Part, Spec, Type
 from codegen.names import MAP_KEYS, OPEN_CAPABILITIES
 
 FRAMES: Final = frozenset({"frame", "sasl-frame"})
-"""The capabilities of what a frame carries."""
+"""Capabilities of the bodies of frames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,12 @@ class Resolved:
     capabilities: dict[str, tuple[Type, ...]]
 
     def parts(self) -> list[Part]:
-        """The parts that define anything; an index file does not."""
+        """Return the parts that define types or constants; an index file does not."""
         return [p for p in self.spec.parts if any(p.types()) or any(p.definitions())]
 
     def base(self, name: str) -> str:
-        """Follow sources from a type to a primitive, a composite or `*`; stops at no
-        descriptor, so that the base of `data` is `binary`.
-        """
+        """Follow sources from a type to a primitive, a composite or `*`. Descriptors are ignored:
+        the base of `data` is `binary`."""
         while name != "*":
             type_ = self.types[name]
             if type_.cls != "restricted" or type_.source is None:
@@ -47,7 +46,8 @@ class Resolved:
         return name
 
     def map_keys(self, name: str) -> str | None:
-        """Which keys a map type may have (`symbol`, `annotations`, `string`), None for any."""
+        """Return the keys that a map type may have (`symbol`, `annotations`, `string`), None for
+        any."""
         while name != "*":
             if name in MAP_KEYS:
                 return MAP_KEYS[name]
@@ -58,12 +58,13 @@ class Resolved:
         return None
 
     def one_type(self, field: Field) -> str:
-        """The type of a field, or the only one its `requires` permits."""
+        """Return the type of a field, or the only one that its `requires` permits."""
         providers = self.providers(field)
         return providers[0].name if field.type == "*" and len(providers) == 1 else field.type
 
     def providers(self, field: Field) -> tuple[Type, ...]:
-        """The types a field's `requires` permits, without repetitions; none if it is open."""
+        """Return the types that a field's `requires` permits, without repetitions; none if it is
+        open."""
         found: dict[str, Type] = {}
         for word in field.requires:
             for type_ in self.capabilities.get(word, ()):
@@ -71,7 +72,8 @@ class Resolved:
         return tuple(found.values())
 
     def combinations(self) -> dict[tuple[str, ...], Location]:
-        """The capabilities that some field requires together, each with the first such field."""
+        """Return the capabilities that some field requires together, each with the first such
+        field."""
         found: dict[tuple[str, ...], Location] = {}
         for type_ in self.types.values():
             for field in type_.fields:
@@ -81,7 +83,7 @@ class Resolved:
 
 
 def chosen(type_: Type, text: str) -> Choice:
-    """The choice that a default means: the one of that name, or else of that value.
+    """Return the choice of a default: the one of that name, or else of that value.
 
     Raises `LookupError` when there is none.
     """
@@ -95,24 +97,24 @@ def chosen(type_: Type, text: str) -> Choice:
 
 
 def described(type_: Type) -> bool:
-    """Whether values of the type carry a descriptor on the wire."""
+    """Return whether values of the type carry a descriptor on the wire."""
     return bool(type_.descriptors)
 
 
 def closed_choice(type_: Type) -> bool:
-    """Whether only the listed values are legal: others may add to a type that provides
-    something (an error condition, a distribution mode), but not to the rest.
-    """
+    """Return whether only the listed values are legal: other specs may add values to a type that
+    provides a capability (an error condition, a distribution mode), but not to other types."""
     return bool(type_.choices) and not type_.provides
 
 
 def listed(type_: Type) -> bool:
-    """Whether a value that is no choice is refused: of a closed choice, or of a described one."""
+    """Return whether a value that is no choice is refused: of a closed choice, or of a described
+    one."""
     return closed_choice(type_) or (described(type_) and bool(type_.choices))
 
 
 def written_whole(type_: Type) -> bool:
-    """Whether values of the type are written with all their fields: in frames."""
+    """Return whether values of the type are written with all their fields: in frames."""
     return not FRAMES.isdisjoint(type_.provides)
 
 

@@ -18,7 +18,7 @@ RUNTIME: Final = Path(__file__).resolve().parent.parent / "runtime"
 def verify(files: dict[str, str], package: str) -> None:
     """Import every module of the output and check its types, in a temporary folder.
 
-    Raises `SpecError` with what Python or mypy said.
+    Raises `SpecError` with the error of Python or mypy.
     """
     with TemporaryDirectory(prefix="codegen-") as name:
         folder = Path(name) / package
@@ -41,9 +41,10 @@ def _environment(folder: str) -> dict[str, str]:
 
 
 def _import(files: dict[str, str], package: str, folder: str) -> str:
-    """Import each module first, in an interpreter of its own, and return what went wrong."""
+    """Return the error of importing each module first, in its own interpreter state; empty if
+    none."""
     modules = [package] + [f"{package}.{f[:-3]}" for f in files if f[0] != "_" and f[-3:] == ".py"]
-    # Each module must be importable first: the imports between them form a cycle.
+    # Each module must work as the first import: the imports between them form a cycle.
     code = (
         "import importlib, sys\n"
         f"for name in {modules!r}:\n"

@@ -1,4 +1,4 @@
-"""What the templates see: names and code fragments, no decisions left.
+"""Views for the templates: names and code fragments, without open decisions.
 
 `views` turns one part of a resolved spec into a `ModuleView`, and the whole into `UnionView`s and
 the registry's rows.
@@ -25,9 +25,9 @@ from codegen.names import (
 )
 from codegen.resolve import Resolved, described, listed, written_whole
 
-# In these, what is binary is credentials: no repr shows it.
+# Binary fields of these types are credentials, which the repr leaves out.
 _SECRETIVE = "sasl-frame"
-# What may hold maps whose keys are nobody's but the application's.
+# Types that may contain maps of the application.
 _ANYTHING = ("object", "list[object]", "dict[object, object]")
 
 
@@ -83,17 +83,17 @@ class CompositeView:
 
     @property
     def secretive(self) -> bool:
-        """Whether it has a field that its repr leaves out."""
+        """Whether the type has a field that its repr leaves out."""
         return any(field.secret for field in self.fields)
 
     @property
     def ordered(self) -> bool:
-        """Whether it is one value of the application's, in which the order of maps counts."""
+        """Whether the value is the application's, so that the order of maps counts."""
         return self.single and self.fields[0].value in _ANYTHING
 
     @property
     def shown(self) -> str:
-        """The expression for a repr that leaves out what is secret."""
+        """The expression for a repr that leaves out secret fields."""
         parts = [
             f"{field.attr}=" + ("<hidden>" if field.secret else f"{{self.{field.attr}!r}}")
             for field in self.fields
@@ -140,7 +140,7 @@ class EnumView:
         return with_article(self.name)
 
     def member(self, literal: str) -> MemberView:
-        """The choice of one value."""
+        """Return the choice of one value."""
         return next(m for m in self.members if m.literal == literal)
 
 
@@ -170,7 +170,7 @@ class ModuleView:
 
 
 def module(resolved: Resolved, part: Part) -> ModuleView:
-    """Everything one module holds, types in document order."""
+    """Return the view of one module, types in document order."""
     types = list(part.types())
     return ModuleView(
         module=module_name(part.name),
@@ -187,7 +187,7 @@ def module(resolved: Resolved, part: Part) -> ModuleView:
 
 
 def multiples(resolved: Resolved) -> frozenset[str]:
-    """The types that some field holds several of."""
+    """Return the types of fields with multiple values."""
     return frozenset(f.type for t in resolved.spec.types() for f in t.fields if f.multiple)
 
 
@@ -201,7 +201,7 @@ def _module_doc(part: Part) -> str:
 
 
 def _sentence(label: str, doc: str) -> str:
-    """The label as a first line, then the text."""
+    """Return the label as a first line, followed by the text."""
     if not label:
         return doc
     head = label[0].upper() + label[1:]
@@ -240,7 +240,7 @@ def _alias(resolved: Resolved, type_: Type) -> AliasView:
 
 
 def enum_class(type_: Type) -> str:
-    """The enum of a type with choices; a described type keeps its own name for the class."""
+    """Return the enum of a type with choices; a described type keeps its own name for the class."""
     return class_name(type_.name) + ("Choice" if described(type_) else "")
 
 
@@ -325,7 +325,7 @@ def _single(resolved: Resolved, type_: Type) -> FieldView:
 
 
 def field_view(resolved: Resolved, type_: Type, f: Field) -> FieldView:
-    """How a field of a composite type is called, read and written."""
+    """Return the view of a field of a composite type."""
     kind = kinds.of_field(resolved, type_, f)
     attr = field_name(f.name)
     local = local_name(attr)
@@ -358,7 +358,7 @@ def field_view(resolved: Resolved, type_: Type, f: Field) -> FieldView:
 
 
 def _absent(local: str, default: str | None, multiple: bool) -> str:
-    """The condition under which null is written instead of the value."""
+    """Return the condition under which null is written instead of the value."""
     if multiple:
         return f"not {local}"
     if default is None:
@@ -375,7 +375,7 @@ def _absent(local: str, default: str | None, multiple: bool) -> str:
 def _multiple(
     resolved: Resolved, f: Field, kind: kinds.Kind, local: str, path: str
 ) -> tuple[str, str, str]:
-    """Annotation, reading and writing of a field with multiple values."""
+    """Return annotation, reading and writing of a field with multiple values."""
     spot = f'"{path}"'
     if kind.composite or kind.choices is not None:
         reads = kind.read.split("(")[0].replace("read_", "read_multiple_")
