@@ -211,7 +211,7 @@ class Receiver(Link[ReceiverLink]):
             self._connection.soon()
 
     async def drain(self, *, timeout: float | None = None) -> None:
-        """Let the peer send its available messages at once and give back the rest of the credit.
+        """Ask the peer to send its available messages at once and give back the other credit.
 
         Afterwards all of those messages are queued, none is in flight, and only `add_credit` gives
         credit (AMQP 1.0 §2.6.7). While the connection is being restored, waits for that.

@@ -135,7 +135,7 @@ class EngineTransport:
         self.flush()
 
     def data_received(self, data: bytes) -> None:
-        """Let the engine read, dispatch its events and write its output."""
+        """Pass data to the engine, dispatch its events and write its output."""
         if self._trace is not None:
             self._trace.received(data)
         self.engine.receive_data(data, self._loop.time())

@@ -37,7 +37,7 @@ class WebSocket(Protocol):
         ...
 
     def exception(self) -> BaseException | None:
-        """The error that ended it, if there was one."""
+        """Return the error that ended the WebSocket, if there was one."""
         ...
 
     async def receive(self, timeout: float | None = None) -> Any:

@@ -192,7 +192,7 @@ class Connection:
         return self._input.unread
 
     def next_deadline(self) -> float | None:
-        """When `handle_timeout` should be called, by the clock that gives `now`."""
+        """Return when `handle_timeout` should be called, by the clock that gives `now`."""
         if self._input.unread:
             return self._now
         return None if self.finished else self._timers.next_deadline()

@@ -31,7 +31,7 @@ def joinable(state: DeliveryState | None) -> bool:
 
 
 def same_state(a: DeliveryState | None, b: DeliveryState | None) -> bool:
-    """Whether two joinable states may share one disposition frame."""
+    """Return whether two joinable states may share one disposition frame."""
     if isinstance(a, Accepted):
         return isinstance(b, Accepted)
     if isinstance(a, Released):
