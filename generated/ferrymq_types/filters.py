@@ -142,13 +142,13 @@ class LegacyAmqpHeadersBinding(Composite):
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        """Whether the values are equal, where the order of a map counts (AMQP 1.0 §1.6.23)."""
+        """Return whether the values are equal; the order of a map counts (AMQP 1.0 §1.6.23)."""
         if not isinstance(other, LegacyAmqpHeadersBinding):
             return NotImplemented
         return equal_values(self.value, other.value)
 
     def __hash__(self) -> int:
-        """The value can change, so it cannot be a key: raises TypeError."""
+        """Raise TypeError: the value can change, so it cannot be a key."""
         raise TypeError("unhashable type: 'LegacyAmqpHeadersBinding'")
 
     def encode(self, w: BytesWriter) -> None:

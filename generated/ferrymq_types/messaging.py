@@ -840,13 +840,13 @@ class AmqpSequence(Composite):
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        """Whether the values are equal, where the order of a map counts (AMQP 1.0 §1.6.23)."""
+        """Return whether the values are equal; the order of a map counts (AMQP 1.0 §1.6.23)."""
         if not isinstance(other, AmqpSequence):
             return NotImplemented
         return equal_values(self.value, other.value)
 
     def __hash__(self) -> int:
-        """The value can change, so it cannot be a key: raises TypeError."""
+        """Raise TypeError: the value can change, so it cannot be a key."""
         raise TypeError("unhashable type: 'AmqpSequence'")
 
     def encode(self, w: BytesWriter) -> None:
@@ -889,13 +889,13 @@ class AmqpValue(Composite):
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        """Whether the values are equal, where the order of a map counts (AMQP 1.0 §1.6.23)."""
+        """Return whether the values are equal; the order of a map counts (AMQP 1.0 §1.6.23)."""
         if not isinstance(other, AmqpValue):
             return NotImplemented
         return equal_values(self.value, other.value)
 
     def __hash__(self) -> int:
-        """The value can change, so it cannot be a key: raises TypeError."""
+        """Raise TypeError: the value can change, so it cannot be a key."""
         raise TypeError("unhashable type: 'AmqpValue'")
 
     def encode(self, w: BytesWriter) -> None:

@@ -74,7 +74,7 @@ DECODERS: Final[dict[int, Callable[[Reader], Composite]]] = {
     0x468C00000003: _filters.decode_no_local_filter,
     0x468C00000004: _filters.decode_selector_filter,
 }
-"""The decoder of every described type by its numeric descriptor, which it finds consumed."""
+"""The decoder of every described type by its numeric descriptor, which is read before the call."""
 
 CLASSES: Final[dict[int, type[Composite]]] = {
     0x10: _transport.Open,
@@ -286,7 +286,7 @@ TYPES: Final[dict[str, tuple[str, str]]] = {
     "no-local-filter": ("filters", "NoLocalFilter"),
     "selector-filter": ("filters", "SelectorFilter"),
 }
-"""Where every type of the specification lies: its name to module and class, enum or alias."""
+"""The module and the class, enum or alias of every type of the specification, by its name."""
 
 
 def decode_described(r: Reader, field: str) -> Composite | Described:
@@ -309,14 +309,14 @@ def decode_described(r: Reader, field: str) -> Composite | Described:
 
 
 def decode_any(r: Reader, field: str) -> object:
-    """Read any value: typed when it is described and its descriptor known, else as it comes."""
+    """Read any value: typed when its descriptor is known, else as an untyped value."""
     if r.peek_code(field) == 0:
         return decode_described(r, field)
     return read_value(r, field)
 
 
 def typed(value: Described) -> Composite | Described:
-    """A generic described value as an instance of its class, itself when that is unknown.
+    """Return a described value as an instance of its class, or unchanged if that is unknown.
 
     Raises `DecodeError` when the content is not that of the type.
     """

@@ -221,7 +221,7 @@ class SaslInit(Composite):
         self.hostname = hostname
 
     def __repr__(self) -> str:
-        """The fields, without the credentials."""
+        """Return the fields without the credentials."""
         return f"SaslInit(mechanism={self.mechanism!r}, initial_response=<hidden>, hostname={self.hostname!r})"
 
     def encode(self, w: BytesWriter) -> None:
@@ -301,7 +301,7 @@ class SaslChallenge(Composite):
         self.challenge = challenge
 
     def __repr__(self) -> str:
-        """The fields, without the credentials."""
+        """Return the fields without the credentials."""
         return "SaslChallenge(challenge=<hidden>)"
 
     def encode(self, w: BytesWriter) -> None:
@@ -363,7 +363,7 @@ class SaslResponse(Composite):
         self.response = response
 
     def __repr__(self) -> str:
-        """The fields, without the credentials."""
+        """Return the fields without the credentials."""
         return "SaslResponse(response=<hidden>)"
 
     def encode(self, w: BytesWriter) -> None:
@@ -435,7 +435,7 @@ class SaslOutcome(Composite):
         self.additional_data = additional_data
 
     def __repr__(self) -> str:
-        """The fields, without the credentials."""
+        """Return the fields without the credentials."""
         return f"SaslOutcome(code={self.code!r}, additional_data=<hidden>)"
 
     def encode(self, w: BytesWriter) -> None:

@@ -91,7 +91,7 @@ Address: TypeAlias = str
 
 
 def decode_address(r: Reader, field: str) -> Address:
-    """Read an address, of whichever type the wire says."""
+    """Read an address; its descriptor or constructor decides the type."""
     code = r.peek_code(field)
     if code == 0xA1 or code == 0xB1:
         return r.read_string(field)
@@ -99,7 +99,7 @@ def decode_address(r: Reader, field: str) -> Address:
 
 
 def encode_address(w: BytesWriter, value: Address, field: str) -> None:
-    """Write an address; the Python type decides which one it is."""
+    """Write an address; its Python type decides the encoding."""
     if isinstance(value, str):
         write_string(w, value, field)
         return
@@ -121,7 +121,7 @@ transactional-state.
 
 
 def decode_delivery_state(r: Reader, field: str) -> DeliveryState:
-    """Read a delivery-state, of whichever type the wire says."""
+    """Read a delivery-state; its descriptor or constructor decides the type."""
     start = r.pos
     code = _descriptor(r, field)
     if code == 0x23:
@@ -147,7 +147,7 @@ DistributionMode: TypeAlias = str
 
 
 def decode_distribution_mode(r: Reader, field: str) -> DistributionMode:
-    """Read a distribution-mode, of whichever type the wire says."""
+    """Read a distribution-mode; its descriptor or constructor decides the type."""
     code = r.peek_code(field)
     if code == 0xA3 or code == 0xB3:
         return r.read_symbol(field)
@@ -155,7 +155,7 @@ def decode_distribution_mode(r: Reader, field: str) -> DistributionMode:
 
 
 def encode_distribution_mode(w: BytesWriter, value: DistributionMode, field: str) -> None:
-    """Write a distribution-mode; the Python type decides which one it is."""
+    """Write a distribution-mode; its Python type decides the encoding."""
     if isinstance(value, str):
         write_symbol(w, value, field)
         return
@@ -169,7 +169,7 @@ link-error.
 
 
 def decode_error_condition(r: Reader, field: str) -> ErrorCondition:
-    """Read an error-condition, of whichever type the wire says."""
+    """Read an error-condition; its descriptor or constructor decides the type."""
     code = r.peek_code(field)
     if code == 0xA3 or code == 0xB3:
         return r.read_symbol(field)
@@ -185,7 +185,7 @@ def decode_error_condition(r: Reader, field: str) -> ErrorCondition:
 
 
 def encode_error_condition(w: BytesWriter, value: ErrorCondition, field: str) -> None:
-    """Write an error-condition; the Python type decides which one it is."""
+    """Write an error-condition; its Python type decides the encoding."""
     if isinstance(value, str):
         write_symbol(w, value, field)
         return
@@ -205,7 +205,7 @@ no-local-filter, selector-filter.
 
 
 def decode_filter(r: Reader, field: str) -> Filter:
-    """Read a filter, of whichever type the wire says."""
+    """Read a filter; its descriptor or constructor decides the type."""
     start = r.pos
     code = _descriptor(r, field)
     if code == 0x468C00000000:
@@ -237,7 +237,7 @@ Frame: TypeAlias = (
 
 
 def decode_frame(r: Reader, field: str) -> Frame:
-    """Read a frame, of whichever type the wire says."""
+    """Read a frame; its descriptor or constructor decides the type."""
     start = r.pos
     code = _descriptor(r, field)
     if code == 0x10:
@@ -274,7 +274,7 @@ delete-on-no-links-or-messages.
 
 
 def decode_lifetime_policy(r: Reader, field: str) -> LifetimePolicy:
-    """Read a lifetime-policy, of whichever type the wire says."""
+    """Read a lifetime-policy; its descriptor or constructor decides the type."""
     start = r.pos
     code = _descriptor(r, field)
     if code == 0x2B:
@@ -294,7 +294,7 @@ MessageId: TypeAlias = int | UUID | bytes | str
 
 
 def decode_message_id(r: Reader, field: str) -> MessageId:
-    """Read a message-id, of whichever type the wire says."""
+    """Read a message-id; its descriptor or constructor decides the type."""
     code = r.peek_code(field)
     if code == 0x80 or code == 0x53 or code == 0x44:
         return r.read_ulong(field)
@@ -308,7 +308,7 @@ def decode_message_id(r: Reader, field: str) -> MessageId:
 
 
 def encode_message_id(w: BytesWriter, value: MessageId, field: str) -> None:
-    """Write a message-id; the Python type decides which one it is."""
+    """Write a message-id; its Python type decides the encoding."""
     if isinstance(value, int):
         write_ulong(w, value, field)
         return
@@ -335,7 +335,7 @@ Outcome: TypeAlias = (
 
 
 def decode_outcome(r: Reader, field: str) -> Outcome:
-    """Read an outcome, of whichever type the wire says."""
+    """Read an outcome; its descriptor or constructor decides the type."""
     start = r.pos
     code = _descriptor(r, field)
     if code == 0x24:
@@ -363,7 +363,7 @@ SaslFrame: TypeAlias = (
 
 
 def decode_sasl_frame(r: Reader, field: str) -> SaslFrame:
-    """Read a sasl-frame, of whichever type the wire says."""
+    """Read a sasl-frame; its descriptor or constructor decides the type."""
     start = r.pos
     code = _descriptor(r, field)
     if code == 0x40:
@@ -397,7 +397,7 @@ application-properties, data, amqp-sequence, amqp-value, footer.
 
 
 def decode_section(r: Reader, field: str) -> Section:
-    """Read a section, of whichever type the wire says."""
+    """Read a section; its descriptor or constructor decides the type."""
     start = r.pos
     code = _descriptor(r, field)
     if code == 0x70:
@@ -427,7 +427,7 @@ Source: TypeAlias = _messaging.Source
 
 
 def decode_source(r: Reader, field: str) -> Source:
-    """Read a source, of whichever type the wire says."""
+    """Read a source; its descriptor or constructor decides the type."""
     start = r.pos
     code = _descriptor(r, field)
     if code == 0x28:
@@ -441,7 +441,7 @@ Target: TypeAlias = _messaging.Target | _transactions.Coordinator
 
 
 def decode_target(r: Reader, field: str) -> Target:
-    """Read a target, of whichever type the wire says."""
+    """Read a target; its descriptor or constructor decides the type."""
     start = r.pos
     code = _descriptor(r, field)
     if code == 0x29:
@@ -457,7 +457,7 @@ TxnCapability: TypeAlias = str
 
 
 def decode_txn_capability(r: Reader, field: str) -> TxnCapability:
-    """Read a txn-capability, of whichever type the wire says."""
+    """Read a txn-capability; its descriptor or constructor decides the type."""
     code = r.peek_code(field)
     if code == 0xA3 or code == 0xB3:
         return r.read_symbol(field)
@@ -465,7 +465,7 @@ def decode_txn_capability(r: Reader, field: str) -> TxnCapability:
 
 
 def encode_txn_capability(w: BytesWriter, value: TxnCapability, field: str) -> None:
-    """Write a txn-capability; the Python type decides which one it is."""
+    """Write a txn-capability; its Python type decides the encoding."""
     if isinstance(value, str):
         write_symbol(w, value, field)
         return
@@ -477,7 +477,7 @@ TxnId: TypeAlias = bytes
 
 
 def decode_txn_id(r: Reader, field: str) -> TxnId:
-    """Read a txn-id, of whichever type the wire says."""
+    """Read a txn-id; its descriptor or constructor decides the type."""
     code = r.peek_code(field)
     if code == 0xA0 or code == 0xB0:
         return r.read_binary(field)
@@ -485,7 +485,7 @@ def decode_txn_id(r: Reader, field: str) -> TxnId:
 
 
 def encode_txn_id(w: BytesWriter, value: TxnId, field: str) -> None:
-    """Write a txn-id; the Python type decides which one it is."""
+    """Write a txn-id; its Python type decides the encoding."""
     if isinstance(value, bytes):
         write_binary(w, value, field)
         return
