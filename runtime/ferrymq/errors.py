@@ -20,7 +20,7 @@ defines, so that `except AmqpError` is enough for "anything AMQP":
      │   ├─ TransactionRolledBack a transaction was not committed: nothing of it was done
      │   │   ├─ FencePassed       because its work was committed before
      │   │   └─ FenceMismatch     because other work was committed under its fence
-     │   └─ TransactionInDoubt    nobody answered: all of it was done, or nothing
+     │   └─ TransactionInDoubt    no answer came: all of it was done, or nothing
      ├─ ManagementError           a management node did not do what was asked of it
      └─ DeliveryError             a message was not accepted
          ├─ DeliveryRejected

@@ -237,7 +237,7 @@ class Outbox:
                 if self._whole:
                     if not _has_room(engine):
                         return
-                    self._send_anew(engine, entry)
+                    self._send_again(engine, entry)
                 self._todo.popleft()
                 continue
             resolution = resumption.resolution(delivery)
@@ -282,7 +282,7 @@ class Outbox:
         else:
             self._live.add(entry.tag)
 
-    def _send_anew(self, engine: SenderLink, entry: SentDelivery) -> None:
+    def _send_again(self, engine: SenderLink, entry: SentDelivery) -> None:
         delivery = engine.send(entry.payload, tag=entry.tag, message_format=entry.message_format)
         delivery.context = entry.future
         entry.delivery = delivery

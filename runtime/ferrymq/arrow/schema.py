@@ -1,6 +1,6 @@
 """The columns that messages become, with the types that Spark has for them.
 
-Every column may be null. Whoever wants some of them names them, in any order; `schema_of` gives the
+Every column may be null. Name the wanted columns in any order; `schema_of` gives the
 Arrow schema.
 
 | column | type | from |

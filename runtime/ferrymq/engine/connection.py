@@ -214,7 +214,7 @@ class Connection:
             self._terminate(TransportError(late))
             self.lingering = False
         elif self.opened and timers.overslept(now):
-            # This limit comes before the peer's silence: nobody read the input in that time.
+            # This limit comes before the peer's silence: no input was read in that time.
             timers.keepalive_interval = None
             late = "this end was busy and sent nothing for twice the idle time-out of its peer"
             self.failure = TransportError(late)

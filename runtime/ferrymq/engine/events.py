@@ -46,11 +46,10 @@ class HeaderReceived(Event):
 class TlsAgreed(Event):
     """Both headers have named TLS: the handshake has to start now (AMQP 1.0 §5.2).
 
-    The initiator of the transport is the TLS client. Write what `data_to_send` returns, which
-    is the last in the clear; hand `Connection.take_tls_data` to TLS and run its handshake over
-    the transport; then call `Connection.tls_established`, and only then `receive_data` with what
-    TLS decrypts, be it ever so early. If the handshake fails, end the transport and call
-    `receive_eof`.
+    The initiator of the transport is the TLS client. Write the output of `data_to_send`, which is
+    the last unencrypted output; pass `Connection.take_tls_data` to TLS and run its handshake over
+    the transport; then call `Connection.tls_established`, and only then `receive_data` with the
+    data that TLS decrypts. If the handshake fails, end the transport and call `receive_eof`.
     """
 
     __slots__ = ()
@@ -85,7 +84,7 @@ class AuthenticationRequested(Event):
 class ScramKeysRequested(Event):
     """A client began a SCRAM exchange (server only). Answer with `Connection.provide_scram_keys`.
 
-    If its proof is good, `AuthenticationRequested` follows, without a password.
+    If the client's proof is good, `AuthenticationRequested` follows, without a password.
     """
 
     __slots__ = ("mechanism", "username", "hostname")
@@ -97,7 +96,7 @@ class ScramKeysRequested(Event):
 
 
 class Authenticated(Event):
-    """SASL ended well, on either side. `username` is None for ANONYMOUS."""
+    """SASL succeeded, on either side. `username` is None for ANONYMOUS."""
 
     __slots__ = ("mechanism", "username")
 
@@ -173,7 +172,7 @@ class SessionTerminated(Event):
 
 
 class AttachReceived(Event):
-    """The peer attached a link, or answered ours (then `link.initiated` is true).
+    """The peer attached a link, or answered our attach (then `link.initiated` is true).
 
     Answer a link that is not ours with `link.accept` or `link.refuse`.
     """
@@ -187,8 +186,8 @@ class AttachReceived(Event):
 class DetachReceived(Event):
     """The peer detached (`closed` false) or closed the link.
 
-    Either it began, and `link.detach` answers it, or it answers ours, and then
-    `link.local_detached` was true before.
+    If the peer began, answer with `link.detach`; if it answers our detach, `link.local_detached`
+    was true before.
     """
 
     __slots__ = ("link", "closed", "error")
@@ -212,7 +211,7 @@ class LinkFailed(Event):
 class CreditReceived(Event):
     """A flow for one of our sender links arrived: its `credit`, `drain` or properties changed.
 
-    `properties` are those of this very flow. When `link.drain` is true, send what there is and
+    `properties` are those of this flow. When `link.drain` is true, send the available messages and
     then call `link.drained`.
     """
 
@@ -224,7 +223,7 @@ class CreditReceived(Event):
 
 
 class DrainCompleted(Event):
-    """The sender has used up or given back the credit of a receiver link we drained."""
+    """The sender has used or given back the credit of a receiver link that we drained."""
 
     __slots__ = ("link",)
 
@@ -258,7 +257,7 @@ class PostingBegun(Event):
 
 
 class TransferIgnored(Event):
-    """A transfer was dropped: we have detached its link, or it broke a rule itself.
+    """A transfer was dropped, because we have detached its link or the link has failed.
 
     Fires only for a transfer that carries a state. A transaction that the state names lacks a
     message and must not be committed (AMQP 1.0 §4.4.4.1).
@@ -293,8 +292,8 @@ class OutcomeReceived(Event):
 class TransactionalStateReceived(Event):
     """The receiver of one of our deliveries gave it a state that names a transaction.
 
-    Fires in place of `OutcomeReceived`. `state` and `settled` are what this very disposition said:
-    what comes later in the same read is another matter (AMQP 1.0 §4.4.2).
+    Fires in place of `OutcomeReceived`. `state` and `settled` are those of this disposition, not of
+    later ones in the same read (AMQP 1.0 §4.4.2).
     """
 
     __slots__ = ("delivery", "state", "settled")

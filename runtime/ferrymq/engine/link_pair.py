@@ -63,7 +63,7 @@ def attach_pair(
 ) -> LinkPair:
     """Attach both halves of a pair and give `credit` for responses.
 
-    Requests go to `address`; `reply_address` is ours, and means nothing to anybody else. With
+    Requests go to `address`; `reply_address` is ours, and has no meaning for other nodes. With
     `pipelined`, requests may be sent at once, as many as there is credit for responses: only for a
     peer that is known to give credit as soon as a link is attached (§2.2.2).
 

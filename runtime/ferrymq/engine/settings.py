@@ -38,15 +38,15 @@ class ConnectionSettings:
     agrees when asked; with `tls_required` that takes nothing else to begin with. A
     transport that is TLS from its first byte needs neither.
 
-    Of a peer that means no good: at most `max_links` links of a connection that are not detached
-    at both ends, on all sessions (one more costs its session), and `max_unfinished` bytes of
-    messages of which only a part has come (more costs the link), 0 for no limit; `unfinished` is
-    what several connections may have of that together. Without `keeps_partial` what had come of
-    a message is forgotten with its link, so that nobody can take it up.
+    Limits against a malicious peer: `max_links` is the number of links of a connection, on all
+    sessions, that are not detached at both ends (one more ends its session). `max_unfinished` is
+    the number of bytes of incomplete messages (more detaches the link), 0 for no limit;
+    `unfinished` is a limit that several connections share. Without `keeps_partial` an incomplete
+    message is forgotten with its link, so that it cannot be resumed.
 
-    `max_output` is how many bytes of output may gather before transfers wait until
-    `Connection.data_to_send` has taken them, 0 for any number. A message of any size then costs
-    the output about so much at a time.
+    `max_output` is the number of bytes of output at which transfers wait until
+    `Connection.data_to_send` has taken them, 0 for no limit. A message of any size then needs
+    about that much output at a time.
 
     `hostname` is that of our open, `sasl_hostname` that of our sasl-init (§5.3.3.2); None names
     none.

@@ -1,9 +1,9 @@
 """The state machines of AMQP as literal tables.
 
 Each table maps ``(state, input)`` to the next state; a pair that is not in it
-is a protocol error of whoever made the input. States bear the names of the
+is a protocol error of the endpoint that made the input. States have the names of the
 specification. The modules `connection`, `session` and `link` hold the side
-effects; nothing else decides what may follow what.
+effects; only these tables decide which inputs are allowed in a state.
 """
 
 from __future__ import annotations
