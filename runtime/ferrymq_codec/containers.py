@@ -20,7 +20,7 @@ class Repeated:
 
     def __init__(self, value: object, count: int) -> None:
         if count < 0:
-            raise ValueError("a count is not negative")
+            raise ValueError("a count must not be negative")
         self.value = value
         self.count = count
 

@@ -304,8 +304,8 @@ async def test_what_is_no_chunk_is_an_error() -> None:
     ("name", "value", "lack"),
     [
         ("ferrymq:chunks", None, "does not send chunks"),
-        ("ferrymq:incarnation", None, "which stream it is"),
-        ("ferrymq:first-offset", None, "where reading begins"),
+        ("ferrymq:incarnation", None, "incarnation of the stream"),
+        ("ferrymq:first-offset", None, "the first offset"),
         ("ferrymq:until", 51, "does not end before the offset 50"),
     ],
 )

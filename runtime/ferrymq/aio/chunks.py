@@ -95,7 +95,7 @@ class ChunkLink(Receiver):
             return f"the peer does not end before the offset {self._until}"
         incarnation = properties.get(_INCARNATION)
         if not isinstance(incarnation, UUID) or not isinstance(properties.get(_FIRST_OFFSET), int):
-            return "the peer does not tell which stream it is, and where reading begins"
+            return "the peer does not state the incarnation of the stream and the first offset"
         if self.incarnation is not None and incarnation != self.incarnation:
             return f"the stream {self.address!r} was deleted and made again meanwhile"
         first, behind = properties[_FIRST_OFFSET], self._behind

@@ -102,8 +102,8 @@ async def was_committed(connection: Connection, fence: Fence, digest: Digest | N
                 final = final or patience <= 0
             if final or pause is None:
                 raise TransactionInDoubt(
-                    f"the answer to the commit was lost, it was done or not; asked for the fence, "
-                    f"the peer does not tell: {error}",
+                    f"the answer to the commit was lost, so it was done or not, and the peer did "
+                    f"not tell the fence: {error}",
                     error.error,
                 ) from error
             await policy.sleep(pause)

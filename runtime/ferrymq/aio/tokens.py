@@ -21,7 +21,7 @@ def check_token(url: Url, options: ConnectionOptions, is_private: bool) -> None:
     if options.token is None:
         return
     if options.sasl != "auto":
-        raise ValueError("token says how to authenticate, and sasl does: one of them is enough")
+        raise ValueError("give either token or sasl, not both: each says how to authenticate")
     if url.password is not None:
         raise ValueError("the URL has a password, but a token is to be used")
     if isinstance(options.token, str):
@@ -29,7 +29,7 @@ def check_token(url: Url, options: ConnectionOptions, is_private: bool) -> None:
         OAuthBearer(options.token, url.username)
     if not is_private:
         raise ValueError(
-            f"{url}: whoever reads a token can use it; it is sent by amqps:// only, or with "
+            f"{url}: anyone who reads a token can use it; it is sent by amqps:// only, or with "
             "upgrade_tls, or on this machine"
         )
 

@@ -137,7 +137,7 @@ class Sender(_Link[aio.Sender]):
         future.set_running_or_notify_cancel()
 
         def end(sent: asyncio.Future[None]) -> None:
-            error = ConnectionClosed("nobody waits") if sent.cancelled() else sent.exception()
+            error = ConnectionClosed("no call waits") if sent.cancelled() else sent.exception()
             if error is None:
                 future.set_result(None)
             else:

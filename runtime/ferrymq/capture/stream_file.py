@@ -64,8 +64,8 @@ def check(place: Place, stream: str, incarnation: str) -> StreamFile | None:
         )
     raise IncarnationError(
         f"{place.base} has the files of another incarnation of the stream {stream!r}:"
-        f" {found.incarnation}, and the stream is {incarnation}. It has been deleted and made again"
-        " since. Move the folder away to keep the files, and capture begins anew"
+        f" {found.incarnation}, and the stream is {incarnation}. The stream was deleted and"
+        " created again. To keep the files, move the folder away; capture then makes a new one"
     )
 
 
@@ -77,8 +77,8 @@ def claim(place: Place, stream: str, incarnation: str) -> None:
         return
     if found is None and names_in(place):
         raise CaptureError(
-            f"{place.base} has capture files and no {STREAM_FILE} that says of which stream:"
-            " put that back, or move the folder away"
+            f"{place.base} has capture files and no {STREAM_FILE}, which names their stream:"
+            " restore that file, or move the folder away"
         )
     fields = {"version": _VERSION, "stream": stream, "incarnation": incarnation}
     tmp = f"{TMP}stream.json"

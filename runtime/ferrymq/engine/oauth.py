@@ -87,7 +87,7 @@ class OAuthBearerServer(SaslServerMechanism):
         for pair in rest[:-2].split(_SEPARATOR) if len(rest) > 1 else []:
             key, equals, value = pair.partition("=")
             if not equals or _KEY.fullmatch(key) is None:
-                raise malformed(self.name, "what is between two separators is no pair")
+                raise malformed(self.name, "the text between separators is no key-value pair")
             if key == "auth":
                 if self.token is not None:
                     raise malformed(self.name, "two tokens")

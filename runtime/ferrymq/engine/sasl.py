@@ -29,7 +29,7 @@ class SaslMechanism:
     def respond(self, challenge: bytes) -> bytes:
         """Return the answer to a challenge. Raises `AuthenticationError` if no challenge is
         expected."""
-        raise AuthenticationError(f"SASL {self.name} knows no challenge, but the server sent one")
+        raise AuthenticationError(f"SASL {self.name} has no challenges, but the server sent one")
 
     def finish(self, additional_data: bytes | None) -> None:
         """Finish a successful exchange. Raises `AuthenticationError` if the server's proof is

@@ -100,7 +100,7 @@ class _Renderer:
     def _put(self, text: str) -> None:
         self._room -= len(text)
         if self._room < 0:
-            raise DecodeError(0, "columns", "a value that would be a far longer text")
+            raise DecodeError(0, "columns", "a value whose text would be too long")
         self.parts.append(text)
 
     def add(self, value: object) -> None:
