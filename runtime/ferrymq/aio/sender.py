@@ -1,4 +1,7 @@
-"""Senders: links on which messages are sent."""
+"""Senders: links on which messages are sent.
+
+One module because a sender is one object with one state: what it sends, resends and resumes.
+"""
 
 from __future__ import annotations
 
