@@ -1,1 +1,1 @@
-"""What an address can name, and what lies in it."""
+"""Nodes: what an address can name, and what lies in it."""

@@ -57,7 +57,8 @@ class Backpressure(Producer):
 
 @final
 class BackpressureGroup:
-    """Those of one node, `front`, to the nodes behind it that had bounds when it last asked."""
+    """The backpressure of one node, `front`, by the nodes behind it that had bounds when it last
+    asked."""
 
     __slots__ = ("front", "_backpressures")
 

@@ -1,4 +1,5 @@
-"""What all links together gather for chunks of streams: how much in one pass, how much at a time.
+"""The budget of all links together for chunks of streams: how much in one pass, how much at a
+time.
 
 A chunk is large, and made for its link alone. Without bounds whoever may read a stream could have
 the broker make thousands of them, and never take one.
@@ -25,7 +26,7 @@ _AT_ONCE: Final = 4
 
 
 class ChunkMaker:
-    """Somebody who makes chunks for one link."""
+    """A maker of chunks for one link."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What a queue sees of those who take messages out of it."""
+"""Consumers, as a queue sees them: links that take messages out of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNFIT: Final = 3  # never this one
 
 
 class Consumer:
-    """Takes messages as the queue offers them. Its `id` is unique in the broker.
+    """A consumer takes messages as the queue offers them. Its `id` is unique in the broker.
 
     `copies` marks a browser: it is shown messages but does not take them. Of those with the highest
     `priority` that can take a message one gets it. `filter` is what its messages pass, None if all

@@ -1,4 +1,5 @@
-"""Where the dead and expired messages of queues go: it takes a right of its own to read them."""
+"""The addresses that dead and expired messages of queues go to: it takes a right of its own to
+read them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _SEQUENCE: Final = (1 << LEVEL_SHIFT) - 1
 
 @final
 class Entry:
-    """One message in one queue, in the states of AMQP 1.0 §3.3.
+    """The place of one message in one queue, in the states of AMQP 1.0 §3.3.
 
     Entries of one priority form a list in order of publication, `prev` and `next`; those a consumer
     holds form another, `held_prev` and `held_next`. `sequence` grows by one with every publication;

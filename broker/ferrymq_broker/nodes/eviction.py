@@ -43,7 +43,7 @@ class LinkEnd:
 
 @final
 class Eviction(SlicedTask):
-    """Ends the links of a deleted node with an error, then its parts and its messages, in slices.
+    """The end of the links of a deleted node, then of its parts and its messages, in slices.
 
     `over` is whether all of that is done.
     """

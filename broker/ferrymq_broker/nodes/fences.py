@@ -101,7 +101,7 @@ class Passed:
 
 @final
 class FenceRegistry:
-    """All fences of one virtual host, no more than `most`."""
+    """The fences of one virtual host, no more than `most`."""
 
     __slots__ = ("space", "changes", "most", "_groups", "_count")
 

@@ -1,4 +1,4 @@
-"""What a link asks of a node, and what the node grants it (AMQP 1.0 §3.5).
+"""The terms of a link: what it asks of a node, and what the node grants it (AMQP 1.0 §3.5).
 
 The connection fills in the first half from the client's attach, the node the second; the answer to
 the attach is made from the second. So what is answered is what was granted, by whoever grants it.
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @final
 class Party:
-    """Who is at the other end of a link, and what it may do: numbers are unique in the broker."""
+    """The party at the other end of a link, and what it may do: numbers are unique in the
+    broker."""
 
     __slots__ = ("connection", "session", "container_id", "user", "peer", "access")
 
@@ -41,7 +42,7 @@ class Party:
 
 @final
 class SourceTerms:
-    """Of a link that takes messages from a node.
+    """The terms of a link that takes messages from a node.
 
     Asked: `part` (``ADDRESS::PART``), the `distribution_mode` (None leaves it to the node), what
     passes the `filters`, `durable` and `timeout` (seconds) and `expiry_policy` of the terminus,

@@ -40,7 +40,7 @@ _LARGE: Final = 16_384
 
 @final
 class MessageView:
-    """What the sections of one message say (AMQP 1.0 §3.2); made by `view_of`."""
+    """The contents of the sections of one message (AMQP 1.0 §3.2); made by `view_of`."""
 
     __slots__ = (
         "message",

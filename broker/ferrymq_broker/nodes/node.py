@@ -1,4 +1,4 @@
-"""The base of every kind of node, and how a node gets its turn.
+"""The contract of every kind of node with the rest of the broker, and how a node gets its turn.
 
 One module because `Node`, the `Space` that it lives in, the `Agenda` that gives it its turn and the
 `Producer` that publishes to it refer to each other.
@@ -74,7 +74,7 @@ _MOST: Final = 1_000
 
 
 class Producer:
-    """What a node sees of those who publish to it."""
+    """A producer, as a node sees it: a link that publishes to the node."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ class Producer:
 
 
 class Space:
-    """What a node sees of the virtual host it lives in.
+    """The virtual host, as a node that lives in it sees it.
 
     `durables` has the topics with durable subscriptions, by what identifies these: a client has one
     subscription of a name, whichever topic it is to. There are no more of these than `max_nodes`,
@@ -175,7 +175,7 @@ class Space:
 
 
 class Node(Stored):
-    """Something an address names (AMQP 1.0 §2.1.2). `address` is unique in its `space`.
+    """A node: something an address names (AMQP 1.0 §2.1.2). `address` is unique in its `space`.
 
     `lifetime` is one of the five above. `producers` are the links that publish, `links` counts all
     that are attached, whichever way they go. `waiting_for_room` are producers without all the
@@ -508,7 +508,7 @@ class Node(Stored):
 
 
 class MessagePager:
-    """What takes messages of all nodes out of memory: see `nodes/paging/pager.py`."""
+    """The part that takes messages of all nodes out of memory: see `nodes/paging/pager.py`."""
 
     __slots__ = ()
 

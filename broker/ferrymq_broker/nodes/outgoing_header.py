@@ -1,4 +1,4 @@
-"""What leaves the broker of a message that has been in it: the header, brought up to date.
+"""The header of a message that leaves the broker, brought up to date.
 
 A first delivery of a message without a ttl sends the very bytes that came. Only what the
 specification asks an intermediary to change is changed (AMQP 1.0 §3.2.1), and the bare message

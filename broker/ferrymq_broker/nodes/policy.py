@@ -16,7 +16,7 @@ EXCHANGE_TYPES = ("direct", "topic", "fanout", "headers")
 
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
-    """How a queue behaves. The defaults are those of a queue made on attach.
+    """The policy of a queue. The defaults are those of a queue made on attach.
 
     - `priorities`: how many levels of priority it tells apart, 1 to 10 (AMQP 1.0 §3.2.1).
     - `max_length`, `max_bytes`: of what waits and what consumers hold; `overflow` is one of
@@ -67,7 +67,8 @@ class QueuePolicy:
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
-    """How a topic behaves; `subscription` is the policy of the queues behind its subscriptions."""
+    """The policy of a topic; `subscription` is the policy of the queues behind its
+    subscriptions."""
 
     subscription: QueuePolicy = field(default_factory=QueuePolicy)
     max_subscriptions: int = 0
@@ -78,7 +79,7 @@ class TopicPolicy:
 
 @dataclass(frozen=True, slots=True)
 class StreamPolicy:
-    """How a stream behaves.
+    """The policy of a stream.
 
     `max_bytes`, `max_age` and `max_records` say what each partition keeps at least the newest of;
     what is older goes by whole segments of `segment_bytes`. With `capture` it is also written to
@@ -97,7 +98,7 @@ class StreamPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ExchangePolicy:
-    """How an exchange behaves: `type` is one of `EXCHANGE_TYPES`.
+    """The policy of an exchange: `type` is one of `EXCHANGE_TYPES`.
 
     `alternate` is the address of the node for what no binding matches. Bindings are not part of the
     policy: they come and go.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @final
 class Request:
-    """What a party asks: the sections of its message, in whatever order they came.
+    """A request: the sections of its message, in whatever order they came.
 
     `body` is the value, the list of a sequence, the bytes of data sections, or None; `size` is that
     of the message, in bytes. The response is for the address `reply_to`, by `way` of a node; None
@@ -71,7 +71,7 @@ class Request:
 
 @final
 class Response:
-    """What it is answered: an amqp-value, with application-properties and perhaps a subject."""
+    """A response: an amqp-value, with application-properties and perhaps a subject."""
 
     __slots__ = ("application_properties", "body", "subject")
 

@@ -1,4 +1,4 @@
-"""What connects an exchange to a node that it hands messages on to."""
+"""Bindings: each connects an exchange to a node that it hands messages on to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the four types of exchange find the bindings that match a message.
+"""The tables by which the four types of exchange find the bindings that match a message.
 
 A table answers into a list, each destination once: it marks those it has found with the number of
 the routing.
@@ -84,7 +84,7 @@ class DirectTable(BindingTable):
 
 @final
 class FanoutTable(BindingTable):
-    """All match."""
+    """The table of a fanout exchange: all bindings match."""
 
     __slots__ = ("_targets",)
 

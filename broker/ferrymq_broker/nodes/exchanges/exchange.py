@@ -36,7 +36,7 @@ _BINDABLE: Final = ("queue", "topic", "stream", "exchange")
 
 @final
 class _Idle(Timer):
-    """When an exchange that nobody uses goes."""
+    """The timer that deletes an exchange which nobody uses."""
 
     __slots__ = ("exchange",)
 

@@ -1,4 +1,4 @@
-"""What a binding of a headers exchange compares.
+"""The comparison that a binding of a headers exchange makes.
 
 ``x-match`` says whether all arguments must match (the default) or any; ``all`` and ``any`` leave
 out those whose names begin with ``x-``, ``all-with-x`` and ``any-with-x`` do not. An argument

@@ -1,4 +1,4 @@
-"""Where a message says how it is to be routed, if its address does not."""
+"""The routing key that a message has, if its address does not say one."""
 
 from __future__ import annotations
 

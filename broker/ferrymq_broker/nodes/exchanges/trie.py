@@ -16,7 +16,7 @@ from ferrymq_broker.nodes.exchanges.binding import Destination
 
 @final
 class _Place:
-    """Where patterns that begin with the same words are. `stays`: behind a ``#``."""
+    """The place in the trie of patterns that begin with the same words. `stays`: behind a ``#``."""
 
     __slots__ = ("above", "word", "stays", "words", "one", "many", "targets", "mark")
 

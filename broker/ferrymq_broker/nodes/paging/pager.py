@@ -62,8 +62,8 @@ _PAGED: Final = -2
 
 @final
 class Pager(MessagePager):
-    """Of one broker, which is not to have more than `high` bytes of messages in memory, and is to
-    have no more than `low` when it did. `messages` with `bytes` bytes are out.
+    """The pager of one broker, which is not to have more than `high` bytes of messages in
+    memory, and is to have no more than `low` when it did. `messages` with `bytes` bytes are out.
 
     Fewer than `least` messages are no run (`queues/disk_runs.py`).
 

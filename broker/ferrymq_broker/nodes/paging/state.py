@@ -1,4 +1,5 @@
-"""What one queue has on disk only, and how far the pager has come in it."""
+"""The state of paging of one queue: what it has on disk only, and how far the pager has come in
+it."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ _AGAIN: Final = 5_000
 
 @final
 class Sweep:
-    """Of one broker, over the queues that `nodes` are or have. It looks at all nodes every `period`
-    milliseconds, and goes through a queue `again` every so many, if it has to."""
+    """The sweep of one broker, over the queues that `nodes` are or have. It looks at all nodes
+    every `period` milliseconds, and goes through a queue `again` every so many, if it has to."""
 
     __slots__ = (
         "pager",

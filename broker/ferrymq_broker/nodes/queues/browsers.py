@@ -1,4 +1,4 @@
-"""Those who look at a queue and take nothing (AMQP 1.0 §3.5.7, distribution-mode copy)."""
+"""Browsers: they look at a queue and take nothing (AMQP 1.0 §3.5.7, distribution-mode copy)."""
 
 from __future__ import annotations
 

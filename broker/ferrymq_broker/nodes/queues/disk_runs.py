@@ -43,8 +43,8 @@ _NOTHING: Final = BrokerMessage(b"", 0, 0)
 
 
 class RowWatcher:
-    """Learns which messages on disk expire, and says which may not become rows. The lifecycle of
-    the queue is one."""
+    """A watcher that learns which messages on disk expire, and says which may not become rows.
+    The lifecycle of the queue is one."""
 
     __slots__ = ()
 
@@ -68,8 +68,8 @@ class RowWatcher:
 
 @final
 class Kind:
-    """What messages of a run have in common: the `message` that stands for them, whether they are
-    `stored`, and how many `attempts` there were."""
+    """The properties that messages of a run have in common: the `message` that stands for them,
+    whether they are `stored`, and how many `attempts` there were."""
 
     __slots__ = ("message", "stored", "attempts")
 

@@ -27,8 +27,8 @@ _SHARE: Final = 1 << 20
 
 @final
 class Continuation(Timer):
-    """Gives a queue, which has looked long enough, another turn in the next pass, so that others
-    get theirs."""
+    """The timer that gives a queue, which has looked long enough, another turn in the next pass,
+    so that others get theirs."""
 
     __slots__ = ("_node",)
 
@@ -51,7 +51,7 @@ class Continuation(Timer):
 
 @final
 class Dispatcher:
-    """Offers the entries of one queue to its consumers.
+    """The part of a queue that offers its entries to its consumers.
 
     Counted since the broker was started: `delivered` messages, `settled` ones of these that were
     sent settled, and the times that a consumer `declined` what it was offered.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class EntryWatcher:
-    """Learns that entries have left the queue, if somebody wants to be told."""
+    """A watcher that learns which entries have left the queue, if it wants to be told."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Who takes messages out of a queue: views, and tiers of consumers.
+"""Views and tiers of the consumers that take messages out of a queue.
 
 A *view* is what consumers with the same filter see of a queue. It has a cursor in every level of
 priority and a heap of what came back behind the cursors. A view looks at an entry once; consumers

@@ -30,7 +30,7 @@ _SLACK: Final = 64
 
 @final
 class Group:
-    """One group: `count` of its messages are in the queue, `consumer` gets them.
+    """A group: `count` of its messages are in the queue, `consumer` gets them.
 
     `waiting` are those that were passed over, for the consumer or because of `blockers`: a heap of
     those that nobody could take. `left` are those that are still held for a consumer that has left,

@@ -1,4 +1,4 @@
-"""What a queue writes to the store, and how its records look.
+"""The records that a queue writes to the store, and what they look like.
 
 The head of an entry, in front of the message as the queue has it, or of the id of its body:
 

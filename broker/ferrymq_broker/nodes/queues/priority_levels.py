@@ -22,7 +22,7 @@ _MAKE_ROOM: Final = 16
 
 
 class EntryPointer:
-    """Something that points to entries of a queue and has to let go of those that leave."""
+    """A pointer to entries of a queue, which has to let go of those that leave."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class EntryPointer:
 
 @final
 class LevelCursor:
-    """How far a view has come in a level: `next` is what it looks at next, None at the end."""
+    """The position of a view in a level: `next` is what it looks at next, None at the end."""
 
     __slots__ = ("priority_level", "next")
 

@@ -23,7 +23,8 @@ _ENTERED: Final = 64
 
 @final
 class Purge(SlicedTask):
-    """Drops what nobody holds of what is in a queue when it begins; `count` messages so far.
+    """The task that drops what nobody holds of what is in a queue when it begins; `count`
+    messages so far.
 
     `over` is whether that is all. Messages that come meanwhile stay, and so does what consumers
     hold or take meanwhile. With `whole` the queue is gone, and nothing stays.
@@ -104,7 +105,8 @@ class Purge(SlicedTask):
 
 @final
 class _Outdated(SlicedTask):
-    """Lets go of records a few at a time: to free a hundred thousand objects takes its time."""
+    """The task that frees records a few at a time: to free a hundred thousand objects takes its
+    time."""
 
     __slots__ = ("_records",)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @final
 class _Watcher(EntryWatcher):
-    """Tells a queue which entries have left."""
+    """The watcher that tells a queue which entries have left."""
 
     __slots__ = ("_queue",)
 

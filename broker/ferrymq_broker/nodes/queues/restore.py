@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @final
 class QueueRestore:
-    """Brings back the entries of one queue. `plain` is its view without a filter."""
+    """The restore of the entries of one queue. `plain` is its view without a filter."""
 
     __slots__ = ("_entries", "_lifecycle", "_plain")
 

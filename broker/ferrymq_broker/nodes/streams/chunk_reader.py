@@ -70,7 +70,8 @@ class _Maker(ChunkMaker):
 
 @final
 class ChunkStreamReader(StreamReader):
-    """Reads one partition; a chunk has up to `most_bytes` and `most_records`, one record at least.
+    """A reader of one partition; a chunk has up to `most_bytes` and `most_records`, one record
+    at least.
 
     `next` is where the last chunk that was sent ends: the client knows of what is before it.
     """

@@ -57,7 +57,7 @@ class RetentionHold:
 
 @final
 class RetentionHolds:
-    """All of one stream, by holder. Each partition knows the lowest offset in it (`held`)."""
+    """The holds of one stream, by holder. Each partition knows the lowest offset in it (`held`)."""
 
     __slots__ = ("stream", "_holds")
 

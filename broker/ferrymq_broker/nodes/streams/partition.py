@@ -42,7 +42,7 @@ _DIVISIONS: Final = 8
 
 @final
 class _Expiry(Timer):
-    """When the first segment of a partition is too old."""
+    """The timer for the first segment of a partition that becomes too old."""
 
     __slots__ = ("partition",)
 
@@ -56,8 +56,8 @@ class _Expiry(Timer):
 
 
 class RecordWaiter:
-    """Somebody who has read all records of a partition. `waiting` is true while the partition is to
-    tell of the next record."""
+    """A reader of a partition that may have read all its records. `waiting` is true while the
+    partition is to tell of the next record."""
 
     __slots__ = ("waiting",)
 

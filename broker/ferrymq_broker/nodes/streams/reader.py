@@ -36,7 +36,7 @@ SCAN: Final = 1024
 
 @final
 class PartitionCursor(RecordWaiter):
-    """Where a reader is in one partition: before the record `index` of `segment`.
+    """The position of a reader in one partition: before the record `index` of `segment`.
 
     It reads no record with the offset `until` or a later one. `skipped` counts the records that
     were dropped before the reader came to them and of which its client has not been told. `waiting`
@@ -82,7 +82,7 @@ def _somewhere(offset: i64) -> LogSegment:
 
 
 class StreamReader(Node):
-    """What one link consumes from. `forgiving` is whether it goes on behind a gap.
+    """The node that one link consumes from. `forgiving` is whether it goes on behind a gap.
 
     `parked` is true while it waits for a pass of its own. `fault` is why it cannot go on, once it
     has come to what it cannot read.

@@ -19,7 +19,7 @@ LARGE: Final = 65_536
 
 @final
 class RecordStreamReader(StreamReader):
-    """Takes a slice of what there is, from each partition in turn."""
+    """A reader that takes a slice of what there is, from each partition in turn."""
 
     __slots__ = ("_turn",)
 

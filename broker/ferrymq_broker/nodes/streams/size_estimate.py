@@ -1,4 +1,4 @@
-"""How far so many bytes reach in a log."""
+"""An estimate of how far so many bytes reach in a log."""
 
 from __future__ import annotations
 

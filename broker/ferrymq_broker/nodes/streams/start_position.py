@@ -1,4 +1,5 @@
-"""Where a reader begins and ends, and how it is to read, by what its attach asks for."""
+"""The position where a reader begins and ends, and how it is to read, by what its attach asks
+for."""
 
 from __future__ import annotations
 

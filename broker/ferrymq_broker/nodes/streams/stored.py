@@ -1,4 +1,4 @@
-"""How a stream is stored, and how it comes back.
+"""The records of a stream, and how it comes back.
 
 | table | id | number | value |
 |---|---|---|---|
@@ -51,7 +51,7 @@ _SIGNED: Final = 0x7FFF_FFFF
 
 
 class PartitionFields(NamedTuple):
-    """What a `PARTITION` says."""
+    """The fields of a `PARTITION`."""
 
     stream: int
     number: int

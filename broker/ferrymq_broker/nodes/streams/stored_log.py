@@ -47,9 +47,8 @@ _AGAIN: Final = 1000
 
 @final
 class Stretch(Extent):
-    """What is known of a run of records. `batch` is the last in which there are any of them;
-    `segment` has them while they have not left memory for the first time.
-    """
+    """The knowledge of a run of records. `batch` is the last in which there are any of them;
+    `segment` has them while they have not left memory for the first time."""
 
     __slots__ = ("batch", "segment")
 
@@ -61,7 +60,7 @@ class Stretch(Extent):
 
 @final
 class _Relief(Timer):
-    """When to look whether more can leave memory."""
+    """The timer that looks whether more can leave memory."""
 
     __slots__ = ("log",)
 

@@ -46,7 +46,7 @@ _AT_ONCE: Final = 4
 
 @final
 class _Turns(Timer):
-    """Gives readers that pass over much a pass of their own."""
+    """The timer that gives readers that pass over much a pass of their own."""
 
     __slots__ = ("stream",)
 

@@ -1,4 +1,4 @@
-"""Where a message is in its stream, written into the message-annotations of its deliveries.
+"""The place of a message in its stream, written into the message-annotations of its deliveries.
 
     x-opt-offset           long        its offset in the partition
     x-opt-sequence-number  long        the same number

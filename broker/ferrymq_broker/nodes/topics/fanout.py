@@ -1,4 +1,4 @@
-"""From one message to the queues of all subscriptions that want it.
+"""The way from one message to the queues of all subscriptions that want it.
 
 Subscriptions with equal filters form a group, which asks once for each message. What is handed on
 is the message itself, not a copy: however many queues have it, its bytes are there once.

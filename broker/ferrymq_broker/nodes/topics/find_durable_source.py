@@ -1,4 +1,4 @@
-"""What a link was that comes back without saying so.
+"""The source that a link had which comes back without saying so.
 
 JMS clients unsubscribe without knowing from what: they attach the link by its name, with no source,
 expect to be told the one it has had, and close it.

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @final
 class Subscription:
-    """Collects in `queue` what passes `filter`; `name` tells it from others of its topic.
+    """A subscription collects in `queue` what passes `filter`; `name` tells it from others of
+    its topic.
 
     - `kept`: it outlives its links, as `expiry_policy` and `timeout` (seconds) of the last one say
       (AMQP 1.0 §3.5.6); `declared`: until somebody deletes it.

@@ -1,4 +1,4 @@
-"""When a subscription that nobody is attached to comes to its end (AMQP 1.0 §3.5.5–6).
+"""The end of a subscription that nobody is attached to (AMQP 1.0 §3.5.5–6).
 
 The expiry policy of its terminus says which event lets the time run, `timeout` how long it runs: at
 once after the detach, when the session or the connection of the link has ended, or never.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @final
 class _Deadline(Timer):
-    """When one subscription's time is over."""
+    """The timer for the end of one subscription."""
 
     __slots__ = ("expiry", "subscription")
 

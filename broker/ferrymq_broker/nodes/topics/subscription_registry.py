@@ -1,4 +1,4 @@
-"""All subscriptions of one topic: how they come, are found, and go."""
+"""The subscriptions of one topic: how they come, are found, and go."""
 
 from __future__ import annotations
 

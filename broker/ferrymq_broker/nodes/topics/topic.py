@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @final
 class _Idle(Timer):
-    """When a topic that nobody uses goes."""
+    """The timer that deletes a topic which nobody uses."""
 
     __slots__ = ("topic",)
 

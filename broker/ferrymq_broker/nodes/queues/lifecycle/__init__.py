@@ -1,1 +1,1 @@
-"""What becomes of a message in a queue: whether it gets in, how long it stays, where it goes."""
+"""The life of a message in a queue: whether it gets in, how long it stays, where it goes."""

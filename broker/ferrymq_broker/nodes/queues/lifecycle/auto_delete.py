@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @final
 class AutoDelete(Timer):
-    """How long one queue has not been used; it may be `idle_limit` milliseconds."""
+    """The timer that ends a queue which has not been used for `idle_limit` milliseconds."""
 
     __slots__ = ("idle_limit", "_node", "_used")
 

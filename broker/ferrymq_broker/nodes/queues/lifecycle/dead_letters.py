@@ -97,7 +97,7 @@ class Chain:
 
 @final
 class _Present:
-    """What is being published now: what dies meanwhile dies of it."""
+    """The letter that is being published now: what dies meanwhile dies of it."""
 
     __slots__ = ("chain",)
 
@@ -136,7 +136,7 @@ class DeadLetter:
 
 @final
 class DeadLetters(Node):
-    """What one queue sends on. On the agenda it is a node, but no address names it.
+    """The dead letters of one queue: a node on the agenda, but no address names it.
 
     `sent` and `dropped` are counted, and those `returned` to their publishers; `circles` are those
     of the dropped that went in one.

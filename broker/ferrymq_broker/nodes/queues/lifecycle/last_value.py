@@ -1,4 +1,4 @@
-"""Of the messages with one value of a key, only the last one counts.
+"""Last values: of the messages with one value of a key, only the last one counts.
 
 The key is an application property or, if its name begins with ``x-``, a message annotation. A
 message without it, or with a value that cannot be a key (a map, a list), is an ordinary one.

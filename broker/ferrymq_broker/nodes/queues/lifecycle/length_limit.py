@@ -1,4 +1,4 @@
-"""How much a queue may hold, and what is done about a message too many.
+"""The limits of how much a queue may hold, and what is done about a message too many.
 
 What waits, what consumers hold and what is scheduled counts. What is held is never pushed out.
 """
@@ -36,7 +36,8 @@ _TYPICAL: Final = 1024
 
 @final
 class LengthTrim(SlicedTask):
-    """Pushes out what a queue has above its bounds, which are narrower than they were."""
+    """The task that pushes out what a queue has above its bounds, which are narrower than they
+    were."""
 
     __slots__ = ("_lifecycle",)
 
@@ -51,7 +52,7 @@ class LengthTrim(SlicedTask):
 
 @final
 class LengthLimit:
-    """Of one queue, as its policy has them; 0 for a bound it has not."""
+    """The bounds of one queue, as its policy has them; 0 for a bound it has not."""
 
     __slots__ = ("_lifecycle", "_max_length", "_max_bytes", "_overflow")
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @final
 class PolicyHistory:
-    """Of one queue: up to the sequence `last` of each era the ttl was another, and messages up to
-    `unkeyed` are known by no key."""
+    """The earlier settings of one queue: up to the sequence `last` of each era the ttl was
+    another, and messages up to `unkeyed` are known by no key."""
 
     __slots__ = ("unkeyed", "_lasts", "_ttls")
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @final
 class _Reservation:
-    """That of one message: so many messages and bytes, and perhaps the entry it will replace.
-    `times` is how often it was asked for."""
+    """The reservation of one message: so many messages and bytes, and perhaps the entry it will
+    replace. `times` is how often it was asked for."""
 
     __slots__ = ("count", "size", "replaced", "times")
 
@@ -33,8 +33,8 @@ class _Reservation:
 
 @final
 class Reservations:
-    """Those of one queue. `count` and `size` is the room that they take in messages and bytes,
-    beside the messages that are there."""
+    """The reservations of one queue. `count` and `size` is the room that they take in messages
+    and bytes, beside the messages that are there."""
 
     __slots__ = ("count", "size", "_by_message", "_replaced")
 
