@@ -200,8 +200,11 @@ class PagingMachine(RuleBasedStateMachine):
     @rule(stopped=st.booleans())
     def restart(self, stopped: bool) -> None:
         for world in self.worlds:
-            if stopped and isinstance(world.net, PagedNetwork):
-                world.net.stop()
+            if stopped:
+                # A lost link counts as a failed delivery, and only a broker that stops sees it.
+                world.client.lose()
+                if isinstance(world.net, PagedNetwork):
+                    world.net.stop()
             world.net.restart()
             world.connect()
 
