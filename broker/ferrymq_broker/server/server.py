@@ -9,9 +9,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.capture.options import CaptureOptions
 from ferrymq_broker.capture.service import CaptureService, release_all
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.apply.declare import declare, make_hosts
+from ferrymq_broker.config.capture import Capture
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import ClientTransport
@@ -25,7 +27,6 @@ from ferrymq_broker.security.config_checks import warnings_of_strangers
 from ferrymq_broker.security.tls_reload import TlsRegistry
 from ferrymq_broker.security.token_setup import take_tokens
 from ferrymq_broker.server.admission import Admission
-from ferrymq_broker.server.capture_setup import make_capture
 from ferrymq_broker.server.connection_limits import ConnectionLimits
 from ferrymq_broker.server.kick_users import UserKick
 from ferrymq_broker.server.listeners import Listeners
@@ -159,7 +160,7 @@ class BrokerServer:
                 keeper = self._storage if space is self.broker.default else None
                 install_management(space, self.broker, keeper)
             verifier = take_tokens(config.security, self.broker, self.clock)
-            self.capture = make_capture(config.capture, self.broker, self.clock)
+            self.capture = _make_capture(config.capture, self.broker, self.clock)
             if self.monitoring is not None:
                 self.monitoring.watch(
                     None if self._storage is None else self._storage.figures, self.capture
@@ -391,3 +392,18 @@ class BrokerServer:
         except TimeoutError:
             for connection in list(self.connections):
                 connection.abort()
+
+
+def _make_capture(settings: Capture, broker: Broker, clock: Clock) -> CaptureService | None:
+    """Make the capture service of a broker, not yet started; None if no directory is configured."""
+    directory = settings.directory
+    if directory is None:
+        return None
+    options = CaptureOptions(
+        str(Path(directory).absolute()),
+        settings.max_records,
+        settings.max_bytes,
+        settings.max_age,
+        settings.raw,
+    )
+    return CaptureService(broker, options, clock.now)
