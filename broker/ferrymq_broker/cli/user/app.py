@@ -24,7 +24,7 @@ from ferrymq_broker.security.users import MAX_NAME, StoredUser, check_name
 
 user = typer.Typer(
     name="user",
-    help="Manage the users in the file that [security] users-file names.",
+    help="Manage the users in the file of the setting security.users-file.",
     no_args_is_help=True,
     add_completion=False,
 )
