@@ -98,7 +98,7 @@ class Relay:
         if len(self.kept) == self.held:
             self.queue += self.mangle(self.kept)
         elif len(self.kept) > self.held:
-            self.queue.entries.append(message)
+            self.queue.append(message)
         self._hand_out()
 
     def _hand_out(self) -> None:

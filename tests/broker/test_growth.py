@@ -51,7 +51,7 @@ def test_links_that_are_gone_are_no_longer_kept_from_a_message(net: Network) -> 
         assert comes.bodies() == [b"a"]
         comes.settle(elsewhere)
         comes.close()
-    entry = net.queue("q").priority_level.first
+    entry = net.queue("q").entries.default_level.first
     assert entry is not None and entry.excluded is not None
     assert len(entry.excluded) < 100
     stays.credit(5)
@@ -67,7 +67,7 @@ def test_links_that_are_gone_and_take_only_small_messages_are_forgotten(net: Net
         comes = client.receiver("q", credit=1, max_message_size=500)
         assert comes.take() == []
         comes.close()
-    entry = net.queue("q").priority_level.first
+    entry = net.queue("q").entries.default_level.first
     assert entry is not None and entry.excluded is not None
     assert len(entry.excluded) < 100
     assert stays.take() == []

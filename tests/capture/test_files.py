@@ -115,7 +115,7 @@ def test_a_folder_is_of_one_incarnation(place: Place) -> None:
     claim(place, "orders", "one")
     claim(place, "orders", "one")
     assert read_stream_file(place) == ("orders", "one")
-    with pytest.raises(IncarnationError, match=r"another incarnation.*Move the folder away"):
+    with pytest.raises(IncarnationError, match=r"another incarnation.*move the folder away"):
         claim(place, "orders", "two")
     with pytest.raises(IncarnationError, match="different directories"):
         check(place, "Orders", "one")

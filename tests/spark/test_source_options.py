@@ -230,7 +230,7 @@ def test_offsets_that_an_error_suggests_are_allowed(given: dict[str, str]) -> No
     with pytest.raises(AmqpOptionError) as caught:
         parse(**given).for_batch()
     (option,) = given
-    suggested = re.search(r"such as (\{.*\}\})", str(caught.value))
+    suggested = re.search(r"(?:such as|example is) (\{.*\}\})", str(caught.value))
     assert suggested is not None, str(caught.value)
     parse(**{option: suggested[1]}).for_batch()
 

@@ -136,7 +136,7 @@ def test_another_incarnation_is_refused(tmp_path: Path) -> None:
     said = Rig(tmp_path).open("two")
     assert said["kind"] == "refused"
     assert "another incarnation" in said["reason"]
-    assert "Move the folder away" in said["reason"]
+    assert "move the folder away" in said["reason"]
 
 
 @pytest.mark.parametrize("step", ["write_out", "close", "settle"])

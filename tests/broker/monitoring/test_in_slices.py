@@ -44,7 +44,7 @@ def many() -> Network:
 
 async def test_sums_are_counted_a_few_nodes_at_a_time() -> None:
     net = many()
-    net.queue("q3").published = 5
+    net.queue("q3").entries.published = 5
     turns = Turns(net)
     sums = NodeTotals()
     retired = RetiredNodes()
@@ -57,7 +57,7 @@ async def test_sums_are_counted_a_few_nodes_at_a_time() -> None:
 
 async def test_a_node_that_goes_meanwhile_is_counted_once() -> None:
     net = many()
-    net.queue("q3").published = 5
+    net.queue("q3").entries.published = 5
     sums = NodeTotals()
 
     async def remove() -> None:
@@ -176,7 +176,7 @@ def test_each_kind_has_its_counters_from_the_start() -> None:
 
 async def test_nodes_are_written_a_few_at_a_time() -> None:
     net = many()
-    net.queue("q3").published = 5
+    net.queue("q3").entries.published = 5
     turns = Turns(net)
     figures = NodeMetrics()
     await figures.read(net.broker, turns)
