@@ -20,11 +20,11 @@ from ferrymq.capture import CaptureName, LocalPlace, claim, coverage, stream_fol
 from ferrymq.capture.files import CaptureFile, capture_columns
 from ferrymq.capture.place import names_in
 from pyspark_ferrymq import AmqpDataLossError, AmqpOptionError
-from pyspark_ferrymq.capture import read_capture
+from pyspark_ferrymq.capture import capture_reader, read_capture
 from pyspark_ferrymq.capture.capture_range import CaptureRange
+from pyspark_ferrymq.capture.capture_reader import _within
 from pyspark_ferrymq.capture.file_selection import Cut, cut_files
 from pyspark_ferrymq.capture.live_part import ranges_of, settings_of
-from pyspark_ferrymq.capture.read_capture import _within
 from pyspark_ferrymq.options import BrokerOptions
 from pyspark_ferrymq.schema import default_schema
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
@@ -182,7 +182,7 @@ def test_a_stream_made_anew(
     place = LocalPlace(tmp_path / address)
     claim(place, address, "one")
     write(place, 0, 5)
-    with pytest.raises(AmqpDataLossError, match=r"another incarnation.*Move the folder away"):
+    with pytest.raises(AmqpDataLossError, match=r"another incarnation.*move the folder away"):
         read_capture(spark, str(tmp_path), address, url=broker.url)
 
 
@@ -243,7 +243,7 @@ def test_what_is_captured_meanwhile(
         write(place, 20, 10)
         return ranges_of(settings, stream)
 
-    monkeypatch.setattr(read_capture, "ranges_of", asked)
+    monkeypatch.setattr(capture_reader, "ranges_of", asked)
     frame = read_capture(spark, str(tmp_path), address, url=broker.url)
     assert bodies(frame) == list(range(35))
 

@@ -21,7 +21,7 @@ The sink needs whole streams, in the order in which the source `amqp` reads them
     frame = read_capture(spark, "/srv/capture", "orders", start, end, url=url)
 """
 
-from pyspark_ferrymq.capture.read_capture import read_capture
+from pyspark_ferrymq.capture.capture_reader import read_capture
 from pyspark_ferrymq.capture.sink import CaptureSink
 
 __all__ = ["CaptureSink", "read_capture"]

@@ -26,7 +26,7 @@ from pyspark_ferrymq.cli.session import session
 from pyspark_ferrymq.errors import AmqpOptionError
 
 if TYPE_CHECKING:
-    from pyspark_ferrymq.capture.read_capture import Bound
+    from pyspark_ferrymq.capture.capture_reader import Bound
 
 _SHAPE = 'a time as 2026-05-01T12:00, or offsets as {"0":100,"1":80}'
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_ferrymq.capture.read_capture import Bound
+    from pyspark_ferrymq.capture.capture_reader import Bound
 
 
 def live_range(

@@ -29,7 +29,7 @@ from pyspark_ferrymq.pipelines.replay_plan import Plan
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_ferrymq.capture.read_capture import Bound
+    from pyspark_ferrymq.capture.capture_reader import Bound
 
 
 @dataclass(frozen=True, kw_only=True)
