@@ -32,6 +32,8 @@ at once, and a build that cannot write there does without.
 `FERRYMQ_PURE=1` builds nothing, and so does a machine without a C compiler or the Python headers:
 one line says so and the interpreted files are used. A module that mypyc or the C compiler refuses
 is an error.
+
+One module because hatchling loads a build hook from a single file, before ferrymq is installed.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ LINGER: Final = 1.0
 
 
 class Pipe:
-    """One end with its socket, which uses TLS if there is a context for it."""
+    """A sender or receiver with its socket, which uses TLS if there is a context for it."""
 
     def __init__(self, end: End, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.end = end

@@ -219,8 +219,8 @@ def allow_files() -> None:
 
 
 class Case(NamedTuple):
-    """What is done to a broker and how often, whether the broker pages its queues, and the limits
-    that one client needs raised, 0 being none."""
+    """A load whose memory is measured: the function that makes it and how many times, whether the
+    broker pages its queues, and the limits to raise for its one client (0 is no limit)."""
 
     run: Callable[[Watched, int], list[Figure]]
     times: int

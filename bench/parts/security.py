@@ -59,7 +59,7 @@ where = ["bench.*", "bench"]
 
 
 class Case(NamedTuple):
-    """One way to connect to a broker."""
+    """A way to connect to a broker."""
 
     name: str
     guarded: bool

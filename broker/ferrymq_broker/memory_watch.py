@@ -1,4 +1,4 @@
-"""What becomes of messages when they take much memory: they are paged out, and producers wait."""
+"""The watch over the memory of messages: above limits they are paged out and producers wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of a pass by three clocks, and when the next pass is due that nobody's bytes begin."""
+"""The time of a pass by three clocks, and the time at which the next timer is due."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @final
 class PassClock:
-    """The clocks of one broker, and the one wake-up that its timers and dates have.
+    """The clocks of one broker, and the one wake-up for all its timers.
 
-    `now` is the time of the current pass: seconds of a clock that never goes back. `epoch` is what
-    to add to it for the time since the Unix epoch. `wake_at` is called with the `now` at which the
-    timers are to be run.
+    `now` is the time of the current pass, in seconds of a clock that never goes back. `now + epoch`
+    is the time since the Unix epoch. `wake_at` is called with the `now` at which the next timer is
+    due.
     """
 
     __slots__ = (

@@ -42,7 +42,7 @@ where = "orders"
 
 
 async def main() -> None:
-    """Let a shop order and a depot ship; neither can use nodes of the other."""
+    """Send an order as the shop, answer it as the depot, and show what the depot may not do."""
     async with BrokerServer(Config.model_validate(tomllib.loads(CONFIG))) as server:
         at = server.url.removeprefix("amqp://")
         async with (

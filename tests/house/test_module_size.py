@@ -14,11 +14,11 @@ REASON = "one module because"
 
 
 def sources(folders: tuple[str, ...]) -> dict[str, str]:
-    """Return the text of every hand-written module in these folders that is not empty."""
+    """Return the text of every hand-written module in these folders, and beside them, if any."""
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     return {
         path.relative_to(ROOT).as_posix(): text
-        for folder in folders
-        for path in (ROOT / folder).rglob("*.py")
+        for path in (*paths, *ROOT.glob("*.py"), *ROOT.glob(".ci/*.py"))
         if (text := path.read_text("utf-8"))
     }
 

@@ -36,7 +36,7 @@ class Subscription(QueueSettings):
 
 
 class DeclaredNode(StrictSection):
-    """One node by `name`, or all nodes whose names match `pattern`.
+    """A declared node by `name`, or all nodes whose names match `pattern`.
 
     `policy` names a table of ``[policies]``; the node's own settings override it.
     """

@@ -9,7 +9,7 @@ Location = tuple[int | str, ...]
 
 
 class ConfigMistake(NamedTuple):
-    """One mistake: its place, the reason, and the place that it conflicts with, if any."""
+    """A mistake in a configuration: its place, its reason, and a place it contradicts, if any."""
 
     location: Location
     reason: str

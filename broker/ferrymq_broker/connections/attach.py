@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LinkAttach:
-    """One attach of a client on its way through the steps, with what they have found so far.
+    """An attach of a client on its way through the steps, with what they have found so far.
 
     `request` is the attach that has come, `session` the number of its session. `node` is the node
     of the link, None before it is resolved and for a link that has none; `made` is the node if it

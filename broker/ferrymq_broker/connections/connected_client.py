@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.authentication import ClientTransport
 
 LinkKey = tuple[str, str | None, str, str, bool]
-"""What a link is known by in the whole broker: its virtual host, user, container-id and name, and
+"""The identity of a link in the whole broker: its virtual host, user, container-id and name, and
 whether the broker is its sender."""
 
 

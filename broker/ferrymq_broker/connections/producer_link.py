@@ -578,9 +578,9 @@ class ProducerLink(ProducerPort):
         self.close(gone)
 
     def close(self, closed: bool, lost: bool = False) -> None:
-        """Let go of what the link has: it is `closed` for good, detached or `lost`.
+        """Release what the link holds: it is `closed`, detached, or `lost` with its connection.
 
-        What the link published stays.
+        Messages that the link published stay.
         """
         if self.closed:
             return

@@ -1,4 +1,4 @@
-"""What the broker knows of LMDB's private file format: facts that LMDB does not report.
+"""Facts of LMDB's private file format that LMDB does not report.
 
 `check_file` finds damage before LMDB gets the file: LMDB may crash the process or do more damage
 when it reads a damaged page. `read_free_lists` and `read_free_map` find free pages, and `Footprint`

@@ -97,11 +97,11 @@ class Terminus(Timer):
         return {}
 
     def is_orphan(self) -> bool:
-        """Return whether nobody can come back to it: its node is gone."""
+        """Return whether the node of the terminus is gone, so that no link can resume it."""
         return False
 
     def release(self) -> None:
-        """Let go of what the terminus has: it has come to its end without a link."""
+        """Release what the terminus holds. Called when it ends while it has no link."""
 
     # -- its life --------------------------------------------------------------------------------
 
