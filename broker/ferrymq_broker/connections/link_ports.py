@@ -142,7 +142,7 @@ class ProducerPort(Producer):
         """Return the node that a message is for. Raises `BrokerError`, `DecodeError`."""
         raise NotImplementedError
 
-    def room_for_guest(self, node: Node) -> Refusal | None:
+    def refusal_if_full(self, node: Node) -> Refusal | None:
         """Return why a node that has promised this link nothing has no room for a message."""
         return None
 

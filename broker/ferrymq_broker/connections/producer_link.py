@@ -212,7 +212,7 @@ class ProducerLink(ProducerPort):
                 self.reject(delivery, error.condition, error.description, error.info)
             else:
                 message.origin = self.origin
-                full = self.room_for_guest(target) if node is None else None
+                full = self.refusal_if_full(target) if node is None else None
                 if full is not None:
                     self._refuse(delivery, full)
                 else:
@@ -347,7 +347,7 @@ class ProducerLink(ProducerPort):
         """Count a message that was dropped."""
         self.parts.shared.counters.messages_dropped += 1
 
-    def room_for_guest(self, node: Node) -> Refusal | None:
+    def refusal_if_full(self, node: Node) -> Refusal | None:
         """Return why a node that has promised this link nothing has no room for a message of it."""
         return None if _has_room(node) else _full(node)
 

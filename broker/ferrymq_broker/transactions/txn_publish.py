@@ -218,7 +218,7 @@ def post(
             node = endpoint.route(message)
             if posting.node is None:
                 posting.node = node
-                refusal = endpoint.room_for_guest(node)
+                refusal = endpoint.refusal_if_full(node)
                 if refusal is None and node.room() != BOUNDLESS:
                     node.promised += 1
                     posting.promised = True
