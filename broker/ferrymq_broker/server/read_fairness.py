@@ -74,6 +74,7 @@ class ReadTurns:
     __slots__ = (
         "_clock",
         "_full",
+        "_handled",
         "_rest",
         "_round",
         "_share",
@@ -101,8 +102,10 @@ class ReadTurns:
         self._clock = clock
         # The most bytes of a turn.
         self._share = MOST
-        # Bytes that were read and wait for a turn.
+        # Bytes that were read; those from `_handled` on wait for a turn. They are not cut off after
+        # each turn: with short turns that would copy the whole read again and again.
         self._rest = b""
+        self._handled = 0
         # Whether the event loop has been asked for the next turn; whether the client has to read
         # first.
         self._waits = False
@@ -112,7 +115,7 @@ class ReadTurns:
         """Handle bytes that were read."""
         if self._waits or self._full:
             # A layer above the socket had read these bytes before reading was paused.
-            self._rest += data
+            self._rest = self.take_rest() + data
             return
         size = len(data)
         if size > SHORT and self._round.spent > ROUND:
@@ -121,7 +124,8 @@ class ReadTurns:
             self._wait()
             return
         if size > self._share or size >= MORE_TO_COME:
-            self._turn(data)
+            self._rest = data
+            self._turn()
             return
         # The usual case: a short read in a turn of its own.
         clock = self._clock
@@ -153,14 +157,13 @@ class ReadTurns:
 
     def take_rest(self) -> bytes:
         """Remove and return the bytes that wait for a turn, for another handler."""
-        rest = self._rest
-        self._rest = b""
-        return rest
+        rest, handled = self._rest, self._handled
+        self._rest, self._handled = b"", 0
+        return rest[handled:] if handled else rest
 
     def finish(self) -> None:
         """Handle the bytes that wait for a turn, because the transport has ended."""
-        rest = self._rest
-        self._rest = b""
+        rest = self.take_rest()
         self._full = True
         if rest:
             self._take(rest)
@@ -169,19 +172,21 @@ class ReadTurns:
         """Drop all callbacks, because the transport has ended."""
         self._take = self._stop = self._start = _ignore
 
-    def _turn(self, data: bytes) -> None:
-        share = self._share
-        size = len(data)
-        cut = size > share
-        began = self._clock()
+    def _turn(self) -> None:
+        """Handle the next bytes of `_rest`, at most the share of one turn."""
+        rest, first = self._rest, self._handled
+        end = first + self._share
+        cut = end < len(rest)
         if cut:
-            self._rest = data[share:]
-            self._take(data[:share])
+            self._handled = end
         else:
-            self._take(data)
+            self._rest, self._handled = b"", 0
+            end = len(rest)
+        began = self._clock()
+        self._take(rest[first:end])
         spent = self._clock() - began
         self._round.add(spent)
-        self._end_turn(size, spent, cut)
+        self._end_turn(end - first, spent, cut)
 
     def _end_turn(self, size: int, spent: float, cut: bool) -> None:
         share = self._share
@@ -206,10 +211,8 @@ class ReadTurns:
         if self._round.spent > ROUND:
             self._wait()
             return
-        rest = self._rest
-        if rest:
-            self._rest = b""
-            self._turn(rest)
+        if self._rest:
+            self._turn()
             if self._waits or self._full:
                 return
         self._start()
