@@ -14,7 +14,10 @@ REASON = "one module because"
 
 
 def sources(folders: tuple[str, ...]) -> dict[str, str]:
-    """Return the text of every hand-written module in these folders, and beside them, if any."""
+    """Return the text of every hand-written module in these folders, in the root and in `.ci`.
+
+    Empty modules are left out.
+    """
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     return {
         path.relative_to(ROOT).as_posix(): text

@@ -159,7 +159,7 @@ class ReadTurns:
         """Remove and return the bytes that wait for a turn, for another handler."""
         rest, handled = self._rest, self._handled
         self._rest, self._handled = b"", 0
-        return rest[handled:] if handled else rest
+        return rest[handled:]
 
     def finish(self) -> None:
         """Handle the bytes that wait for a turn, because the transport has ended."""
