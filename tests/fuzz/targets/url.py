@@ -15,7 +15,7 @@ def one(data: bytes) -> None:
     """Take it apart in every way."""
     text = data.decode("utf-8", "surrogateescape")
     # Where it stands anywhere else, nobody can know that it is meant to be secret.
-    secret = text.count(_SECRET) == 1 and f"//ann:{_SECRET}@" in text
+    secret = text.count(_SECRET) == 1 and text.partition("//")[2].startswith(f"ann:{_SECRET}@")
     for parse in (parse_url, parse_listen_url, check_http_url):
         try:
             found = parse(text)
