@@ -16,7 +16,6 @@ from mypy_extensions import i64
 
 from ferrymq.engine.unfinished import Budget
 from ferrymq_broker.addresses.address_space import AddressSpace
-from ferrymq_broker.addresses.names import DEFAULT_SPACE, VHOST
 from ferrymq_broker.connections.client_limits import ClientLimits, ConnectionsPerUser
 from ferrymq_broker.connections.credit import Withdrawal
 from ferrymq_broker.connections.output_turns import BrokerOutput, OutputTurns
@@ -30,6 +29,7 @@ from ferrymq_broker.number_sequence import NumberSequence
 from ferrymq_broker.pass_clock import PassClock
 from ferrymq_broker.timers import TimerHeap
 from ferrymq_broker.transactions.transaction import TransactionLimits
+from ferrymq_broker.values.names import DEFAULT_SPACE, VHOST
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler

@@ -1,8 +1,7 @@
-"""The broker's own exceptions.
+"""The exceptions of the broker.
 
 AmqpError              (ferrymq_codec.errors)
  └─ BrokerError        a client's request failed; becomes an AMQP error
-ConfigError            the configuration is wrong; its text is for the administrator
 """
 
 from __future__ import annotations
@@ -24,7 +23,3 @@ class BrokerError(AmqpError):
         self.condition = condition
         self.description = description
         self.info = info
-
-
-class ConfigError(Exception):
-    """The configuration is wrong. The message names file, line and remedy if they are known."""

@@ -46,10 +46,10 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.slices import SLICE
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import Data, Header, MessageAnnotations, Source, Target
 from ferrymq_types.transport import Error, ReceiverSettleMode, SenderSettleMode

@@ -15,8 +15,8 @@ from ferrymq import Message
 from ferrymq import connect as connect_client
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config import Config, Listener
-from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_broker.server import BrokerServer
+from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_codec.scalars import Timestamp
 from ferrymq_types.messaging import (
     Data,

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from ferrymq_broker.config import Config, Policy, Subscription, load_config
 from ferrymq_broker.config.nodes import KINDS, policy_attributes
 from ferrymq_broker.config.section import kebab
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs/broker/configuration.md"

@@ -8,8 +8,8 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import MAX_BINDINGS, Exchange
 from ferrymq_broker.nodes.message import MAX_ANNOTATIONS
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, TopicPolicy
 from ferrymq_types.messaging import (
     Accepted,
     ApplicationProperties,

@@ -10,9 +10,9 @@ from ferrymq.engine.outgoing import _Parked
 from ferrymq.engine.output_limit import FRAME
 from ferrymq_broker.config import Config, Listener
 from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
-from ferrymq_broker.nodes.policy import StreamPolicy, TopicPolicy
 from ferrymq_broker.server import BrokerServer
 from ferrymq_broker.server.protocol import WRITE_HIGH_WATER
+from ferrymq_broker.values.policy import StreamPolicy, TopicPolicy
 from ferrymq_types.messaging import Accepted, Data, Header, Modified, Released, Source, Target
 from ferrymq_types.transport import Error, SenderSettleMode
 from tests.broker.harness import (

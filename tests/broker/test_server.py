@@ -12,9 +12,9 @@ from librt.strings import BytesWriter
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config import Config, Limits, Listener, Nodes, Queue
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue as NodeQueue
 from ferrymq_broker.server import BrokerServer
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Source, Target
 from ferrymq_types.transport import Begin, Close, Open
 from tests.broker.harness import text

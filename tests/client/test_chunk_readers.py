@@ -14,10 +14,10 @@ from ferrymq.chunks import CHUNK_FORMAT, ChunkBuilder
 from ferrymq.engine import events
 from ferrymq.options import ChunkReaderArguments
 from ferrymq_broker.config import Config
-from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy
 from ferrymq_broker.nodes.streams.chunk_reader import ChunkStreamReader
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.server import BrokerServer
+from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy
 from ferrymq_types.transport import SenderSettleMode
 from tests.client.cutter import Cutter
 from tests.client.keeper import POLICY, Cut

@@ -16,8 +16,8 @@ from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq.errors import ConnectionClosed, DecodeError, LinkDetached
 from ferrymq.management import Replies
 from ferrymq_broker.config import Config
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.server import BrokerServer
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Source
 from ferrymq_types.transport import Error
 from tests.client.peer import Peer, PeerConnection

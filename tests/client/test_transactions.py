@@ -18,9 +18,9 @@ from ferrymq.errors import (
     TransactionRolledBack,
 )
 from ferrymq_broker.config import Config
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.server import BrokerServer
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.client.peer import Peer
 

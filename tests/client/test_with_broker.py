@@ -13,8 +13,8 @@ import ferrymq
 from ferrymq import Message, blocking
 from ferrymq.options import ConnectionArguments, ReceiverArguments
 from ferrymq_broker.config import Config
-from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.server import BrokerServer
+from ferrymq_broker.values.policy import TopicPolicy
 from ferrymq_codec import Array, Float32, Symbol, Timestamp, UByte, UInt, ULong
 from ferrymq_types.messaging import AmqpSequence, Data, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode

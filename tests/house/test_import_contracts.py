@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -33,6 +34,16 @@ def test_every_shipped_package_is_under_a_contract() -> None:
     named = {name for layer in layers["layers"] for name in layer.split(" | ")}
     assert named == shipped
     assert set(tool["importlinter"]["root_packages"]) == shipped | {"codegen"}
+
+
+def test_the_model_of_the_configuration_may_import_no_part_of_the_broker_but_the_values() -> None:
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+    contracts = tool["importlinter"]["contracts"]
+    (model,) = (each for each in contracts if each["id"] == "config-model")
+    (parts,) = (each for each in contracts if each["id"] == "broker-layers")
+    known = {name for layer in parts["layers"] for name in re.split(r" [|:] ", layer)}
+    allowed = {"config", "values", "__main__"}
+    assert set(model["forbidden_modules"]) == {f"ferrymq_broker.{x}" for x in known - allowed}
 
 
 @pytest.mark.parametrize("name", ["generated", "runtime", "broker", "pipeline"])

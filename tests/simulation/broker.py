@@ -12,11 +12,11 @@ from ferrymq_broker.clock import Clock
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
+from ferrymq_broker.values.policy import NodePolicy
 from tests.simulation.disk import SimulatedDisk, SimulatedFolder
 from tests.simulation.executor import SimulatedExecutor
 from tests.simulation.loop import SimulatedLoop

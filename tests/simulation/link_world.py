@@ -22,7 +22,7 @@ from typing import Any
 import ferrymq
 from ferrymq import Message, ReconnectPolicy
 from ferrymq.errors import AmqpError, TransactionInDoubt, TransactionRolledBack
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy
 from ferrymq_codec import Symbol
 from tests.simulation.world import PATIENCE, World, Wrong
 

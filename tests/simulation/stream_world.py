@@ -18,8 +18,8 @@ from ferrymq import ChunkReader, Message
 from ferrymq.errors import AmqpError
 from ferrymq_broker.management.errors import ManagementError
 from ferrymq_broker.management.setup import install
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.policy import StreamPolicy
 from tests.simulation.world import PATIENCE, World, Wrong
 
 LOG = "log"

@@ -19,7 +19,7 @@ from typing import Any
 import ferrymq
 from ferrymq import Message, ReconnectPolicy
 from ferrymq.errors import AmqpError
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy
 from tests.simulation.broker import SimulatedClock, SimulatedServer
 from tests.simulation.disk import Interrupted, SimulatedDisk
 from tests.simulation.loop import SimulatedLoop

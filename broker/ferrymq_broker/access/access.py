@@ -9,15 +9,15 @@ from mypy_extensions import i64
 
 from ferrymq_broker.access.grants import Grants
 from ferrymq_broker.access.identity import UserIdentity
-from ferrymq_broker.access.rights import ALL, SEND, WIDTH, name_of
 from ferrymq_broker.access.rules import BoundRules, Rule, bind_rules
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.values.names import DYNAMIC
+from ferrymq_broker.values.rights import ALL, SEND, WIDTH, name_of
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.grants import Grant
 
-# The prefix of the addresses of dynamic nodes, and the address at which `create` is needed.
-DYNAMIC: Final = "dynamic."
+# The address at which `create` is needed for a dynamic node.
 NEW_DYNAMIC: Final = "dynamic.*"
 # Rights for the fences of a group are checked at this prefix and the group's name.
 FENCE: Final = "$fence/"

@@ -7,8 +7,8 @@ from typing import final
 from mypy_extensions import i64
 
 from ferrymq_broker.access.identity import UserIdentity
-from ferrymq_broker.access.patterns import PART
 from ferrymq_broker.access.rules import BoundRules
+from ferrymq_broker.values.names import PART
 
 
 def is_within(scope: str, address: str) -> bool:

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern, node_of
-from ferrymq_broker.access.rights import ALL
+from ferrymq_broker.values.rights import ALL
 
 # Kinds of subjects.
 ANYBODY: Final = 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import PERMANENT, Node
-from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.stored_policy import policy_fields
 from ferrymq_broker.nodes.streams.stream import Stream
@@ -16,6 +15,7 @@ from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.map_values import encode_map
 from ferrymq_broker.store.tables import ALIAS, NODE
+from ferrymq_broker.values.policy import NodePolicy
 
 
 def policy_of(node: Node) -> NodePolicy | None:

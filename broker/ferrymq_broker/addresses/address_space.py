@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.access.rights import CREATE
 from ferrymq_broker.addresses.address_records import drop_alias, keep_node, put_alias, put_node
 from ferrymq_broker.addresses.declared_nodes import CONFIGURATION, Declarations
-from ferrymq_broker.addresses.names import DYNAMIC, MAX_ADDRESS_LENGTH
 from ferrymq_broker.addresses.node_factory import build
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.narrowing import narrow
-from ferrymq_broker.nodes.node import BOUNDLESS, DELETE_ON_CLOSE, PART, Agenda, Node, Space
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.node import BOUNDLESS, DELETE_ON_CLOSE, Agenda, Node, Space
+from ferrymq_broker.values.names import DYNAMIC, MAX_ADDRESS_LENGTH, PART
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.values.rights import CREATE
 from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
 

@@ -16,7 +16,7 @@ from ferrymq_broker.nodes.exchanges.exchange import Exchange
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.nodes.node import Node
-    from ferrymq_broker.nodes.policy import NodePolicy
+    from ferrymq_broker.values.policy import NodePolicy
 
 # The origin of declared nodes (`Node.origin`).
 CONFIGURATION: Final = "configuration"

@@ -9,16 +9,16 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import PERMANENT
-from ferrymq_broker.nodes.policy import (
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.policy import (
     ExchangePolicy,
     NodePolicy,
     QueuePolicy,
     StreamPolicy,
     TopicPolicy,
 )
-from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.streams.stream import Stream
-from ferrymq_broker.nodes.topics.topic import Topic
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node, Space

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import final
 
 from ferrymq_broker.addresses.address_space import Template
-from ferrymq_broker.addresses.patterns import Pattern
-from ferrymq_broker.nodes.policy import NodePolicy
+from ferrymq_broker.values.patterns import Pattern
+from ferrymq_broker.values.policy import NodePolicy
 
 
 @final

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ferrymq.capture.names import stream_folder
-from ferrymq_broker.addresses.names import DEFAULT_SPACE
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.capture.frames import DROP, FLUSH, HEAD_BYTES, OPEN, chunk_frame, frame
 from ferrymq_broker.capture.options import HOLDER, CaptureOptions
@@ -28,6 +27,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.names import DEFAULT_SPACE
 
 # Seconds between two looks for new records.
 LOOK: Final = 0.25

@@ -23,7 +23,7 @@ from ferrymq_broker.cli.serve import serve
 from ferrymq_broker.cli.store.app import store
 from ferrymq_broker.cli.trace.command import trace
 from ferrymq_broker.cli.user.app import user
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_codec.errors import AmqpError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ferrymq_broker.cli.options import Json
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError
 
 if TYPE_CHECKING:
     from ferrymq_broker.security.dev_ca import Authority

@@ -17,7 +17,7 @@ import typer
 
 from ferrymq.url import Url, parse_url
 from ferrymq_broker.cli.options import of_file
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError
 
 PASSWORD: Final = "FERRYMQ_PASSWORD"
 TOKEN: Final = "FERRYMQ_TOKEN"

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from ferrymq_broker.cli.progress import RunProgress
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.load import load_config
 from ferrymq_broker.config.model import Config, Http, Listener, Log
 from ferrymq_broker.config.url import parse_listen_url
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.server.logs import configure_logging
 from ferrymq_broker.server.process import run_broker
 from ferrymq_broker.server.startup_progress import LoggedProgress

@@ -1,27 +1,28 @@
-"""Access rules: ``[[rule]]``, as the file states them and as the broker applies them."""
+"""Access rules, as the file states them: ``[[rule]]``."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from ferrymq_broker.access.patterns import USER, AddressPattern
-from ferrymq_broker.access.rights import ALL, RIGHTS
-from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, Rule, Subject
-from ferrymq_broker.access.rules import USER as USER_NAMED
-from ferrymq_broker.addresses.names import MAX_ADDRESS_LENGTH
 from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.section import StrictSection
+from ferrymq_broker.values.names import MAX_ADDRESS_LENGTH, USER_PLACEHOLDER
+from ferrymq_broker.values.rights import ALL, RIGHTS
 
 # Stands for every client in `who`, and for all rights in `may` and `may-not`.
 EVERY: Final = "*"
 NOBODY: Final = "anonymous"
-_KINDS: Final = {"user": USER_NAMED, "group": GROUP, "claim": CLAIM, "key": KEY}
+USER: Final = "user"
+GROUP: Final = "group"
+CLAIM: Final = "claim"
+KEY: Final = "key"
+_KINDS: Final = (USER, GROUP, CLAIM, KEY)
 # Kinds of subjects that exist only if [security] says who may connect.
-_PROVED: Final = (USER_NAMED, GROUP, CLAIM)
+_PROVED: Final = (USER, GROUP, CLAIM)
 _MOST: Final = 1000
 # The names that other brokers give to the rights.
 _ELSEWHERE: Final = {
@@ -40,12 +41,21 @@ _ELSEWHERE: Final = {
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
 
-def read_subject(text: str) -> Subject:
+class RuleSubject(NamedTuple):
+    """A kind of client that a rule names: `EVERY`, `NOBODY`, or one of `USER`, `GROUP`, `CLAIM` and
+    `KEY` with a name. `value` is the value of a claim; ``""`` for any."""
+
+    kind: str
+    name: str = ""
+    value: str = ""
+
+
+def read_subject(text: str) -> RuleSubject:
     """Return the subject that the text names. Raises ValueError if it names none."""
     if text == EVERY:
-        return Subject(ANYBODY)
+        return RuleSubject(EVERY)
     if text == NOBODY:
-        return Subject(ANONYMOUS)
+        return RuleSubject(NOBODY)
     kind, colon, name = text.partition(":")
     if not colon:
         if kind.strip().lower() in _KINDS:
@@ -64,7 +74,7 @@ def read_subject(text: str) -> Subject:
             raise ValueError(f"{text[:100]!r} has no value; leave the = out to mean any")
     if not name:
         raise ValueError(f"{text[:100]!r} says not which; write {kind}:NAME")
-    return Subject(_KINDS[kind], name, value)
+    return RuleSubject(kind, name, value)
 
 
 def _check_subject(text: str) -> str:
@@ -85,8 +95,8 @@ def _check_right(name: str) -> str:
 
 def _check_pattern(text: str) -> str:
     for found in _BRACES.findall(text):
-        if found != USER:
-            raise ValueError(f"{found[:100]!r} has no meaning; only {USER} has")
+        if found != USER_PLACEHOLDER:
+            raise ValueError(f"{found[:100]!r} has no meaning; only {USER_PLACEHOLDER} has")
     return text
 
 
@@ -130,8 +140,12 @@ class AccessRule(StrictSection):
                 f"{', '.join(both)} in may and in may-not; "
                 "for exceptions write two rules, of which the first decides"
             )
-        if all(who == NOBODY for who in self.who) and all(USER in text for text in self.where):
-            raise ValueError(f"it matches no client: anonymous clients have no name for {USER}")
+        if all(who == NOBODY for who in self.who) and all(
+            USER_PLACEHOLDER in text for text in self.where
+        ):
+            raise ValueError(
+                f"it matches no client: anonymous clients have no name for {USER_PLACEHOLDER}"
+            )
         return self
 
     def needs_names(self) -> bool:
@@ -140,19 +154,12 @@ class AccessRule(StrictSection):
         Such a rule makes sense only if clients have to prove who they are.
         """
         kinds = [read_subject(who).kind for who in self.who]
-        if any(kind in _PROVED for kind in kinds) or any(USER in text for text in self.where):
+        if any(kind in _PROVED for kind in kinds) or any(
+            USER_PLACEHOLDER in text for text in self.where
+        ):
             return True
         # A client that is refused because it gives no name can simply give one.
-        return ANONYMOUS in kinds and bool(self.may_not)
-
-    def rule(self) -> Rule:
-        """Return the rule in the form that the broker evaluates."""
-        return Rule(
-            [read_subject(text) for text in self.who],
-            rights_of(self.may),
-            rights_of(self.may_not),
-            [AddressPattern(text) for text in self.where],
-        )
+        return NOBODY in kinds and bool(self.may_not)
 
 
 def check_named(

@@ -10,9 +10,6 @@ import difflib
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from ferrymq_broker.access.patterns import PART
-from ferrymq_broker.addresses.names import DYNAMIC
-from ferrymq_broker.addresses.patterns import Pattern, overlap, specificity
 from ferrymq_broker.config.capture import Capture
 from ferrymq_broker.config.declarations import (
     DeclaredNode,
@@ -28,9 +25,10 @@ from ferrymq_broker.config.nodes import contradictions
 from ferrymq_broker.config.policy_resolution import foreign_settings, resolve_policy
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.config.storage import Store
-from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.exchanges.binding_tables import make_table
-from ferrymq_broker.nodes.policy import (
+from ferrymq_broker.values.bindings import read_match
+from ferrymq_broker.values.names import DYNAMIC, PART
+from ferrymq_broker.values.patterns import Pattern, overlap, specificity
+from ferrymq_broker.values.policy import (
     ExchangePolicy,
     NodePolicy,
     QueuePolicy,
@@ -265,7 +263,6 @@ class _Check:
     def _check_bindings(
         self, exchange: Exchange, policy: ExchangePolicy, place: Location
     ) -> Iterator[ConfigMistake]:
-        table = make_table(policy.type)
         if exchange.pattern is not None and exchange.binding:
             yield ConfigMistake(
                 (*place, "binding", 0), "only an exchange with a name can have bindings"
@@ -279,10 +276,11 @@ class _Check:
             if binding.arguments and policy.type != "headers":
                 reason = 'arguments are for an exchange with routing = "headers"'
                 yield ConfigMistake((*here, "arguments"), reason)
-            try:
-                table.check(binding.key, dict(binding.arguments))
-            except BrokerError as error:
-                yield ConfigMistake(here, error.description)
+            if policy.type == "headers":
+                try:
+                    read_match(binding.arguments)
+                except ValueError as error:
+                    yield ConfigMistake(here, str(error))
             same = repr((binding.key, binding.to, sorted(binding.arguments.items())))
             if same in seen:
                 yield ConfigMistake(here, "the same binding is declared twice", seen[same])

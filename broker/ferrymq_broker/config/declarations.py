@@ -6,8 +6,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ferrymq_broker.addresses.names import DYNAMIC, MAX_ADDRESS_LENGTH
-from ferrymq_broker.addresses.patterns import ANY, ONE
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.nodes import (
     Address,
@@ -18,7 +16,9 @@ from ferrymq_broker.config.nodes import (
 )
 from ferrymq_broker.config.section import Section, StrictSection
 from ferrymq_broker.config.units import Count
-from ferrymq_broker.nodes.exchanges.routing_key import MAX_KEY
+from ferrymq_broker.values.bindings import MAX_KEY
+from ferrymq_broker.values.names import DYNAMIC, MAX_ADDRESS_LENGTH
+from ferrymq_broker.values.wildcards import ANY, ONE
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_ADDRESS_LENGTH)]
 

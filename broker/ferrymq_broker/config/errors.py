@@ -1,4 +1,9 @@
-"""Mistakes in a configuration, and their places."""
+"""Mistakes in a configuration, and their places.
+
+ConfigError            the configuration is wrong; its text is for the administrator
+ValueError
+ └─ ConfigMistakes     settings that are each valid do not fit together
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,10 @@ from typing import NamedTuple
 
 # The keys and indexes that lead to a value, in pydantic's form: ``("queue", 2, "name")``.
 Location = tuple[int | str, ...]
+
+
+class ConfigError(Exception):
+    """The configuration is wrong. The message names file, line and remedy if they are known."""
 
 
 class ConfigMistake(NamedTuple):

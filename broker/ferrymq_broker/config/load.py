@@ -13,12 +13,11 @@ from typing import Annotated, NamedTuple, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ferrymq_broker.config.errors import ConfigMistake, ConfigMistakes, Location
+from ferrymq_broker.config.errors import ConfigError, ConfigMistake, ConfigMistakes, Location
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.paths import FOLDER
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.config.source_locations import SourceLocations
-from ferrymq_broker.errors import ConfigError
 
 # The text about a wrong key or value is cut to this many characters.
 _MOST = 500

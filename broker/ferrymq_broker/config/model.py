@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from ferrymq_broker.addresses.names import DEFAULT_SPACE, VHOST
 from ferrymq_broker.config.access import check_named
 from ferrymq_broker.config.capture import Capture
 from ferrymq_broker.config.checks import check_capture, check_tables
@@ -40,6 +39,7 @@ from ferrymq_broker.config.storage import Store
 from ferrymq_broker.config.tls import Tls
 from ferrymq_broker.config.units import Seconds, Share, format_size, share_of
 from ferrymq_broker.config.url import check_http_url, http_address
+from ferrymq_broker.values.names import DEFAULT_SPACE, VHOST
 
 # The virtual host of the tables at the top of the file.
 DEFAULT_HOST = DEFAULT_SPACE

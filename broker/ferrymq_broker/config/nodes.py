@@ -1,33 +1,17 @@
-"""The settings of nodes, and the policies made of them: for the configuration and management.
-
-Two functions are for management, which uses the same keys as the file:
-
-    node_policy("queue", {"max-length": 1000, "message-ttl": 60_000})
-    policy_attributes(policy)
-
-`node_policy` makes the policy of a ``queue``, ``topic``, ``stream`` or ``exchange`` of what a
-client sent, and raises a `BrokerError` that names the key. Plain numbers count as the broker
-counts, in milliseconds and bytes; texts like ``"30s"`` and ``"10MiB"`` are good too.
-`policy_attributes` is the way back: every key of the kind, with whole numbers, flags and texts,
-nothing left out. ``auto-delete`` is −1 (``false``) for never. ``subscription`` of a topic is a map
-of the settings of a queue. The type of an exchange is called ``routing``: ``type`` is a word of
-management itself.
-"""
+"""The settings of nodes, and the policies made of them: for the configuration and management."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from ferrymq_broker.addresses.names import MAX_ADDRESS_LENGTH
 from ferrymq_broker.config.section import StrictSection, kebab
-from ferrymq_broker.config.units import MACHINE, Count, Duration, Expiry, Size
-from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.policy import (
+from ferrymq_broker.config.units import Count, Duration, Expiry, Size
+from ferrymq_broker.values.names import MAX_ADDRESS_LENGTH
+from ferrymq_broker.values.policy import (
     ExchangePolicy,
     NodePolicy,
     QueuePolicy,
@@ -135,7 +119,7 @@ def make_policy(kind: str, settings: Mapping[str, object]) -> NodePolicy:
 
 
 def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
-    """Yield settings that contradict each other: the key and the reason."""
+    """Return settings that contradict each other: the key and the reason."""
     found: list[tuple[str, str]] = []
     if isinstance(policy, TopicPolicy):
         return [(f"subscription.{key}", why) for key, why in contradictions(policy.subscription)]
@@ -171,53 +155,12 @@ def kind_of(policy: NodePolicy) -> str:
     return "stream" if isinstance(policy, StreamPolicy) else "exchange"
 
 
-# -- for management ---------------------------------------------------------------------------
-
-
-def node_policy(kind: str, attributes: Mapping[str, object]) -> NodePolicy:
-    """Make the policy for a node of this kind with these attributes.
-
-    Raises `BrokerError` (``amqp:invalid-field``) naming the key that is unknown or wrong.
-    """
-    settings = SETTINGS.get(kind)
-    if settings is None:
-        raise BrokerError("amqp:invalid-field", f"{kind!r} is none of {', '.join(KINDS)}")
-    _refuse_unknown(settings, attributes, "")
-    try:
-        plain = {
-            key: dict(value) if isinstance(value, Mapping) else value
-            for key, value in attributes.items()
-        }
-        checked = settings.model_validate(plain, context=MACHINE)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"].removeprefix("Value error, ")
-        raise BrokerError("amqp:invalid-field", f"{key}: {reason}") from None
-    values = given(checked)
-    if isinstance(checked, TopicSettings):
-        values["subscription"] = make_policy("queue", given(checked.subscription))
-    policy = make_policy(kind, values)
-    for key, reason in contradictions(policy):
-        raise BrokerError("amqp:invalid-field", f"{key}: {reason}")
-    return policy
-
-
-def _refuse_unknown(
-    settings: type[StrictSection], attributes: Mapping[str, object], before: str
-) -> None:
-    keys = [kebab(name) for name in settings.model_fields]
-    for key, value in attributes.items():
-        if key not in keys:
-            close = difflib.get_close_matches(str(key), keys, n=1)
-            hint = f"; did you mean {before + close[0]!r}?" if close else ""
-            raise BrokerError("amqp:invalid-field", f"unknown key {before + str(key)!r}{hint}")
-        if key == "subscription" and isinstance(value, Mapping):
-            _refuse_unknown(QueueSettings, value, "subscription.")
-
-
 def policy_attributes(policy: NodePolicy) -> dict[str, object]:
-    """Return every setting of a policy by its key; times in milliseconds, sizes in bytes."""
+    """Return every setting of a policy by its key; times in milliseconds, sizes in bytes.
+
+    The type of an exchange is called ``routing``: ``type`` is a word of management itself. The
+    ``subscription`` of a topic is a map of the settings of a queue.
+    """
     public = {field: key for key, field in _RENAMED.items()}
     attributes: dict[str, object] = {}
     for field in fields(policy):

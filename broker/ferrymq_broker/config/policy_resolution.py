@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ferrymq_broker.config.declarations import DeclaredNode, Nodes, Policy, Subscription, Topic
 from ferrymq_broker.config.nodes import SETTINGS, given, make_policy
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
 
 
 def resolve_policy(kind: str, entry: DeclaredNode, policies: Mapping[str, Policy]) -> NodePolicy:

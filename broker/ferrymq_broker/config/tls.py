@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.paths import File
 from ferrymq_broker.config.section import Section, kebab
-from ferrymq_broker.errors import ConfigError
 
 
 class BadTlsError(ConfigError):

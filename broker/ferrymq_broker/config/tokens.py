@@ -18,12 +18,11 @@ from pydantic import (
     model_validator,
 )
 
-from ferrymq_broker.access.rules import Rule
-from ferrymq_broker.addresses.names import DEFAULT_SPACE
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.paths import FOLDER
 from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Seconds
+from ferrymq_broker.values.names import DEFAULT_SPACE
 
 # The default: asymmetric signatures, which the key for checking cannot make.
 ASYMMETRIC: Final = (
@@ -156,16 +155,16 @@ class SharedAccessKey(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self.rule()
+        self.access_rule()
         return self
 
-    def rule(self) -> Rule | None:
+    def access_rule(self) -> AccessRule | None:
         """Return the rule for the key's own rights; None if it has none of its own."""
         if not self.may:
             return None
         asked = {"who": [f"key:{self.name}"], "may": self.may, "where": self.where}
         try:
-            return AccessRule.model_validate(asked).rule()
+            return AccessRule.model_validate(asked)
         except ValidationError as error:
             reason = error.errors()[0]["msg"].removeprefix("Value error, ")
             raise ValueError(reason) from None

@@ -47,8 +47,9 @@ from ferrymq_broker.connections.terminus_checks import check_source
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.parse import parse_filters
 from ferrymq_broker.nodes.link_terms import SourceTerms
-from ferrymq_broker.nodes.node import PART, Node
+from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.topics.find_durable_source import find_durable_source
+from ferrymq_broker.values.names import PART
 from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq.engine.pairing import is_paired
-from ferrymq_broker.access.rights import SEND
 from ferrymq_broker.connections.attach import LinkAttach
 from ferrymq_broker.connections.attach_properties import NEW_TERMINUS
 from ferrymq_broker.connections.capabilities import offered_by_target
@@ -26,6 +25,7 @@ from ferrymq_broker.connections.producer_link import ProducerLink
 from ferrymq_broker.connections.terminus_checks import check_target
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.link_terms import TargetTerms
+from ferrymq_broker.values.rights import SEND
 from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode
 

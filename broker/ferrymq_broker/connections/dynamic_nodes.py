@@ -16,7 +16,7 @@ from ferrymq_broker.nodes.node import (
     DELETE_ON_NO_LINKS_OR_MESSAGES,
     DELETE_ON_NO_MESSAGES,
 )
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
 from ferrymq_codec.containers import Array
 from ferrymq_codec.scalars import Described
 from ferrymq_types.messaging import (

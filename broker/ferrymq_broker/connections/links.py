@@ -21,8 +21,8 @@ from ferrymq_broker.connections.link_names import LinkHolder
 from ferrymq_broker.connections.permissions import put_on_record, require_source, require_target
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
-from ferrymq_broker.nodes.node import PART
 from ferrymq_broker.slices import LINK, MESSAGE
+from ferrymq_broker.values.names import PART
 from ferrymq_types.transactions import Coordinator as CoordinatorTarget
 from ferrymq_types.transport import Error
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from ferrymq_broker import audit
-from ferrymq_broker.access.access import DYNAMIC, NEW_DYNAMIC, UNAUTHORIZED, refusal
-from ferrymq_broker.access.patterns import PART
-from ferrymq_broker.access.rights import BROWSE, CREATE, DEAD_LETTER, MANAGE, RECEIVE, SEND
+from ferrymq_broker.access.access import NEW_DYNAMIC, UNAUTHORIZED, refusal
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.exchanges.routing_key import key_of
-from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.subscription_identity import SubscriptionIdentity, is_open_to
+from ferrymq_broker.values.names import DYNAMIC, PART
+from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
+from ferrymq_broker.values.rights import BROWSE, CREATE, DEAD_LETTER, MANAGE, RECEIVE, SEND
 from ferrymq_types.messaging import Source
 
 if TYPE_CHECKING:

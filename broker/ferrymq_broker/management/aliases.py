@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ferrymq_broker.access.rights import CREATE, DELETE, MANAGE
-from ferrymq_broker.addresses.names import DYNAMIC, MAX_ADDRESS_LENGTH
 from ferrymq_broker.management.authorisation import (
     ANY,
     canonical,
@@ -23,6 +21,8 @@ from ferrymq_broker.management.errors import (
 )
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.sliced_query import Steps, finish, sift
+from ferrymq_broker.values.names import DYNAMIC, MAX_ADDRESS_LENGTH
+from ferrymq_broker.values.rights import CREATE, DELETE, MANAGE
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace

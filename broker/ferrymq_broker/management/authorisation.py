@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ferrymq_broker.access.rights import (
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.management.errors import FORBIDDEN, ManagementError
+from ferrymq_broker.values.rights import (
     ALL,
     BROWSE,
     CREATE,
@@ -21,8 +23,6 @@ from ferrymq_broker.access.rights import (
     RECEIVE,
     SEND,
 )
-from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.management.errors import FORBIDDEN, ManagementError
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace

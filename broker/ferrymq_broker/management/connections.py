@@ -7,12 +7,12 @@ from uuid import UUID
 
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
-from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.entity import IndexedType, Show, deleted
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.values.rights import MANAGE
 from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Error
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.authorisation import forbidden
 from ferrymq_broker.management.errors import NO_CONTENT, NOT_FOUND, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.sliced_query import Steps
 from ferrymq_broker.nodes.link_terms import Party
+from ferrymq_broker.values.rights import MANAGE
 
 T = TypeVar("T")
 # Returns the attributes of an entity by its identity; None if it does not exist.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
-from ferrymq_broker.access.rights import CREATE, DELETE, MANAGE
 from ferrymq_broker.config.nodes import ExchangeSettings
 from ferrymq_broker.management.authorisation import expect_send, forbidden, may
 from ferrymq_broker.management.entity import IndexedType, deleted
@@ -22,7 +21,8 @@ from ferrymq_broker.management.sliced_query import Steps, finish, sift
 from ferrymq_broker.nodes.exchanges.binding import Binding, identity_of
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy
+from ferrymq_broker.values.policy import ExchangePolicy, NodePolicy
+from ferrymq_broker.values.rights import CREATE, DELETE, MANAGE
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace

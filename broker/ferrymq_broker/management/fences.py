@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.access.access import fence_refusal
-from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.entity import EntityType, deleted
@@ -13,6 +12,7 @@ from ferrymq_broker.management.errors import BAD_REQUEST, NOT_FOUND, ManagementE
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.sliced_query import Steps, finish, sift
 from ferrymq_broker.nodes.fences import MAX_DIGEST, FenceRecord, Passed
+from ferrymq_broker.values.rights import MANAGE
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.access import ConnectionAccess

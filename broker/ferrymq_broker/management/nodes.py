@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.addresses.address_space import AddressSpace
-from ferrymq_broker.addresses.names import DYNAMIC
-from ferrymq_broker.config.nodes import kind_of, node_policy, policy_attributes
+from ferrymq_broker.config.nodes import kind_of, policy_attributes
 from ferrymq_broker.management.authorisation import ANY, expect_of_node
 from ferrymq_broker.management.entity import PREFIX, EntityType, deleted
 from ferrymq_broker.management.errors import (
@@ -18,11 +16,14 @@ from ferrymq_broker.management.errors import (
     ManagementError,
 )
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.sliced_query import Steps, finish, sift, when_over
 from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.node import Agenda, Node
-from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.timers import TimerHeap
+from ferrymq_broker.values.names import DYNAMIC
+from ferrymq_broker.values.policy import NodePolicy
+from ferrymq_broker.values.rights import MANAGE
 
 # The answer to a DELETE of a declared node.
 _DECLARED: Final = (

@@ -9,8 +9,8 @@ from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace

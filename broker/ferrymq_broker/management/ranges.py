@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from ferrymq_broker.access.rights import MANAGE
-from ferrymq_broker.addresses.names import DYNAMIC
 from ferrymq_broker.management.authorisation import canonical, looking
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, ManagementError
 from ferrymq_broker.management.operation import GREATEST, Call, Result
 from ferrymq_broker.management.sliced_query import Steps
 from ferrymq_broker.nodes.streams.partition import StreamPartition
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.names import DYNAMIC
+from ferrymq_broker.values.rights import MANAGE
 from ferrymq_codec.scalars import Timestamp
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from ferrymq_broker.management.peek import PeekResult, count_of
 from ferrymq_broker.management.ranges import locate, may_look, ranges
 from ferrymq_broker.management.sliced_query import Steps
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.policy import NodePolicy, StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.policy import NodePolicy, StreamPolicy
 from ferrymq_codec.scalars import Timestamp
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.connections.durable_links.terminus import Terminus
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.authorisation import forbidden
@@ -13,6 +12,7 @@ from ferrymq_broker.management.entity import IndexedType, Show, deleted
 from ferrymq_broker.management.errors import CONFLICT, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.nodes.topics.subscription_identity import escape
+from ferrymq_broker.values.rights import MANAGE
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace

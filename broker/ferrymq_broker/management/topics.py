@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferrymq_broker.access.rights import CREATE, MANAGE
 from ferrymq_broker.addresses.address_space import AddressSpace
-from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, node_policy, policy_attributes
+from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, policy_attributes
 from ferrymq_broker.filters.selector import selector
 from ferrymq_broker.management.authorisation import (
     canonical,
@@ -21,14 +20,17 @@ from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, Man
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes, when_gone
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.sliced_query import Steps, finish, sift
 from ferrymq_broker.nodes.link_terms import Party
-from ferrymq_broker.nodes.node import PART, Agenda, Node
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_broker.nodes.topics.subscription_identity import public_name
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.timers import TimerHeap
+from ferrymq_broker.values.names import PART
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.values.rights import CREATE, MANAGE
 from ferrymq_codec.scalars import Described, Symbol
 
 # The name of the filter of a subscription that is declared with a selector.

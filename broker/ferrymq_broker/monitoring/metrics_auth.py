@@ -19,9 +19,9 @@ from ferrymq.engine.events import AuthenticationRequested
 from ferrymq_broker import audit
 from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.identity import UserIdentity
-from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, ask
+from ferrymq_broker.values.rights import MANAGE
 
 # The address at which the right to read metrics is checked.
 METRICS: Final = "$metrics"

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.nodes.eviction import LinkEnd
-from ferrymq_broker.nodes.node import PART, Node
+from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.names import PART
 
 # Nodes that are read in one pass of the event loop.
 AT_ONCE: Final = 500

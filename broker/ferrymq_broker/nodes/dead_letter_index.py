@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from ferrymq_broker.access.patterns import node_of
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Space

@@ -37,8 +37,6 @@ DELETE_ON_NO_LINKS: Final = 2
 DELETE_ON_NO_MESSAGES: Final = 3
 DELETE_ON_NO_LINKS_OR_MESSAGES: Final = 4
 
-# Between the address of a node and the part of it that is meant: ``NODE::PART``.
-PART: Final = "::"
 # What `Node.room` answers when it never runs out.
 BOUNDLESS: Final = 0x7FFF_FFFF_FFFF_FFFF
 

@@ -22,11 +22,12 @@ from ferrymq_broker.access.access import UNAUTHORIZED
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.message import BrokerMessage
-from ferrymq_broker.nodes.node import PART, Node, Refusal, Space
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.nodes.node import Node, Refusal, Space
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.request import Request, Response, encode_response, read_request
 from ferrymq_broker.nodes.response_room import ResponseRoom
+from ferrymq_broker.values.names import PART
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.errors import DecodeError, EncodeError
 
 if TYPE_CHECKING:

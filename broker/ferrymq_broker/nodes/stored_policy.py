@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from ferrymq_broker.nodes.policy import (
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.values.policy import (
     EXCHANGE_TYPES,
     OVERFLOWS,
     ExchangePolicy,
@@ -18,7 +19,6 @@ from ferrymq_broker.nodes.policy import (
     StreamPolicy,
     TopicPolicy,
 )
-from ferrymq_broker.store.errors import StoreDamaged
 
 
 def policy_fields(policy: NodePolicy) -> dict[str, object]:

@@ -18,6 +18,7 @@ from ferrymq_broker import audit
 from ferrymq_broker.access.grants import Grant, is_within
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.rules import Rule, bind_rules
+from ferrymq_broker.config.apply.rules import make_key_rule
 from ferrymq_broker.connections.token_expiry import subject_of
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
@@ -254,7 +255,7 @@ def install_tokens(
         own = {
             key.name: rule
             for key in security.shared_access_key
-            if key.virtual_host == space.name and (rule := key.rule()) is not None
+            if key.virtual_host == space.name and (rule := make_key_rule(key)) is not None
         }
         service = Cbs(broker, space, verifier, own, security.tokens.limit).service
         space.insert_service(service)

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 from ferrymq_broker.access.identity import UserIdentity
-from ferrymq_broker.access.rights import MANAGE
+from ferrymq_broker.config.apply.rules import make_rule
 from ferrymq_broker.config.declarations import Tables
-from ferrymq_broker.config.errors import ConfigMistake
+from ferrymq_broker.config.errors import ConfigError, ConfigMistake
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.values.rights import MANAGE
 
 Found = tuple[list[ConfigMistake], list[str]]
 
@@ -87,5 +87,5 @@ def warnings_of_strangers(config: Config) -> list[str]:
         f" {', '.join(each.where)}" + (f" in the virtual host {name}" if name else "")
         for name, tables in hosts
         for each in tables.rule
-        if (rule := each.rule()).may & MANAGE and rule.is_about(stranger)
+        if (rule := make_rule(each)).may & MANAGE and rule.is_about(stranger)
     ]

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, JWKRegistry, OctKey, OKPKey, RSAKey
 
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.event_log import log
 
 Key = OctKey | RSAKey | ECKey | OKPKey

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.clock import Clock
-from ferrymq_broker.config.errors import ConfigMistake
+from ferrymq_broker.config.errors import ConfigError, ConfigMistake
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.tokens import is_url
-from ferrymq_broker.errors import ConfigError
 
 if TYPE_CHECKING:
     from ferrymq_broker.security.tokens import TokenVerifier

@@ -24,8 +24,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from ferrymq.engine.scram import MAX_ITERATIONS, ScramKeys
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.section import kebab
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.security.hashing import check_hash
 from ferrymq_broker.security.users import StoredUser, check_name
 

@@ -9,8 +9,8 @@ import sys
 import structlog
 
 from ferrymq_broker import audit
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.log import Log
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.event_log import SHARED_PROCESSORS
 from ferrymq_broker.server.audit_file import AuditFile
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ferrymq_broker.access.grants import Grant
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern
-from ferrymq_broker.access.rights import RECEIVE, SEND
 from ferrymq_broker.access.rules import ANYBODY, Rule, Subject, bind_rules
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
+from ferrymq_broker.values.rights import RECEIVE, SEND
 from ferrymq_types.messaging import Accepted, Data
 from ferrymq_types.transactions import TransactionalState
 from tests.broker.access.guarded import UNAUTHORIZED, condition

@@ -12,11 +12,12 @@ from pydantic import SecretStr
 
 from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.identity import UserIdentity
-from ferrymq_broker.access.rights import RIGHTS
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.apply.explain_access import explain_access, read_identity
+from ferrymq_broker.config.apply.rules import make_rule
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.model import Config, Security
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.values.rights import RIGHTS
 from tests.broker.config.checking import check
 
 FILE = """\
@@ -195,7 +196,7 @@ def test_what_is_explained_is_what_the_broker_does(
 ) -> None:
     config = Config(rule=said, security=Security(users={"ann": SecretStr("secret")}))
     identity: UserIdentity = read_identity(who, config)
-    access = ConnectionAccess(identity, [rule.rule() for rule in said])
+    access = ConnectionAccess(identity, [make_rule(rule) for rule in said])
     for verdict in explain_access(config, address, identity).verdicts:
         assert verdict.given == access.permits(RIGHTS[verdict.right], address)
         if verdict.location:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern
-from ferrymq_broker.access.rights import ALL, RECEIVE, SEND
 from ferrymq_broker.access.rules import ANYBODY, Rule, Subject
+from ferrymq_broker.values.rights import ALL, RECEIVE, SEND
 
 
 def access(may: int = SEND, where: str = "*") -> ConnectionAccess:

@@ -7,10 +7,10 @@ import pytest
 from ferrymq_broker.access.grants import Grant
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern
-from ferrymq_broker.access.rights import ALL
 from ferrymq_broker.access.rules import ANYBODY, Rule, Subject, bind_rules
-from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
+from ferrymq_broker.values.rights import ALL
 from ferrymq_types.messaging import (
     Accepted,
     Source,

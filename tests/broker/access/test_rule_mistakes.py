@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ferrymq_broker.access.rights import ALL, BROWSE, RECEIVE, SEND
 from ferrymq_broker.config.access import read_subject
+from ferrymq_broker.config.apply.rules import make_rule
+from ferrymq_broker.values.rights import ALL, BROWSE, RECEIVE, SEND
 from tests.broker.config.files import complaint, load
 
 
@@ -92,7 +93,7 @@ def test_one_of_something_needs_no_brackets(tmp_path: Path) -> None:
         + rule(may="'*'")
         + "\n[security.users]\nann = 'secret'\n",
     )
-    first, second = (said.rule() for said in config.rule)
+    first, second = (make_rule(said) for said in config.rule)
     assert (first.may, first.may_not) == (RECEIVE | BROWSE, SEND)
     assert [pattern.text for pattern in first.where] == ["a*"]
     assert len(first.who) == 2 and second.may == ALL and second.may_not == 0

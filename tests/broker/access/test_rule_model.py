@@ -12,7 +12,6 @@ from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.grants import Grant
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern, node_of
-from ferrymq_broker.access.rights import ALL, RIGHTS, WIDTH, name_of
 from ferrymq_broker.access.rules import (
     ANONYMOUS,
     ANYBODY,
@@ -25,6 +24,7 @@ from ferrymq_broker.access.rules import (
     Subject,
     bind_rules,
 )
+from ferrymq_broker.values.rights import ALL, RIGHTS, WIDTH, name_of
 
 RESERVED = ("$", "dynamic.")
 

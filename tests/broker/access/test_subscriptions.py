@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.access.patterns import AddressPattern
-from ferrymq_broker.access.rights import SEND
 from ferrymq_broker.access.rules import USER, Rule, Subject
 from ferrymq_broker.nodes.topics.subscription_identity import is_open_to
 from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.rights import SEND
 from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
 from tests.broker.access.guarded import condition, guarded, is_open, lacks, user
 from tests.broker.harness import Client, Network, Receiver

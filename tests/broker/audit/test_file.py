@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ferrymq_broker import audit
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.log import Log
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.server.logs import configure_logging, reopen_logs
 
 

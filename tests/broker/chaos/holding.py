@@ -9,11 +9,11 @@ from __future__ import annotations
 from uuid import UUID
 
 from ferrymq_broker.config.nodes import policy_attributes
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.partition import StreamPartition
 from ferrymq_broker.nodes.streams.segments import ENDLESS
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.policy import StreamPolicy
 from ferrymq_types.messaging import Data, Header, MessageAnnotations
 from ferrymq_types.unions import Section
 from tests.broker.chaos.keeping import Keeping

@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import (
+from ferrymq_broker.values.policy import (
     EXCHANGE_TYPES,
     ExchangePolicy,
     QueuePolicy,

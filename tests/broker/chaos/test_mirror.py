@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.management.setup import install
-from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.tables import DELIVERY, ENTRY, HELD, HOLD, PARTITION, RECORD
+from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy
 from ferrymq_types.messaging import (
     ApplicationProperties,
     Data,

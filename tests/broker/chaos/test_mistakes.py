@@ -10,8 +10,8 @@ from typing import NoReturn
 import pytest
 
 from ferrymq_broker.nodes.node import DELETE_ON_NO_MESSAGES
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.service import ServiceNode
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Data, Header
 from tests.broker.harness import Network, encode
 

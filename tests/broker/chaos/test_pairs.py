@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, TopicPolicy
 from ferrymq_types.filters import SelectorFilter
 from ferrymq_types.messaging import (
     Accepted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import (
+from ferrymq_broker.values.policy import (
     EXCHANGE_TYPES,
     OVERFLOWS,
     ExchangePolicy,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ferrymq_broker.config import Config, load_config
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError
 
 
 def load(tmp_path: Path, text: str) -> Config:

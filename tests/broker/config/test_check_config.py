@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.nodes import policy_attributes
-from ferrymq_broker.errors import ConfigError
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from tests.broker.config.checking import check
 from tests.broker.test_process import run
 

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from ferrymq_broker.config import Config, Http, Listener, Queue, load_config
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.url import parse_listen_url
-from ferrymq_broker.errors import ConfigError
 from tests.broker.config.files import complaint, load
 
 EVERYTHING = """

@@ -10,7 +10,7 @@ import pytest
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.config import Config
 from ferrymq_broker.config.apply.declare import apply_config
-from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy
+from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy
 from ferrymq_types.messaging import (
     Accepted,
     ApplicationProperties,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.addresses.patterns import Pattern, overlap, specificity
 from ferrymq_broker.addresses.templates import PatternTemplate
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.patterns import Pattern, overlap, specificity
+from ferrymq_broker.values.policy import QueuePolicy
 
 PATTERNS = st.text("ab*?", max_size=8)
 NAMES = st.text("ab", max_size=8)

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq_broker.config.apply.explain import friendly_settings
-from ferrymq_broker.config.nodes import KINDS, SETTINGS, node_policy, policy_attributes
+from ferrymq_broker.config.nodes import KINDS, SETTINGS, policy_attributes
 from ferrymq_broker.config.policy_resolution import resolve_policy
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.policy import (
+from ferrymq_broker.management.policies import node_policy
+from ferrymq_broker.values.policy import (
     ExchangePolicy,
     NodePolicy,
     QueuePolicy,

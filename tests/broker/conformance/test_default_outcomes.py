@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
 from ferrymq_types.unions import Outcome
 from tests.broker.harness import Network, header

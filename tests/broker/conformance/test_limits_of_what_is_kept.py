@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq.engine.pairing import paired_properties
-from ferrymq_broker.nodes.policy import StreamPolicy
+from ferrymq_broker.values.policy import StreamPolicy
 from ferrymq_types.messaging import Data, Header, Properties, Source, Target
 from tests.broker.harness import Endpoint, Network, Sender, encode, header, text
 from tests.broker.streams.kit import read

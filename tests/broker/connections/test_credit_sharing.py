@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
 from ferrymq_types.messaging import Accepted, Data, Properties, Source
 from tests.broker.harness import Network
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_codec.scalars import Byte, Decimal32, Decimal64, Float32, Int, Symbol, UByte
 from ferrymq_types.messaging import Source, Target
 from tests.broker.harness import Endpoint, Network

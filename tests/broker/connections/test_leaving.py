@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ferrymq_broker.nodes.policy import TopicPolicy
+from ferrymq_broker.values.policy import TopicPolicy
 from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.messaging import (
     Accepted,

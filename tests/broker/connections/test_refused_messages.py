@@ -9,7 +9,7 @@ import pytest
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq_broker.addresses.address_space import AddressRedirect
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
 from ferrymq_types.messaging import Accepted, Data, Modified, Properties, Rejected, Released, Source
 from ferrymq_types.transport import Error
 from tests.broker.harness import Network, Sender

@@ -6,8 +6,8 @@ import pytest
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.exchanges.routing_key import MAX_KEY
-from ferrymq_broker.nodes.policy import ExchangePolicy, StreamPolicy, TopicPolicy
+from ferrymq_broker.values.bindings import MAX_KEY
+from ferrymq_broker.values.policy import ExchangePolicy, StreamPolicy, TopicPolicy
 from ferrymq_types.messaging import Accepted, Data, Properties, Released
 from tests.broker.harness import Network
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy
+from ferrymq_broker.values.policy import ExchangePolicy
 from ferrymq_types.messaging import Data, Properties
 from tests.broker.harness import Network
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
 from ferrymq_types.messaging import Accepted, Data, Properties, Rejected, Released
 from tests.broker.harness import Network, Sender
 

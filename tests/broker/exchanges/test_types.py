@@ -8,7 +8,7 @@ import pytest
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy
+from ferrymq_broker.values.policy import ExchangePolicy
 from ferrymq_types.messaging import (
     Accepted,
     ApplicationProperties,

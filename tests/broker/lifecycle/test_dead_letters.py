@@ -8,7 +8,7 @@ import pytest
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.message import admit
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
 from ferrymq_codec.scalars import Symbol, Timestamp
 from ferrymq_types.messaging import (
     Accepted,

@@ -11,7 +11,7 @@ import pytest
 from ferrymq_broker.config import Config
 from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
+from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from ferrymq_types.messaging import Accepted, Rejected, Target
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Properties
 from tests.broker.harness import Network, Sender
 from tests.broker.lifecycle.letters import bodies, browse, figure, refused, send

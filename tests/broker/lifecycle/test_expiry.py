@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.scalars import Timestamp
 from ferrymq_types.messaging import Accepted, Data, Header, Modified, Properties, Released
 from tests.broker.harness import Network, encode, header, text

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.scalars import Symbol, UInt
 from ferrymq_types.messaging import Accepted, Rejected, Released
 from tests.broker.harness import Network, text

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq.engine.delivery import OutgoingDelivery
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Data, Rejected, Released
 from tests.broker.harness import Network, Sender, encode
 from tests.broker.lifecycle.letters import bodies, browse, death, drain, figure, refused, send

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, TopicPolicy
 from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
 from tests.broker.harness import Network, text
 from tests.broker.lifecycle.letters import bodies, browse, death, drain, figure, send

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq_broker.nodes.node import DELETE_ON_NO_MESSAGES
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.scalars import Int, Symbol, Timestamp, UInt, ULong
 from ferrymq_types.messaging import Accepted, Data, MessageAnnotations, Properties
 from tests.broker.harness import Network, encode, text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ferrymq.engine.sasl import Plain
 from ferrymq_broker.config.access import AccessRule
+from ferrymq_broker.config.apply.rules import make_rule
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker
 
@@ -21,7 +22,7 @@ def rule(who: str, may: str, where: str, *, may_not: str = "") -> AccessRule:
 
 def guard(net: Network, *rules: AccessRule) -> None:
     """From now on only what these allow is allowed, and to send requests."""
-    net.space.rules[:] = [one.rule() for one in [*_ENTRY, *rules]]
+    net.space.rules[:] = [make_rule(one) for one in [*_ENTRY, *rules]]
     net.broker.guarded = True
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.access.rights import RIGHTS
-from ferrymq_broker.config.nodes import node_policy
 from ferrymq_broker.management import ADDRESS
+from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.service import ServiceNode
+from ferrymq_broker.values.rights import RIGHTS
 from ferrymq_types.messaging import Source, TerminusDurability, TerminusExpiryPolicy
 from tests.broker.harness import Network
 from tests.broker.management.asker import Answer, Asker, request_sections

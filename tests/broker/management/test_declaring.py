@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy
+from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker
 

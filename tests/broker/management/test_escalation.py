@@ -6,7 +6,7 @@ import pytest
 
 from ferrymq.engine.sasl import Plain
 from ferrymq_broker.addresses.templates import PatternTemplate
-from ferrymq_broker.config.nodes import node_policy
+from ferrymq_broker.management.policies import node_policy
 from ferrymq_types.messaging import Source, TerminusDurability, TerminusExpiryPolicy
 from tests.broker.harness import Network
 from tests.broker.management.asker import Answer, Asker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.scalars import Timestamp, ULong
 from ferrymq_types.messaging import Accepted, Data, Header, MessageAnnotations, Released
 from tests.broker.harness import Network, header, message_annotations, text

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrymq_broker.config.nodes import node_policy
 from ferrymq_broker.management import ranges, sliced_query
+from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.setup import install
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.policy import StreamPolicy
 from ferrymq_codec.scalars import Timestamp
 from ferrymq_types.messaging import Data
 from tests.broker.harness import Network, encode

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy
+from ferrymq_broker.values.policy import ExchangePolicy
 from ferrymq_codec.scalars import Int, ULong
 from ferrymq_types.messaging import (
     Accepted,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ferrymq.engine.delivery import OutgoingDelivery
-from ferrymq_broker.config.nodes import node_policy
 from ferrymq_broker.management import manager, sliced_query
+from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_broker.nodes.service import PENDING
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
 from ferrymq_types.messaging import Accepted, Rejected, Source
 from tests.broker.harness import Client, Network, Sender, encode
 from tests.broker.management.asker import Answer, read_answer, request_sections

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ferrymq.engine.session import Session
-from ferrymq_broker.config.nodes import node_policy
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.management import connections, discovery, manager, sliced_query
 from ferrymq_broker.management.connections import sessions_of
+from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.queues import QueueEntities
 from ferrymq_broker.management.termini import TerminusEntities
 from tests.broker.harness import Network, encode

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ferrymq_broker.monitoring.http import MonitoringServer
 from ferrymq_broker.monitoring.readiness import Readiness
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted
 from tests.broker.harness import Network
 

@@ -17,8 +17,8 @@ from ferrymq_broker.monitoring.node_totals import (
     RetiredNodes,
     all_rows,
 )
-from ferrymq_broker.nodes.policy import ExchangePolicy, StreamPolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.policy import ExchangePolicy, StreamPolicy, TopicPolicy
 from tests.broker.harness import Network
 
 NODES = 4 * AT_ONCE + 7

@@ -19,7 +19,7 @@ from ferrymq_broker.monitoring.metrics import metric_name
 from ferrymq_broker.monitoring.node_totals import COUNTERS
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_types.messaging import Accepted, Data, Header, Modified, Rejected, Released
 from ferrymq_types.transport import SenderSettleMode
 from ferrymq_types.unions import Outcome

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.entry import REMOVED, RUN, Entry
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
 from ferrymq_types.messaging import (
     Accepted,
     ApplicationProperties,

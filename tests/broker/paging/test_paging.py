@@ -6,8 +6,8 @@ import pytest
 
 from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_broker.store.tables import BODY, ENTRY
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
 from ferrymq_types.filters import NoLocalFilter
 from ferrymq_types.messaging import (
     Accepted,

@@ -11,11 +11,11 @@ import pytest
 from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import RUN
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.store.records import Brief, Part
 from ferrymq_broker.store.tables import ENTRY
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import (
     Accepted,
     ApplicationProperties,

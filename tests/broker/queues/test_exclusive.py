@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from tests.broker.harness import Network
 from tests.broker.queues.links import consume
 

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from ferrymq.engine.delivery import IncomingDelivery
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
 from tests.broker.harness import Client, Network, Receiver, text
 from tests.broker.queues.links import consume, publish

@@ -9,13 +9,13 @@ from textwrap import dedent
 import pytest
 
 from ferrymq_broker.config import Config
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.store.tables import ALIAS
+from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker
 from tests.broker.recovery.kit import browse, send, store_of, subscribe

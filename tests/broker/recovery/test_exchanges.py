@@ -6,8 +6,8 @@ import pytest
 
 from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_broker.store.tables import ALIAS, BINDING
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
 from ferrymq_codec.scalars import UInt
 from ferrymq_types.messaging import Source
 from tests.broker.harness import Network

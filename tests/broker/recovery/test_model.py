@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, TopicPolicy
 from ferrymq_types.messaging import Accepted, Modified, Properties, Rejected, Released
 from ferrymq_types.unions import DeliveryState
 from tests.broker.harness import Client, Network, Receiver, header, text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.store.tables import NODE
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Modified, Properties, Rejected, Released, Source
 from tests.broker.harness import Network, decode, header, message_annotations, text
 from tests.broker.recovery.kit import bodies, browse, send, stored, take_all

@@ -7,7 +7,7 @@ before) is as much a promise as what is told of a change.
 from __future__ import annotations
 
 from ferrymq_broker.management.setup import install
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import (
     Accepted,
     AmqpValue,

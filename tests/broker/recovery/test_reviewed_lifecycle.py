@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.store.tables import BODY
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Data, Header
 from ferrymq_types.transactions import TransactionalState
 from tests.broker.harness import Network, encode

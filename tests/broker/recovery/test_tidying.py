@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.errors import StoreDamaged
@@ -19,6 +18,7 @@ from ferrymq_broker.store.tables import (
     STATE,
     SUBSCRIPTION,
 )
+from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from ferrymq_types.messaging import Modified, Properties
 from tests.broker.harness import Network
 from tests.broker.recovery.kit import browse, send, store_of, stored, subscribe

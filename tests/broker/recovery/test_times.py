@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Modified, Properties
 from tests.broker.harness import Network, header, message_annotations
 from tests.broker.recovery.kit import bodies, browse, send, store_of, take_all

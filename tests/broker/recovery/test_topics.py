@@ -6,9 +6,9 @@ import pytest
 
 from ferrymq_broker.management.setup import install
 from ferrymq_broker.management.sliced_query import finish as finish_slices
-from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.store.tables import BODY, ENTRY, NODE, SUBSCRIPTION
+from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.messaging import Accepted, TerminusExpiryPolicy
 from tests.broker.harness import Client, Network, Receiver

@@ -17,7 +17,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from ferrymq_broker.cli.app import app
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.security.hashing import verify
 from ferrymq_broker.security.users_file import UsersFileError, read_users
 from tests.broker.test_process import COMMAND, port_in, run, serve

@@ -15,8 +15,8 @@ import ferrymq
 from ferrymq.engine import Anonymous, Plain, Scram
 from ferrymq.errors import AuthenticationError, ConnectionClosed
 from ferrymq_broker.config import Config, Listener
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.security import Security
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.security import users_on_disk
 from ferrymq_broker.security.hashing import make_user
 from ferrymq_broker.security.users import StoredUser

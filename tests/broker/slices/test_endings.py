@@ -8,9 +8,9 @@ import pytest
 
 from ferrymq_broker.connections.consumer_link import ConsumerLink
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.slices import LINK
+from ferrymq_broker.values.policy import QueuePolicy
 from tests.broker.harness import Client, Network
 
 LINKS = 100

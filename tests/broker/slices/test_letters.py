@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.slices import LETTER
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Data, Header, Properties, Rejected
 from tests.broker.harness import Network, Sender, text
 from tests.broker.lifecycle.letters import figure

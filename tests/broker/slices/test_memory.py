@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.slices import FREED_SHIFT, FREED_TOGETHER, Disposal
+from ferrymq_broker.values.policy import QueuePolicy
 from tests.broker.harness import Network
 from tests.broker.slices.passes import turn
 from tests.broker.slices.test_chores import Loop

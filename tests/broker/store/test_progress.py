@@ -6,10 +6,10 @@ import contextlib
 from pathlib import Path
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
 from ferrymq_broker.store.lmdb_records import LmdbRecords
+from ferrymq_broker.values.policy import QueuePolicy
 from tests.broker.store.kit import SMALL, ManualExecutor
 
 

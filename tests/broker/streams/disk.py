@@ -6,7 +6,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.partition import StreamPartition
 from ferrymq_broker.nodes.streams.stored import decode_partition
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
@@ -17,6 +16,7 @@ from ferrymq_broker.store.map_values import decode_map, encode_map
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import NODE, PARTITION, RECORD
+from ferrymq_broker.values.policy import StreamPolicy
 from tests.broker.harness import Network
 
 _KEY = struct.Struct(">Bqq")

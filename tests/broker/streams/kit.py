@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.policy import StreamPolicy
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, ULong
 from ferrymq_types.filters import SelectorFilter
 from ferrymq_types.messaging import (

@@ -8,10 +8,10 @@ import pytest
 
 from ferrymq.engine.link import Link
 from ferrymq_broker.nodes.chunk_budget import MOST, SHARE
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.store.tables import RECORD
 from ferrymq_broker.transactions.transaction import TransactionLimits
+from ferrymq_broker.values.policy import StreamPolicy
 from tests.broker.harness import Client, Network, Receiver
 from tests.broker.streams.chunk_kit import chunks, covered, read_chunks, records
 from tests.broker.streams.disk import crash, declare_stored, held, stored_network

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.store.tables import RECORD
+from ferrymq_broker.values.policy import StreamPolicy
 from ferrymq_codec.scalars import ULong
 from ferrymq_types.messaging import Data
 from tests.broker.harness import encode

@@ -13,10 +13,10 @@ from ferrymq_broker.cli.store.merge import moved
 from ferrymq_broker.config import Config, Listener, Store
 from ferrymq_broker.config import Stream as StreamSettings
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.server import BrokerServer
 from ferrymq_broker.store.tables import HELD, HOLD
+from ferrymq_broker.values.policy import StreamPolicy
 from tests.broker.harness import Network
 from tests.broker.stores import ManualStore
 from tests.broker.streams.kit import numbered, offsets, read

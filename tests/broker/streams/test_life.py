@@ -6,8 +6,8 @@ import pytest
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import DELETE_ON_NO_LINKS
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.policy import StreamPolicy
 from tests.broker.harness import Network
 from tests.broker.streams.kit import declare, numbered, read
 

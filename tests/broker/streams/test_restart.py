@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.policy import StreamPolicy
 from ferrymq_codec.scalars import ULong
 from tests.broker.harness import Network
 from tests.broker.stores import ManualStore

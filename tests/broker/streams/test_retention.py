@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.node import DELETE_ON_NO_MESSAGES
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.policy import StreamPolicy
 from ferrymq_codec.scalars import ULong
 from ferrymq_types.messaging import Data
 from tests.broker.harness import Network, encode

@@ -8,8 +8,8 @@ import pytest
 
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.store.tables import PARTITION, RECORD
+from ferrymq_broker.values.policy import StreamPolicy
 from ferrymq_codec.scalars import Timestamp, ULong
 from ferrymq_types.messaging import Data
 from tests.broker.harness import Network, encode, message_annotations, text

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ferrymq_broker.nodes.policy import StreamPolicy
+from ferrymq_broker.values.policy import StreamPolicy
 from ferrymq_codec.scalars import ULong
 from ferrymq_types.messaging import Data, MessageAnnotations
 from tests.broker.harness import Receiver, encode, message_annotations, text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.nodes.queues.persistence import MOST_EXCLUDED
 from ferrymq_broker.store.tables import DELIVERY, TERMINUS
+from ferrymq_broker.values.policy import TopicPolicy
 from ferrymq_types.messaging import Accepted, Data, Header, Modified, Released
 from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
 from tests.broker.harness import Network, encode, header, text

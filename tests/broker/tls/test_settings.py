@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
 from typer.testing import CliRunner
 
 from ferrymq_broker.cli.app import app
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.load import BadFile, load_config
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.security.tls import load_tls
 from ferrymq_broker.security.tls_reload import TlsRegistry
 from tests.broker.tls.pki import Pki, serving

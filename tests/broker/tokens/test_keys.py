@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.security import Security
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.security.jwks import FETCH_EVERY, LOOK_EVERY, MAX_BYTES, read_keys
 from ferrymq_broker.security.jwt_verifier import TokenRefusedError
 from ferrymq_broker.security.tokens import TokenVerifier, make_verifier

@@ -12,9 +12,9 @@ import pytest
 import ferrymq
 from ferrymq.engine import OAuthBearer, Plain
 from ferrymq.errors import AuthenticationError, ConnectionClosed, LinkDetached
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import ClientTransport
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.security.authenticator_factory import make_authenticators
 from ferrymq_broker.security.token_setup import take_tokens
 from ferrymq_broker.server import BrokerServer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.policy import TopicPolicy
 from ferrymq_types.messaging import (
     Accepted,
     Source,

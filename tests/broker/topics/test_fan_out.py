@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from ferrymq_types.messaging import Accepted, Data, Header, Properties, Released, Source, Target
 from tests.broker.harness import Network, header
 

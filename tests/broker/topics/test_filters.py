@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.connections.attach_properties import REQUIRE_FILTERS
-from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.policy import TopicPolicy
 from ferrymq_codec.scalars import Described
 from ferrymq_types.messaging import (
     ApplicationProperties,

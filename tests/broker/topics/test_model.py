@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.policy import TopicPolicy
 from ferrymq_types.messaging import Accepted, Source, TerminusDurability, TerminusExpiryPolicy
 from tests.broker.harness import Client, Network, Receiver
 

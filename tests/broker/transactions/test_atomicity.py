@@ -15,7 +15,7 @@ import pytest
 
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_types.messaging import Accepted, Data, Properties, Rejected, Released
 from tests.broker.harness import Client, Network, Receiver, Sender, text
 from tests.broker.transactions.kit import Controller, acquire, post_sections, retire

@@ -11,10 +11,10 @@ from ferrymq_broker.cli.store.json_lines import line_of, record_of
 from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.fences import FenceRecord
-from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_broker.store.map_values import decode_map, encode_map
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.tables import FENCE as FENCE_TABLE
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_types.messaging import (
     Accepted,
     AmqpValue,

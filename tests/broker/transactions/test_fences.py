@@ -6,7 +6,7 @@ import pytest
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq_broker.management.setup import install
-from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy
+from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy
 from ferrymq_codec.scalars import ULong
 from ferrymq_types.messaging import Accepted, AmqpValue, MessageAnnotations, Rejected
 from ferrymq_types.transactions import Discharge

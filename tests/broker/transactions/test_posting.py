@@ -6,7 +6,7 @@ import pytest
 
 from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import (
+from ferrymq_broker.values.policy import (
     ExchangePolicy,
     QueuePolicy,
     StreamPolicy,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy, TopicPolicy
+from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_types.messaging import Accepted, Data, Modified, Properties, Rejected, Released, Source
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Disposition, Error, Role

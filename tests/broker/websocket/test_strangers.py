@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 
 from ferrymq_broker.config import Config
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.limits import Limits
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.load import load_config
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.server import BrokerServer
 from ferrymq_broker.server.websocket_limits import MOST_EARLY_BYTES
 from tests.broker.websocket.waiting import empty

@@ -12,7 +12,7 @@ from random import Random
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.management.setup import install
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.transport import Open
 from tests.broker.harness import Network
 from tests.fuzz.pool import AMQP

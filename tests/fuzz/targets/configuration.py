@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from random import Random
 
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.load import load_config
-from ferrymq_broker.errors import ConfigError
 from tests.fuzz.mutation.plain import mutate_text
 
 _EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "broker" / "ferrymq.toml"

@@ -6,7 +6,7 @@ import functools
 from random import Random
 
 from ferrymq_broker.management.setup import install
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Properties
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker, read_answer, request_sections

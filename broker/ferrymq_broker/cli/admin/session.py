@@ -16,7 +16,7 @@ from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq.errors import ManagementError
 from ferrymq.url import parse_url
 from ferrymq_broker.cli.connect_options import connecting_of_command
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from ferrymq_broker.cli.user.options import (
     ask_password,
     users_path,
 )
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.security.users import MAX_NAME, StoredUser, check_name
 
 user = typer.Typer(

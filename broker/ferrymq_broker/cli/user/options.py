@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.load import load_config
-from ferrymq_broker.errors import ConfigError
 
 # The most characters of a password, which is sent in one frame of a login.
 _MOST: Final = 1024

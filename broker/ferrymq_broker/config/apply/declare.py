@@ -12,30 +12,31 @@ from dataclasses import replace
 from ferrymq_broker.addresses.address_records import policy_of
 from ferrymq_broker.addresses.address_space import AddressRedirect, AddressSpace
 from ferrymq_broker.addresses.declared_nodes import CONFIGURATION
-from ferrymq_broker.addresses.names import DYNAMIC
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.apply.rules import make_rule
 from ferrymq_broker.config.apply.store_conflicts import contradictions, difference
 from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.policy_resolution import auto_created, resolve_policy
 from ferrymq_broker.connections.client_limits import ClientLimits
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.dead_letter_index import dead_letter_addresses_of
 from ferrymq_broker.nodes.exchanges.exchange import Exchange as ExchangeNode
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.policy import (
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.transactions.transaction import TransactionLimits
+from ferrymq_broker.values.names import DYNAMIC
+from ferrymq_broker.values.policy import (
     ExchangePolicy,
     NodePolicy,
     QueuePolicy,
     StreamPolicy,
     TopicPolicy,
 )
-from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.streams.stream import Stream
-from ferrymq_broker.nodes.topics.topic import Topic
-from ferrymq_broker.transactions.transaction import TransactionLimits
 
 
 def apply_config(config: Config, broker: Broker) -> None:
@@ -76,8 +77,8 @@ def make_hosts(config: Config, broker: Broker) -> None:
     broker.default.max_nodes = config.nodes.limit
     for host in config.virtual_host:
         broker.add_space(host.name, host.all_hostnames(), config.nodes_of(host).limit)
-        broker.spaces[host.name].rules = [rule.rule() for rule in host.rule]
-    broker.default.rules = [rule.rule() for rule in config.rule]
+        broker.spaces[host.name].rules = [make_rule(rule) for rule in host.rule]
+    broker.default.rules = [make_rule(rule) for rule in config.rule]
     if any(space.rules for space in broker.spaces.values()):
         broker.guarded = True
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from ferrymq_broker.addresses.names import DYNAMIC
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.config.declarations import DeclaredNode, Tables
-from ferrymq_broker.config.errors import Location
+from ferrymq_broker.config.errors import ConfigError, Location
 from ferrymq_broker.config.model import DEFAULT_HOST, Config
 from ferrymq_broker.config.nodes import kind_of, policy_attributes
 from ferrymq_broker.config.policy_resolution import auto_created, resolve_policy
 from ferrymq_broker.config.units import format_duration, format_size
-from ferrymq_broker.errors import ConfigError
-from ferrymq_broker.nodes.node import PART
-from ferrymq_broker.nodes.policy import (
+from ferrymq_broker.values.names import DYNAMIC, PART
+from ferrymq_broker.values.policy import (
     ExchangePolicy,
     NodePolicy,
     QueuePolicy,

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ferrymq_broker.access.access import DYNAMIC, FENCE
+from ferrymq_broker.access.access import FENCE
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import node_of
-from ferrymq_broker.access.rights import RIGHTS
-from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, USER, Rule
-from ferrymq_broker.config.access import read_subject
+from ferrymq_broker.access.rules import Rule
+from ferrymq_broker.config.access import CLAIM, EVERY, GROUP, KEY, NOBODY, USER, read_subject
 from ferrymq_broker.config.apply.explain import Explanation, explain, tables_of
+from ferrymq_broker.config.apply.rules import make_key_rule, make_rule
 from ferrymq_broker.config.declarations import Tables
-from ferrymq_broker.config.errors import Location
+from ferrymq_broker.config.errors import ConfigError, Location
 from ferrymq_broker.config.model import DEFAULT_HOST, Config
 from ferrymq_broker.config.policy_resolution import resolve_policy
-from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.nodes.dead_letter_index import dead_letter_addresses_of
-from ferrymq_broker.nodes.node import PART
+from ferrymq_broker.values.names import DYNAMIC, PART
+from ferrymq_broker.values.rights import RIGHTS
 
 _SERVICES: Final = ("$management", "$cbs")
 
@@ -73,9 +73,9 @@ def read_identity(text: str, config: Config) -> UserIdentity:
             claims[subject.name] = known | {subject.value}
         elif subject.kind == KEY:
             key = subject.name
-        elif subject.kind == ANYBODY:
+        elif subject.kind == EVERY:
             raise ConfigError("'*' is everybody; say who is meant, or 'anonymous'")
-        elif subject.kind == ANONYMOUS and "," in text:
+        elif subject.kind == NOBODY and "," in text:
             raise ConfigError("who is anonymous is nothing else")
     return UserIdentity(user, frozenset(groups), claims, key)
 
@@ -86,7 +86,7 @@ def _given_by_key(
     """Return the place of the shared access key that gives a right which no rule decides."""
     for at, key in enumerate(config.security.shared_access_key):
         if key.name == identity.key and key.virtual_host == host:
-            rule = key.rule()
+            rule = make_key_rule(key)
             if rule is not None and rule.may & right and _is_about(rule, identity, address):
                 return ("security", "shared-access-key", at)
     return ()
@@ -110,7 +110,7 @@ def explain_access(
         location: Location = ()
         given = open
         for at, rule in enumerate(() if open else tables.rule):
-            asked = rule.rule()
+            asked = make_rule(rule)
             if (asked.may | asked.may_not) & bit == 0 or not _is_about(asked, identity, meant):
                 continue
             given = asked.may & bit != 0

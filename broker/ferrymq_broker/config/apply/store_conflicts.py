@@ -18,7 +18,7 @@ from ferrymq_broker.config.nodes import kind_of
 from ferrymq_broker.config.policy_resolution import resolve_policy
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy
+from ferrymq_broker.values.policy import ExchangePolicy, NodePolicy
 
 _RID = (
     "to be rid of it, leave it out here, start the broker where no client finds it"

@@ -14,15 +14,16 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.backpressure import BackpressureGroup
 from ferrymq_broker.nodes.exchanges.binding import Binding, Destination, identity_of
 from ferrymq_broker.nodes.exchanges.binding_tables import FanoutTable, HeadersTable, make_table
-from ferrymq_broker.nodes.exchanges.routing_key import MAX_KEY, key_of
+from ferrymq_broker.nodes.exchanges.routing_key import key_of
 from ferrymq_broker.nodes.exchanges.routing_key_target import RoutingKeyTarget
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
-from ferrymq_broker.nodes.policy import ExchangePolicy
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.map_values import encode_map
 from ferrymq_broker.store.tables import BINDING
 from ferrymq_broker.timers import Timer
+from ferrymq_broker.values.bindings import MAX_KEY
+from ferrymq_broker.values.policy import ExchangePolicy
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from typing import Final, final
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message_view import MessageView
+from ferrymq_broker.values.bindings import X_MATCH, read_match
 
-X_MATCH: Final = "x-match"
 _OURS: Final = "x-"
-_MATCHES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 
 @final
@@ -26,12 +25,10 @@ class HeadersMatch:
     __slots__ = ("any", "_wanted")
 
     def __init__(self, arguments: dict[str, object]) -> None:
-        match = arguments.get(X_MATCH, "all")
-        if not isinstance(match, str) or match not in _MATCHES:
-            raise BrokerError(
-                "amqp:invalid-field",
-                f"x-match {str(match)[:100]!r}; there are {', '.join(_MATCHES)}",
-            )
+        try:
+            match = read_match(arguments)
+        except ValueError as error:
+            raise BrokerError("amqp:invalid-field", str(error)) from None
         self.any = match.startswith("any")
         with_x = match.endswith("-with-x")
         self._wanted: list[tuple[str, object]] = []

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
 
 ROUTING_KEY: Final = "x-opt-routing-key"
-# The longest routing or binding key, in characters.
-MAX_KEY: Final = 2048
 
 
 def key_of(message: BrokerMessage) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.backpressure import BackpressureGroup
-from ferrymq_broker.nodes.node import PART, Node, Refusal
+from ferrymq_broker.nodes.node import Node, Refusal
+from ferrymq_broker.values.names import PART
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.exchanges.exchange import Exchange

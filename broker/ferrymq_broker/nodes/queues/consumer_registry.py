@@ -16,9 +16,9 @@ from ferrymq_broker.nodes.queues.filter_views import UNFILTERED, FilterView, Vie
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.link_terms import SourceTerms
     from ferrymq_broker.nodes.node import Node
-    from ferrymq_broker.nodes.policy import QueuePolicy
     from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.groups import Group
+    from ferrymq_broker.values.policy import QueuePolicy
 
 # Consumers that an entry is kept from, of those that are gone: more are looked through.
 _SLACK: Final = 64

@@ -33,7 +33,6 @@ from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.consumer_registry import ConsumerRegistry
 from ferrymq_broker.nodes.queues.dispatcher import Dispatcher
 from ferrymq_broker.nodes.queues.entries import EntryWatcher, QueueEntries
@@ -43,6 +42,7 @@ from ferrymq_broker.nodes.queues.move import move
 from ferrymq_broker.nodes.queues.purge import Purge
 from ferrymq_broker.nodes.queues.restore import QueueRestore
 from ferrymq_broker.slices import Slices
+from ferrymq_broker.values.policy import QueuePolicy
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage

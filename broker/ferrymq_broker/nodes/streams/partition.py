@@ -10,7 +10,7 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log as journal
 from ferrymq_broker.nodes.message import BrokerMessage
-from ferrymq_broker.nodes.node import PART, PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.sections import section_at, section_end
 from ferrymq_broker.nodes.streams.partition_log import MemoryLog, PartitionLog
 from ferrymq_broker.nodes.streams.segments import ENDLESS, Extent, LogSegment
@@ -20,11 +20,12 @@ from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.tables import PARTITION, RECORD
 from ferrymq_broker.timers import Timer
+from ferrymq_broker.values.names import PART
 from ferrymq_types.descriptors import HEADER
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.policy import StreamPolicy
     from ferrymq_broker.nodes.streams.stored import PartitionFields
+    from ferrymq_broker.values.policy import StreamPolicy
     from ferrymq_types.transport import Error
 
 # How many records a reader takes in one turn. While there are several readers, as many deliveries

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.link_terms import SourceTerms
     from ferrymq_broker.nodes.message import BrokerMessage
-    from ferrymq_broker.nodes.policy import StreamPolicy
     from ferrymq_broker.nodes.streams.stored import PartitionFields
     from ferrymq_broker.slices import Slices
+    from ferrymq_broker.values.policy import StreamPolicy
     from ferrymq_types.transport import Error
 
 MAX_PARTITIONS: Final = 10_000

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.filters.filter_set import FilterSet
     from ferrymq_broker.nodes.node import Space
-    from ferrymq_broker.nodes.policy import TopicPolicy
+    from ferrymq_broker.values.policy import TopicPolicy
 
 
 @final

@@ -23,7 +23,7 @@ import secrets
 from typing import Final, final
 
 from ferrymq_broker.nodes.link_terms import SourceTerms
-from ferrymq_broker.nodes.node import PART
+from ferrymq_broker.values.names import PART
 
 # 144 random bits.
 _TOKEN_BYTES: Final = 18

@@ -10,17 +10,18 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.backpressure import BackpressureGroup
 from ferrymq_broker.nodes.eviction import LinkEnd
 from ferrymq_broker.nodes.narrowing import narrow
-from ferrymq_broker.nodes.node import BOUNDLESS, PART, Node
+from ferrymq_broker.nodes.node import BOUNDLESS, Node
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.fanout import Fanout
 from ferrymq_broker.nodes.topics.persistence import SubscriptionRecords
 from ferrymq_broker.nodes.topics.subscription import Subscription, SubscriptionOwner
 from ferrymq_broker.nodes.topics.subscription_expiry import SubscriptionExpiry
+from ferrymq_broker.values.names import PART
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
-    from ferrymq_broker.nodes.policy import QueuePolicy
+    from ferrymq_broker.values.policy import QueuePolicy
 
 # The longest name, in characters: as long as an address may be.
 MAX_NAME: Final = 1024

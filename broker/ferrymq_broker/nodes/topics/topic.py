@@ -13,7 +13,6 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
-from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.subscription import Subscription, SubscriptionOwner
 from ferrymq_broker.nodes.topics.subscription_identity import (
     SubscriptionIdentity,
@@ -27,6 +26,7 @@ from ferrymq_broker.nodes.topics.subscription_registry import (
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.tables import SUBSCRIPTION
 from ferrymq_broker.timers import Timer
+from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ferrymq_broker.slices import SlicedTask, Slices, freed
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import BrokerMessage
-    from ferrymq_broker.nodes.policy import QueuePolicy
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
+    from ferrymq_broker.values.policy import QueuePolicy
 
 # What is done about a message too many, as plain numbers.
 _REJECT: Final = 0

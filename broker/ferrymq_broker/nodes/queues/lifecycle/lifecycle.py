@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.node import Node
-    from ferrymq_broker.nodes.policy import QueuePolicy
     from ferrymq_broker.nodes.queues.entries import QueueEntries
+    from ferrymq_broker.values.policy import QueuePolicy
     from ferrymq_types.transport import Error
 
 # What `MessageLifecycle._admit` answers.

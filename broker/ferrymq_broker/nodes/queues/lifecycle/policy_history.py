@@ -13,8 +13,8 @@ from mypy_extensions import i64
 from ferrymq_broker.store.errors import StoreDamaged
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.policy import QueuePolicy
     from ferrymq_broker.nodes.queues.entries import QueueEntries
+    from ferrymq_broker.values.policy import QueuePolicy
 
 
 @final

@@ -1,21 +1,17 @@
-"""Patterns of addresses: which names they match, and which of two is more specific.
-
-``*`` stands for any characters, none among them, and ``?`` for one.
-"""
+"""Patterns of addresses: which names they match, and which of two is more specific."""
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
-ANY: Final = "*"
-ONE: Final = "?"
+from ferrymq_broker.values.wildcards import ANY, ONE, pattern_codes, wildcards_match
 
 
 @final
 class Pattern:
     """A parsed pattern. `prefix` is the text before its first wildcard."""
 
-    __slots__ = ("text", "prefix", "weight", "open_ended")
+    __slots__ = ("text", "prefix", "weight", "open_ended", "_codes")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -26,38 +22,13 @@ class Pattern:
         # The number of characters that are no wildcards.
         self.weight = len(text) - text.count(ANY) - text.count(ONE)
         self.open_ended = text[cut:] == ANY
+        self._codes = pattern_codes(text)
 
     def matches(self, name: str) -> bool:
         """Return whether the name matches."""
         if not name.startswith(self.prefix):
             return False
-        return self.open_ended or _matches(self.text, len(self.prefix), name)
-
-
-def _matches(pattern: str, start: int, name: str) -> bool:
-    """Return whether pattern and name match from `start` on. Only the last ``*`` is tried again."""
-    p = start
-    n = start
-    star = -1
-    retry = 0
-    while n < len(name):
-        if p < len(pattern) and pattern[p] == ANY:
-            star = p
-            p += 1
-            retry = n
-        elif p < len(pattern) and (pattern[p] == ONE or pattern[p] == name[n]):
-            p += 1
-            n += 1
-        elif star >= 0:
-            # Let the last star match one character more.
-            p = star + 1
-            retry += 1
-            n = retry
-        else:
-            return False
-    while p < len(pattern) and pattern[p] == ANY:
-        p += 1
-    return p == len(pattern)
+        return self.open_ended or wildcards_match(self._codes, name, len(self.prefix))
 
 
 def overlap(first: str, second: str) -> bool:

@@ -1,0 +1,1 @@
+"""The names, patterns, rights and policies that the configuration and the broker share."""
