@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 
 from librt.strings import read_i32_be, read_i64_be
 
-from ferrymq_broker.store.changes import DROP, DROP_RANGE, PUT, Changes, checksum
+from ferrymq_broker.store.changes import DROP, DROP_RANGE, PUT, Changes
+from ferrymq_broker.store.keys import encode_key, is_intact
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.store import Store
 
@@ -107,9 +108,9 @@ def apply(batch: bytes, records: dict[Key, bytes]) -> None:
         at += 18
         if kind == PUT:
             size = read_i32_be(batch, at)
-            crc = read_i32_be(batch, at + 4) & 0xFFFF_FFFF
             value = batch[at + 8 : at + 8 + size]
-            assert len(value) == size and crc == checksum(table, id, number, value)
+            assert len(value) == size
+            assert is_intact(encode_key(table, id, number), batch[at + 4 : at + 8 + size])
             records[table, id, number] = value
             at += 8 + size
         elif kind == DROP:

@@ -21,8 +21,9 @@ from tests.simulation.disk import SimulatedDisk, SimulatedFolder
 from tests.simulation.executor import SimulatedExecutor
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SimulatedNetwork
-from tests.simulation.records import KeptRecords, SimulatedRecords
+from tests.simulation.records import SimulatedRecords
 from tests.support.known_users import KnownUsers
+from tests.support.memory_records import MemoryDisk
 
 EPOCH = 1_700_000_000.0
 SEGMENT_BYTES = 64 << 10
@@ -61,7 +62,7 @@ class SimulatedServer:
         rng: random.Random,
         network: SimulatedNetwork,
         disk: SimulatedDisk,
-        kept: KeptRecords,
+        kept: MemoryDisk,
         nodes: dict[str, NodePolicy],
         clock: SimulatedClock,
     ) -> None:

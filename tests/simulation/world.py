@@ -24,7 +24,7 @@ from tests.simulation.broker import SimulatedClock, SimulatedServer
 from tests.simulation.disk import Interrupted, SimulatedDisk
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SimulatedNetwork
-from tests.simulation.records import KeptRecords
+from tests.support.memory_records import MemoryDisk
 
 NODES: dict[str, NodePolicy] = {
     name: QueuePolicy() for name in ("once", "often", "in", "left", "right")
@@ -79,7 +79,7 @@ class World:
         if clocks:
             self.nodes = {**self.nodes, LATER: QueuePolicy()}
         self.disk = SimulatedDisk(self.rng, capacity=capacity or 1 << 40, syncs=not unsafe)
-        self.kept = KeptRecords()
+        self.kept = MemoryDisk()
         self.network = SimulatedNetwork(
             self.loop, self.rng, mean_bytes=self.rng.choice((300, 3000))
         )

@@ -131,13 +131,6 @@ class MessageView:
         return None if properties is None else properties.subject
 
     @property
-    def body_size(self) -> i64:
-        """How many bytes the encoded body and footer have; all of a message in a foreign format."""
-        if not self._located:
-            self._locate()
-        return len(self.message.payload) - self._body_at
-
-    @property
     def head_size(self) -> i64:
         """How many bytes are in front of the body; none in a foreign format."""
         if not self._located:

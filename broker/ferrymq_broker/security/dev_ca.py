@@ -101,17 +101,6 @@ class Authority:
             names.append(x509.RFC822Name(name))
         return self._issue(name, names, ExtendedKeyUsageOID.CLIENT_AUTH, days)
 
-    def revoke(self, certificates: list[bytes], days: float = 30) -> bytes:
-        """Return a revocation list with these certificates, in PEM."""
-        now = datetime.now(UTC)
-        builder = x509.CertificateRevocationListBuilder().issuer_name(self._certificate.subject)
-        builder = builder.last_update(now - _EARLIER).next_update(now + timedelta(days=days))
-        for pem in certificates:
-            number = x509.load_pem_x509_certificate(pem).serial_number
-            revoked = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now)
-            builder = builder.add_revoked_certificate(revoked.build())
-        return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
-
     def _issue(
         self, name: str, names: list[x509.GeneralName], use: x509.ObjectIdentifier, days: float
     ) -> Issued:

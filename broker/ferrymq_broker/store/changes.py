@@ -224,13 +224,3 @@ class Changes:
         self._sealed = []
         for stored in sealed:
             stored.stabilise(number)
-
-
-def checksum(table: int, id: int, number: int, value: bytes) -> int:
-    """Return the CRC-32C of a record."""
-    prefix = BytesWriter()
-    prefix.append(u8(table))
-    write_i64_be(prefix, id)
-    write_i64_be(prefix, number)
-    crc: int = _extend_crc(_crc(prefix.getvalue()), value)
-    return crc

@@ -35,8 +35,6 @@ from ferrymq_broker.store.lmdb_file import (
 from ferrymq_broker.store.record_scan import take_parts, take_records, take_values
 from ferrymq_broker.store.records import Brief, Part, Record, Records, RecordsGrow
 
-__all__ = ["DATA_NAME", "LmdbRecords", "describe_key", "encode_key", "is_intact"]
-
 DATA_NAME: Final = "data.mdb"
 
 # The map only reserves addresses; the file grows as it is used.

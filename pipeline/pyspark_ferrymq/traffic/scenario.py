@@ -16,8 +16,6 @@ _REPEATED_WITHIN: Final = 200
 # Transit times in milliseconds: of normal messages (median, sigma), and of late ones (range).
 _DELAY: Final = (35.0, 0.6)
 _LATE: Final = (2 * 60_000.0, 6 * 3_600_000.0)
-LATE_AFTER: Final = 60_000
-"""Milliseconds. Only late messages have a longer transit time; the others are far from it."""
 
 
 class TrafficPlace(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.config import Config
-from ferrymq_broker.config.apply.declare import apply_config
+from ferrymq_broker.config.apply.declare import declare, make_hosts
 from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy
 from ferrymq_types.messaging import (
     Accepted,
@@ -27,7 +27,9 @@ from tests.broker.harness import Client, Network, message_annotations
 def network(text: str) -> Network:
     """A broker with this configuration."""
     net = Network()
-    apply_config(Config.model_validate(tomllib.loads(dedent(text))), net.broker)
+    config = Config.model_validate(tomllib.loads(dedent(text)))
+    make_hosts(config, net.broker)
+    declare(config, net.broker)
     return net
 
 

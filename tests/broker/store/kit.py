@@ -11,10 +11,10 @@ from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.disk import File, Folder
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
 from ferrymq_broker.store.executor import Call, Done, Executor
-from ferrymq_broker.store.memory_records import MemoryDisk, MemoryRecords
 from ferrymq_broker.store.records import Records
 from ferrymq_broker.store.tables import NAMES
 from tests.simulation.disk import Interrupted, SimulatedDisk, SimulatedFolder
+from tests.support.memory_records import MemoryDisk, MemoryRecords
 
 SMALL = 64 << 10
 

@@ -7,7 +7,6 @@ import errno
 import pytest
 
 from ferrymq_broker.store.errors import StoreError
-from ferrymq_broker.store.memory_records import MemoryDisk, MemoryRecords
 from ferrymq_broker.store.segments import journal_name
 from tests.broker.store.kit import (
     SMALL,
@@ -17,6 +16,7 @@ from tests.broker.store.kit import (
     Owner,
     SimulatedMachine,
 )
+from tests.support.memory_records import MemoryDisk, MemoryRecords
 
 
 class FaultyMachine(SimulatedMachine):

@@ -16,8 +16,8 @@ from ferrymq_broker.store import lmdb_records
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.keys import encode_key, seal
 from ferrymq_broker.store.lmdb_records import LmdbRecords
-from ferrymq_broker.store.memory_records import MemoryDisk, MemoryRecords
 from ferrymq_broker.store.records import Brief, Records, RecordsGrow
+from tests.support.memory_records import MemoryDisk, MemoryRecords
 
 NUMBERS = st.integers(0, 20)
 STEPS = st.lists(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ferrymq_broker.store.changes import LAST, Changes
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.keys import encode_key, is_intact
-from ferrymq_broker.store.memory_records import MemoryDisk, MemoryRecords
 from ferrymq_broker.store.net_effect import DroppedRanges, NetEffect
+from tests.support.memory_records import MemoryDisk, MemoryRecords
 
 Change = tuple[str, int, int, int, int]
 

@@ -10,8 +10,9 @@ from ferrymq_broker.nodes.streams.partition import StreamPartition
 from ferrymq_broker.nodes.streams.stored import decode_partition
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.nodes.streams.stream import Stream
-from ferrymq_broker.store.changes import DROP, DROP_RANGE, PUT, checksum
+from ferrymq_broker.store.changes import DROP, DROP_RANGE, PUT
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.keys import encode_key, is_intact
 from ferrymq_broker.store.map_values import decode_map, encode_map
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.store import Store
@@ -20,7 +21,7 @@ from ferrymq_broker.values.policy import StreamPolicy
 from tests.broker.harness import Network
 
 _KEY = struct.Struct(">Bqq")
-_PUT = struct.Struct(">BqqII")
+_PUT = struct.Struct(">BqqI")
 _RANGE = struct.Struct(">Bqqq")
 
 Key = tuple[int, int, int]
@@ -110,11 +111,10 @@ def _changes(batch: bytes) -> Iterator[tuple[int, Key, bytes]]:
         kind = batch[at]
         at += 1
         if kind == PUT:
-            table, id, number, size, crc = _PUT.unpack_from(batch, at)
-            at += _PUT.size + size
-            value = batch[at - size : at]
-            assert crc == checksum(table, id, number, value)
-            yield kind, (table, id, number), value
+            table, id, number, size = _PUT.unpack_from(batch, at)
+            at += _PUT.size + 4 + size
+            assert is_intact(encode_key(table, id, number), batch[at - size - 4 : at])
+            yield kind, (table, id, number), batch[at - size : at]
         elif kind == DROP:
             yield kind, _KEY.unpack_from(batch, at), b""
             at += _KEY.size

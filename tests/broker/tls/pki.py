@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.tls import Tls
@@ -35,6 +41,21 @@ class Pki:
     def path(self, name: str) -> Path:
         """Where something is."""
         return self.folder / f"{name}.pem"
+
+    def revoke(self, *certificates: bytes, days: float = 30) -> None:
+        """Write ``crl.pem``, the list of certificates that the authority has revoked."""
+        now = datetime.now(UTC)
+        builder = x509.CertificateRevocationListBuilder().last_update(now - timedelta(hours=1))
+        builder = builder.issuer_name(x509.load_pem_x509_certificate(self.authority.pem).subject)
+        builder = builder.next_update(now + timedelta(days=days))
+        for pem in certificates:
+            number = x509.load_pem_x509_certificate(pem).serial_number
+            revoked = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now)
+            builder = builder.add_revoked_certificate(revoked.build())
+        key = load_pem_private_key(self.authority.key_pem, None)
+        assert isinstance(key, EllipticCurvePrivateKey)
+        signed = builder.sign(key, hashes.SHA256())
+        self.path("crl").write_bytes(signed.public_bytes(Encoding.PEM))
 
     def tls(self, server: str = "server", **more: object) -> Tls:
         """Settings with the certificate of a server."""

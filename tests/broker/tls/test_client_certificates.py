@@ -134,7 +134,7 @@ async def test_bad_certificates_are_refused_with_the_reason(
 async def test_who_is_revoked_is_refused(pki: Pki) -> None:
     bob = pki.authority.client("bob", 1)
     pki.write("bob", bob)
-    pki.path("crl").write_bytes(pki.authority.revoke([bob.certificate]))
+    pki.revoke(bob.certificate)
     tls = pki.asking(client_crl=pki.path("crl"))
     async with serving(tls, security=BY_NAME) as server:
         assert await connect(server, pki.trusting("alice"), External()) == "alice"

@@ -113,7 +113,7 @@ def handshake(context: ssl.SSLContext, name: str | None) -> int:
 
 
 async def test_a_list_of_revoked_certificates_counts_from_when_it_is_read(pki: Pki) -> None:
-    pki.path("crl").write_bytes(pki.authority.revoke([]))
+    pki.revoke()
     tls = pki.asking(client_crl=pki.path("crl"))
     async with serving(tls, security={"anonymous": True}) as server:
         url = f"amqps://localhost:{server.port}"
@@ -121,7 +121,7 @@ async def test_a_list_of_revoked_certificates_counts_from_when_it_is_read(pki: P
         async with ferrymq.connect(url, ssl=context):
             pass
         alice = pki.path("alice").read_bytes()
-        pki.path("crl").write_bytes(pki.authority.revoke([alice]))
+        pki.revoke(alice)
         server.reload()
         with pytest.raises(ferrymq.AmqpError):
             await ferrymq.connect(url, ssl=context)

@@ -184,7 +184,7 @@ def test_a_chain_with_its_key_in_one_file(pki: Pki) -> None:
 def test_odd_things_are_told(pki: Pki) -> None:
     pki.write("server", pki.authority.server(["localhost"], 3))
     pki.path("server-key").chmod(0o644)
-    pki.path("crl").write_bytes(pki.authority.revoke([], days=-0.01))
+    pki.revoke(days=-0.01)
     warnings = "\n".join(load_tls(pki.asking(client_crl=pki.path("crl"))).warnings)
     assert "everybody on this machine can read" in warnings
     assert "the certificate expires on" in warnings

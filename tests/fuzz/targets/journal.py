@@ -11,10 +11,10 @@ from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.journal_frames import decode_header, encode, frame_bytes, is_intact
 from ferrymq_broker.store.map_values import decode_map, encode_map
-from ferrymq_broker.store.memory_records import MemoryDisk, MemoryRecords
 from ferrymq_broker.store.net_effect import NetEffect
 from ferrymq_codec.errors import CodecError
 from tests.fuzz.mutation.plain import mutate_bytes
+from tests.support.memory_records import MemoryDisk, MemoryRecords
 
 _SECRET = b"sixteen bytes ok"
 

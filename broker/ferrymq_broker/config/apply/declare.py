@@ -39,15 +39,6 @@ from ferrymq_broker.values.policy import (
 )
 
 
-def apply_config(config: Config, broker: Broker) -> None:
-    """Give a new broker its limits and virtual hosts, with everything declared in them.
-
-    Raises `BrokerError` for nodes that cannot exist; a checked configuration has none.
-    """
-    make_hosts(config, broker)
-    declare(config, broker)
-
-
 def make_hosts(config: Config, broker: Broker) -> None:
     """Give a new broker its limits and its virtual hosts, without any nodes."""
     broker.strict_hosts = config.unknown_hostname == "refuse"

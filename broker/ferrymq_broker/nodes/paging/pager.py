@@ -67,9 +67,9 @@ class Pager(MessagePager):
 
     Fewer than `least` messages are no run (`queues/disk_runs.py`).
 
-    Counted since the start: messages that were `paged_out` and `paged_in`, those that were read and
-    stayed where they are (`peeked`), and those that could not be read (`damaged`). After many bytes
-    have been read `unmap` is called: it gives back what is mapped of the files they are in.
+    Counted since the start: messages that were `paged_out` and `paged_in`, and those that could not
+    be read (`damaged`). After many bytes have been read `unmap` is called: it gives back what is
+    mapped of the files they are in.
     """
 
     __slots__ = (
@@ -82,7 +82,6 @@ class Pager(MessagePager):
         "bytes",
         "paged_out",
         "paged_in",
-        "peeked",
         "damaged",
         "full",
         "pending",
@@ -110,7 +109,6 @@ class Pager(MessagePager):
         self.bytes: i64 = 0
         self.paged_out: i64 = 0
         self.paged_in: i64 = 0
-        self.peeked: i64 = 0
         self.damaged: i64 = 0
         # Whether the disk took no more pages when it was asked last.
         self.full = False
@@ -333,7 +331,6 @@ class Pager(MessagePager):
             except OSError as error:
                 self._complain(entries, entry, str(error))
                 return None
-        self.peeked += 1
         self._has_read(i64(entry.size))
         return self._read(entries, entry, page)
 

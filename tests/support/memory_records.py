@@ -1,4 +1,4 @@
-"""Records in memory, with commits that are atomic: for simulations, and for tests."""
+"""Records in memory, with commits that are atomic: the store of simulations, fuzzing and tests."""
 
 from __future__ import annotations
 
