@@ -9,7 +9,7 @@ import pytest
 
 from bench.loops import transfer
 from bench.machine import variant
-from bench.measure import Contender, Effort, calibrate, take_turns
+from bench.measure import Contender, Effort, take_turns
 from bench.parts import codec
 from bench.peers import ours
 from bench.samples import PAYLOAD
@@ -82,7 +82,3 @@ def test_contenders_take_turns() -> None:
     rates = take_turns([run("a"), run("b")], Effort(rounds=4, seconds=0.001))
     assert order[-8:] == ["a", "b", "b", "a", "a", "b", "b", "a"]
     assert {name: len(values) for name, values in rates.items()} == {"a": 4, "b": 4}
-
-
-def test_calibration_finds_a_count() -> None:
-    assert calibrate(lambda count: sum(range(count * 1000)), 0.002) >= 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
@@ -81,14 +80,6 @@ def test_a_refusal_is_no_acceptance() -> None:
     assert relay.sender.accepted == 0
 
 
-def test_drain_ends_the_run() -> None:
-    relay = Relay(plan(), faithful, 1)
-    relay.run()
-    relay.receiver.drain()
-    relay.run()
-    assert relay.receiver.drained
-
-
 def test_the_command_against_the_broker() -> None:
     trees = Trees(pure=True)
     arguments = command("ferrymq_broker", "serve", "--listen", "amqp://127.0.0.1:0", "--memory")
@@ -104,12 +95,6 @@ def test_the_command_against_the_broker() -> None:
         assert result["ok"] and result["drained"]
         assert result["rate"] > 0
     assert server.stop() == 0
-
-
-def test_a_server_that_does_not_start_says_why() -> None:
-    arguments = [sys.executable, "-c", "import sys; sys.exit('no such thing')"]
-    with pytest.raises(RuntimeError, match="no such thing"), Server("x", arguments, []):
-        pass
 
 
 def test_sections_take_turns_before_the_body() -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from bench.parts import memory
-from bench.process import Server, broker, paging_broker, roomy_broker
+from bench.process import Server, paging_broker, roomy_broker
 from bench.results import Report
-from bench.tree import ROOT, Trees, environment
+from bench.tree import Trees
 
 # What is paged has to be more than what stays in memory for the next that come.
 TIMES = 20
@@ -47,14 +44,6 @@ def test_a_case_runs_and_leaves_nothing_behind(case: str, tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_demanded_of_paged_queues() -> None:
-    paged = [name for name, case in memory.CASES.items() if case.paging]
-    assert paged == ["paged-durable", "paged"]
-    assert all(memory.CASES[name].times == 1_000_000 for name in paged)
-    assert memory.PAGE_OUT == 64 * 2**20
-    assert pytest.approx(600_000_000) == memory.DEMAND_PAGED * 2**20
-
-
 @pytest.mark.slow
 def test_a_queue_that_is_not_paged_has_no_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -68,31 +57,3 @@ def test_a_queue_that_is_not_paged_has_no_figure(
     assert report.failures == [
         "paged: no message has left memory: this would be the figure of another thing"
     ]
-
-
-def test_a_broker_that_does_not_tell_what_it_has_paged_has_no_figure() -> None:
-    shrink = memory.CASES["paged"].times // TIMES
-    with broker(Trees(pure=True)) as server:
-        report = measure("paged", server, shrink)
-    assert not report.figures
-    assert len(report.failures) == 1
-    assert "does not tell its ferrymq_store_paged_out_total" in report.failures[0]
-
-
-def test_the_measuring_process_needs_no_more_than_there_is_in_the_compiled_tree(
-    tmp_path: Path,
-) -> None:
-    # `build/bench` has no broker, and none of what is at the top of the project.
-    shutil.copytree(ROOT / "bench", tmp_path / "bench")
-    path = [str(tmp_path), str(ROOT / "runtime"), str(ROOT / "generated")]
-    done = subprocess.run(
-        [sys.executable, "-P", "-S", "-c", "import bench.worker"],
-        env=environment([*path, *(each for each in sys.path if each.endswith("site-packages"))]),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-
-
-def test_what_the_system_does_not_tell_is_an_error() -> None:
-    with pytest.raises(OSError, match="does not tell"):
-        memory.Watched(port=0, pid=-1).memory()

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from bench.cli import Extent
 from bench.parts import recovery
 from bench.parts.broker import OURS
-from bench.parts.recovery import COUNT, MIB, SECONDS, recover
-from bench.process import Server, durable_broker
-from bench.results import Figure
+from bench.parts.recovery import MIB, SECONDS, recover
 from bench.tree import Trees
 
 MESSAGES = 1_200
 CASE = "ready again after SIGKILL, 1 200 messages of 1 KiB"
-
-
-def test_what_is_demanded() -> None:
-    assert COUNT == 1_000_000
-    assert recovery.DEMAND == 10.0
-    assert COUNT // Extent.quick().memory_shrink == 20_000
-    assert Figure("case", OURS, SECONDS, [10.0], recovery.DEMAND).met is True
-    assert Figure("case", OURS, SECONDS, [10.1], recovery.DEMAND).met is False
 
 
 @pytest.mark.slow
@@ -55,35 +42,3 @@ def test_messages_that_do_not_come_back_are_a_failure(
     assert report.failures[0].startswith(CASE)
     assert f"{MESSAGES} lost" in report.failures[0]
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_a_broker_that_does_not_start_again_is_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[Server] = []
-
-    def start(trees: Trees, data: Path, preload: Mapping[str, str]) -> Server:
-        server = durable_broker(trees, data, preload)
-        if started:
-            server.arguments.append("--no-such-option")
-        started.append(server)
-        return server
-
-    monkeypatch.setattr(recovery, "durable_broker", start)
-    report = recover(Trees(pure=True), tmp_path, 10)
-    assert not report.figures
-    assert len(report.failures) == 1
-    assert "did not start" in report.failures[0]
-    assert "no-such-option" in report.failures[0]
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_a_kill_leaves_no_process(tmp_path: Path) -> None:
-    with durable_broker(Trees(pure=True), tmp_path / "data", {}) as server:
-        pid = server.pid
-        assert server.seconds_to_ready > 0
-        server.kill()
-    done = subprocess.run(["ps", "-p", str(pid)], capture_output=True, check=False)
-    assert done.returncode == 1

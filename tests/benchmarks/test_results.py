@@ -10,7 +10,6 @@ import pytest
 
 from bench import cli, markdown
 from bench.results import Figure, Report
-from bench.rows import number
 
 
 def report() -> Report:
@@ -86,27 +85,6 @@ def test_parts_that_were_not_measured_now_stay_as_they_were(tmp_path: Path) -> N
     assert text.index("### Codec") < text.index("Measured 2026-11-22") < text.index("### Memory")
 
 
-def test_a_document_without_markers_is_left_alone(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("nothing here\n", "utf-8")
-    with pytest.raises(ValueError, match="has no lines"):
-        markdown.update(page, "text")
-    assert page.read_text("utf-8") == "nothing here\n"
-
-
-def test_our_document_has_the_markers() -> None:
-    page = Path(__file__).parents[2] / "docs" / "performance.md"
-    text = page.read_text("utf-8")
-    assert text.index(markdown.BEGIN) < text.index(markdown.END)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(1234567.8, "1 234 568"), (12.345, "12.3"), (1.2345, "1.23")]
-)
-def test_numbers_show_what_means_something(value: float, text: str) -> None:
-    assert number(value) == text
-
-
 def test_the_exit_status() -> None:
     assert cli.verdict(run(), check=False) == 0
     assert cli.verdict(run(), check=True) == 1, "one figure is missed"
@@ -120,10 +98,3 @@ def test_an_earlier_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     assert "FAILED: 2 lost" in shown
     assert "MISSED" in shown and "ferrymq ÷ peer" in shown
-
-
-def test_an_unknown_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["brokers"])
-    assert stopped.value.code == 2
-    assert "no such part: brokers" in capsys.readouterr().err

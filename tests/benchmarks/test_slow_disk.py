@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bench.parts import durable
 from bench.parts.durable import Disk, disks
 from bench.tree import Trees, command, environment
 
@@ -82,29 +80,3 @@ def test_the_bare_disk_is_slowed_down_by_1_ms(slow: Disk, tmp_path: Path) -> Non
     assert len(found) == 20
     assert min(found) >= 0.001
     assert {path.name for path in tmp_path.iterdir()} == {"slow_disk.so"}
-
-
-def test_without_a_compiler_there_is_one_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    found, why_not = disks(tmp_path)
-    assert found == [Disk("this disk", {}, False)]
-    assert why_not == "no C compiler: there is no disk that syncs in 1 ms"
-
-
-@pytest.mark.parametrize(
-    ("says", "reason"),
-    [("echo no such header >&2", "no such header"), ("", "ended with status 3")],
-)
-def test_a_compiler_that_fails_says_why(
-    says: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler = tmp_path / "cc"
-    compiler.write_text(f"#!/bin/sh\n{says}\nexit 3\n", "utf-8")
-    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    found, why_not = durable.disks(tmp_path)
-    assert [disk.name for disk in found] == ["this disk"]
-    assert why_not.startswith("no disk that syncs in 1 ms: ")
-    assert why_not.endswith(reason)

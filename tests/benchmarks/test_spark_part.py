@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import markdown
 from bench.results import Report
-from bench.spark import cli
 from bench.spark.cpu import Times, times_of
 from bench.spark.turns import COST, OURS, PLAIN, RATE, Contender, Rounds
 
@@ -98,24 +96,3 @@ def test_children_count_also_those_that_have_ended() -> None:
     assert ended.python >= 0.2
     with pytest.raises(OSError, match="does not tell"):
         times_of(me, 2**30)
-
-
-def test_results_go_between_markers_of_their_own(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"{markdown.BEGIN}\nold\n{markdown.END}\n{cli.BEGIN}\nx\n{cli.END}\nend\n")
-    new = "### Spark into streams\n\nnew\n"
-    markdown.update(page, new, cli.BEGIN, cli.END)
-    text = page.read_text()
-    assert "old" in text and "\nx\n" not in text
-    assert f"{cli.BEGIN}\n\n{new}\n{cli.END}\nend" in text
-
-
-def test_the_page_has_the_markers() -> None:
-    text = Path(__file__).parents[2].joinpath("docs/performance.md").read_text("utf-8")
-    assert text.count(cli.BEGIN) == 1 and text.count(cli.END) == 1
-
-
-def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["nonsense"])
-    assert "there are reading, archive, sink, scale" in capsys.readouterr().err

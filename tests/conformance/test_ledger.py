@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from tests.conformance import page, report, results
-from tests.conformance.__main__ import main
+from tests.conformance import page, results
 from tests.conformance.ledger import (
     CLAUSES,
     ROOT,
@@ -34,9 +31,9 @@ GOOD = {
 }
 
 
-def write(directory: Path, *entries: dict[str, str], head: str = 'title = "A part"') -> Path:
+def write(directory: Path, *entries: dict[str, str]) -> Path:
     blocks = ["\n".join(f"{key} = {value}" for key, value in entry.items()) for entry in entries]
-    text = "\n".join([head, *(f"[[clause]]\n{block}" for block in blocks)])
+    text = "\n".join(['title = "A part"', *(f"[[clause]]\n{block}" for block in blocks)])
     (directory / "part.toml").write_text(text, "utf-8")
     tests = directory / "tests" / "engine"
     tests.mkdir(parents=True, exist_ok=True)
@@ -132,33 +129,16 @@ def test_standing(tmp_path: Path, changes: dict[str, str], standing: Standing) -
         ({"test": '"x"'}, "test is not a key"),
         ({"level": '"OUGHT"'}, "'OUGHT' is none of MUST"),
         ({"binds": '"everybody"'}, "'everybody' is nobody"),
-        ({"id": '"core-2.4.1-0"'}, "the id has to be"),
         ({"id": '"core-2.4.2-1"'}, "the id has to be <document>-2.4.1-<n>"),
-        ({"id": '"http-2.4.1-1"'}, "the id has to be"),
-        ({"text": '" padded"'}, "text has to be one line"),
-        ({"text": '""'}, "text has to be one line"),
-        ({"text": "1"}, "text has to be one line"),
-        ({"text": '"""two\nlines"""'}, "text has to be one line"),
-        ({"why_not": '""'}, "why_not has to be one line"),
         ({"tests": "[]"}, "tests has to list one test"),
-        ({"tests": '"tests/engine/test_open.py::test_first"'}, "tests has to list one test"),
-        ({"tests": '["tests/engine/test_open.py"]'}, "is not tests/"),
-        ({"tests": '["tests/engine/test_open.py::test_first[x]"]'}, "is not tests/"),
         ({"tests": '["tests/engine/test_open.py::test_second"]'}, "there is no test"),
         ({"tests": '["tests/engine/test_open.py::TestOpen::test_first"]'}, "there is no test"),
         ({"tests": '["tests/engine/test_gone.py::test_first"]'}, "there is no test"),
-        ({"tests": '["tests/engine/test_open.py::test_first"]*2'}, "part.toml"),
         (
             {"tests": '["tests/engine/test_open.py::test_first"]', "why_not": '"never"'},
             "there can be tests or why_not, not both",
         ),
         ({"not_kept": '"later"', "why_not": '"never"'}, "why_not or not_kept, not both"),
-        (
-            {"instead": '["tests/engine/test_open.py::test_first"]'},
-            "instead goes with why_not or not_kept",
-        ),
-        ({"not_kept": '"later"', "instead": "[]"}, "instead has to list one test"),
-        ({"no_client": '""'}, "no_client has to be one line"),
         ({"binds": '"server"', "no_client": '"It has none."'}, "no_client says what binds"),
     ],
 )
@@ -169,40 +149,9 @@ def test_mistakes_are_named(tmp_path: Path, changes: dict[str, str], message: st
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("key", sorted(GOOD))
-def test_every_key_but_the_proof_is_required(tmp_path: Path, key: str) -> None:
-    entry = {name: value for name, value in GOOD.items() if name != key}
-    with pytest.raises(LedgerError, match=f"{key} is missing"):
-        load(write(tmp_path, entry), tmp_path)
-
-
-def test_a_test_named_twice_is_a_mistake(tmp_path: Path) -> None:
-    test = '"tests/engine/test_open.py::test_first"'
-    with pytest.raises(LedgerError, match="a test is named twice"):
-        load_one(tmp_path, tests=f"[{test}, {test}]")
-
-
 def test_an_id_is_used_once(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match=r"core-2\.4\.1-1: there are two clauses"):
         load(write(tmp_path, GOOD, GOOD), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("head", "message"),
-    [
-        ("", "title is missing"),
-        ('title = "A"\nauthor = "B"', "author is not a key"),
-        ('title = ""', "the title is empty"),
-    ],
-)
-def test_the_head_of_a_file_is_checked(tmp_path: Path, head: str, message: str) -> None:
-    with pytest.raises(LedgerError, match=message):
-        load(write(tmp_path, GOOD, head=head), tmp_path)
-
-
-def test_no_files_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="no clauses"):
-        load(tmp_path)
 
 
 # ── Results and the page ─────────────────────────────────────────────────────────────────────────
@@ -270,13 +219,8 @@ def test_a_clause_whose_test_never_ran_has_not_passed() -> None:
 def test_pytest_outcomes_are_recorded(tmp_path: Path) -> None:
     # The ledger's own runner on tests of this very file: one function, several parameters.
     this = "tests/conformance/test_ledger.py"
-    names = [f"{this}::test_standing", f"{this}::test_no_files_is_a_mistake"]
+    names = [f"{this}::test_standing", f"{this}::test_mistakes_are_named"]
     assert results.run(names) == dict.fromkeys(names, Result.PASSED)
-
-
-def test_a_test_that_pytest_does_not_find_stops_the_run() -> None:
-    with pytest.raises(RuntimeError, match="could not run"):
-        results.run(["tests/conformance/test_ledger.py::test_that_nobody_wrote"])
 
 
 def test_the_page_shows_rule_proof_and_result() -> None:
@@ -377,31 +321,3 @@ def test_a_clause_binds_the_sides_that_can_keep_it(
     test = clause.tests[0]
     for side in set(Side) - sides:
         assert verdict(clause, side, {test: Result.PASSED}, {test: E}) is Verdict.NOT_BOUND
-
-
-# ── The report ───────────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_report_lists_what_is_open() -> None:
-    ledger = sample()
-    chosen = report.select(ledger, everything=False, levels=[], section="")
-    assert [clause.id for clause in chosen] == ["core-1.4-3"]
-    content = json.loads(report.as_json(ledger, chosen))
-    assert content["counts"]["MUST"] == {"not applicable": 1, "tested": 1}
-    assert content["clauses"][0]["standing"] == "open"
-    console = Console(record=True, width=120)
-    report.show(console, ledger, chosen)
-    assert "Rule 3" in console.export_text()
-
-
-def test_the_report_can_be_narrowed() -> None:
-    ledger = sample()
-    chosen = report.select(ledger, everything=True, levels=["MUST"], section="1")
-    assert [clause.id for clause in chosen] == ["core-1.4-1", "core-1.4-2"]
-    assert report.select(ledger, everything=True, levels=[], section="1.40") == []
-
-
-def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "--json", "--all", "--section", "2.6.13"]) == 0
-    clauses = json.loads(capsys.readouterr().out)["clauses"]
-    assert {clause["id"].rpartition("-")[0] for clause in clauses} == {"core-2.6.13"}

@@ -62,14 +62,6 @@ def test_a_fault_is_found_and_told_with_its_input() -> None:
     assert found.value.fuzz_input == b"a!"  # type: ignore[attr-defined]
 
 
-def test_a_corpus_is_read_as_it_was_written() -> None:
-    inputs = [b"", b"b", b"a", b"a", bytes(300)]
-    packed = corpus.pack(inputs)
-    assert corpus.unpack(packed) == [b"", b"a", b"b", bytes(300)]
-    with pytest.raises(ValueError, match="cut off at byte"):
-        corpus.unpack(packed[:-1])
-
-
 def test_changed_frames_are_frames_and_changed_messages_mostly_values() -> None:
     random = Random(1)
     for _ in range(300):

@@ -30,16 +30,6 @@ def test_a_short_run_without_atheris(tmp_path: Path) -> None:
     assert outcome["crashes"] == [] and outcome["failure"] == ""
 
 
-def test_one_input_again(tmp_path: Path) -> None:
-    file = tmp_path / "url" / "crashes" / "crash-1"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"amqp://host")
-    assert fuzz("replay", str(file)).returncode == 0
-    (tmp_path / "other").write_bytes(b"")
-    assert fuzz("replay", str(tmp_path / "other")).returncode == 2
-    assert "there is no target 'urls'" in fuzz("run", "urls").stderr
-
-
 def test_what_a_process_found_is_in_the_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 
 import pytest
 
 from tests.hostile.site import Site
-from tests.hostile.witness import LOOKS
 from tests.raw.frames import transfer_frame
 from tests.raw.process import MIB, Broker
 from tests.raw.values import TRUE, binary, data_section, uint
-
-
-def test_a_client_that_does_nothing_wrong_is_endured(site: Site, address: str) -> None:
-    def exchange() -> None:
-        with site.client() as client:
-            client.begin().sender(address)
-            client.close()
-
-    site.endures(exchange)
 
 
 def test_the_witness_notices_a_broker_that_blocks(site: Site) -> None:
@@ -35,23 +24,6 @@ def test_the_witness_notices_a_broker_that_blocks(site: Site) -> None:
 
     with pytest.raises(AssertionError, match="had to wait"):
         site.witness.is_served(block)
-
-
-def test_the_witness_does_not_mind_a_busy_machine(site: Site) -> None:
-    """What takes the processors away is not the broker's doing."""
-    over = threading.Event()
-
-    def spin() -> None:
-        while not over.is_set():
-            sum(range(10000))
-
-    thread = threading.Thread(target=spin)
-    thread.start()
-    try:
-        site.witness.is_served(lambda: time.sleep(LOOKS[0]))
-    finally:
-        over.set()
-        thread.join()
 
 
 def test_memory_that_stays_is_noticed(site: Site, address: str) -> None:

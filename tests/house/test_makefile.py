@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -27,16 +25,6 @@ def test_every_public_target_has_help_text() -> None:
     declared = re.search(r"^\.PHONY: ((?:.*\\\n)*.*)$", MAKEFILE, re.MULTILINE)
     assert declared is not None
     assert PROMISED <= set(declared[1].replace("\\\n", " ").split()) == set(EXPLAINED)
-
-
-def test_help_prints_them() -> None:
-    # Not as a part of the make that runs this test: that one would add its own messages.
-    outside = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
-    done = subprocess.run(
-        ["make", "help"], cwd=ROOT, env=outside, capture_output=True, text=True, check=True
-    )
-    lines = done.stdout.splitlines()
-    assert [line.split()[1] for line in lines] == list(EXPLAINED)
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/build.md"])
