@@ -240,6 +240,11 @@ class Network:
                 for call in todo:
                     call()
 
+    def finish(self) -> None:
+        """End the pass, and move the bytes of it."""
+        self.broker.finish_pass()
+        self.run()
+
     def advance(self, seconds: float) -> None:
         """Let time pass, and every timer with it."""
         end = self.now + seconds

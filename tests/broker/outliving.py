@@ -66,8 +66,7 @@ def check(net: Network) -> None:
     assert store is not None
     store.release()
     net.broker.begin_pass(net.now)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     # A delay is stored as a date: a clock that was set has moved it.
     before = picture(net.broker, not net.steps)
     net._start(None)

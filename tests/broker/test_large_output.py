@@ -236,8 +236,7 @@ def test_the_queue_is_deleted_when_it_is_half_sent(net: Network) -> None:
     publish(net)
     client, receiver = begin_to_receive(net)
     net.queue("q").delete(Error(condition="amqp:resource-deleted"))
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert receiver.detached and not receiver.deliveries
     assert not client.handler.connection.has_output
 

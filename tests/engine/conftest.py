@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from ferrymq.engine.session import Session
+from tests.support.scenes import begin_script, open_script
 from tests.support.script import Script
 
 
@@ -21,3 +23,15 @@ def script() -> Iterator[Callable[..., Script]]:
     yield make
     for play in made:
         play.quiet()
+
+
+@pytest.fixture
+def play(script: Callable[..., Script]) -> Script:
+    """A script that has exchanged its opens; a module may open it in another way."""
+    return open_script(script())
+
+
+@pytest.fixture
+def session(play: Script) -> Session:
+    """A session that has begun."""
+    return begin_script(play)

@@ -7,18 +7,8 @@ import pytest
 from ferrymq.engine.events import LinkFailed
 from ferrymq_types.messaging import Accepted, Modified, Received, Rejected, Released
 from ferrymq_types.transport import Detach, Disposition, Error, Role, Transfer
-from tests.support.scenes import begin_script, open_script, peer_flow, sender_script
+from tests.support.scenes import peer_flow, sender_script
 from tests.support.script import condition, like
-
-
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
 
 
 def theirs(state, settled: bool = False, last: int = 0) -> Disposition:

@@ -33,16 +33,6 @@ from tests.support.scenes import (
 from tests.support.script import condition, like
 
 
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
-
-
 def receive(play, session, count: int, first: int = 0) -> list:
     for i in range(count):
         play >> transfer(0, (first + i) & MAX32, b"%d" % i)

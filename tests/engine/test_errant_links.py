@@ -20,8 +20,6 @@ from ferrymq_types.transport import (
     SenderSettleMode,
 )
 from tests.support.scenes import (
-    begin_script,
-    open_script,
     peer_attach,
     peer_flow,
     receiver_script,
@@ -30,16 +28,6 @@ from tests.support.scenes import (
 from tests.support.script import condition, like, on
 
 ERRANT = condition("amqp:session:errant-link")
-
-
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from ferrymq.errors import LocalProtocolError
 from ferrymq_types.transport import Attach, Detach, Flow, Role, Transfer
 from tests.support.scenes import (
     MAX32,
-    begin_script,
     open_script,
     peer_attach,
     peer_begin,
@@ -19,17 +18,6 @@ from tests.support.scenes import (
     transfer,
 )
 from tests.support.script import like, on
-
-
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
-
 
 # -- we send: the peer gives credit ---------------------------------------------
 

@@ -8,21 +8,11 @@ from ferrymq.engine.events import AttachReceived, LinkFailed
 from ferrymq.engine.pairing import LINK_PAIR, ME, PAIRED, are_paired, paired_properties
 from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Attach, Detach, Flow, Open, Role
-from tests.support.scenes import begin_script, open_script, peer_attach, peer_flow, transfer
+from tests.support.scenes import peer_attach, peer_flow, transfer
 from tests.support.script import AMQP_HEADER, condition, like, on
 
 PAIR = {"paired": True}
 FAILED = condition("amqp:precondition-failed")
-
-
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
 
 
 def halves(play, session, *, name="pair", properties=PAIR):

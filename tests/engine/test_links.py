@@ -40,11 +40,6 @@ def play(script):
     return open_script(script(handle_max=5))
 
 
-@pytest.fixture
-def session(play):
-    return begin_script(play)
-
-
 @pytest.mark.spec("2.6.3")
 def test_peer_attaches_as_sender(play, session):
     play >> peer_attach("a", 4, Role.SENDER, max_message_size=1000)

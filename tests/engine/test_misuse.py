@@ -21,11 +21,6 @@ def play(script):
     return open_script(script(), max_frame_size=512)
 
 
-@pytest.fixture
-def session(play):
-    return begin_script(play)
-
-
 @pytest.mark.parametrize("size", [0, 511, 1 << 32])
 def test_settings_with_a_frame_size_that_cannot_be(size):
     with pytest.raises(ValueError, match="max_frame_size"):

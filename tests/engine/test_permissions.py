@@ -30,8 +30,6 @@ from ferrymq_types.transport import (
 )
 from tests.support.scenes import (
     MAX32,
-    begin_script,
-    open_script,
     peer_attach,
     peer_begin,
     peer_flow,
@@ -40,16 +38,6 @@ from tests.support.scenes import (
     transfer,
 )
 from tests.support.script import condition, frame, like, on
-
-
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
 
 
 @pytest.mark.spec("2.7.6")

@@ -38,16 +38,6 @@ MESSAGE = encode(Data(b"first")) + encode(Data(b"second"))
 SECTION = len(encode(Data(b"first")))
 
 
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
-
-
 def resumed(play, tags: tuple[bytes, ...], complete: bool, **attach) -> ReceiverLink:
     """A receiver link that resumes with deliveries of which everything, or one section, came."""
     unsettled = dict.fromkeys(tags)

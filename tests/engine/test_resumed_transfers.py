@@ -38,16 +38,6 @@ def at(section: int, offset: int) -> Received:
     return Received(section_number=section, section_offset=offset)
 
 
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
-
-
 def expect_map(play, states):
     """Our attach comes next, and its map has these states by tag."""
     (answer,) = play.take()

@@ -20,8 +20,6 @@ from ferrymq_types.transport import (
     Transfer,
 )
 from tests.support.scenes import (
-    begin_script,
-    open_script,
     peer_attach,
     peer_flow,
     receiver_script,
@@ -32,16 +30,6 @@ from tests.support.script import like
 
 SND = list(SenderSettleMode)
 RCV = list(ReceiverSettleMode)
-
-
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
 
 
 @pytest.mark.spec("2.7.3")

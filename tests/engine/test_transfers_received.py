@@ -9,8 +9,6 @@ from ferrymq.errors import RemoteProtocolError
 from ferrymq_types.messaging import Accepted
 from ferrymq_types.transport import Attach, Detach, End, Flow, Role
 from tests.support.scenes import (
-    begin_script,
-    open_script,
     peer_attach,
     peer_flow,
     receiver_script,
@@ -18,16 +16,6 @@ from tests.support.scenes import (
     transfer,
 )
 from tests.support.script import condition, like, on
-
-
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
 
 
 def link_fails(play, link, symbol: str) -> None:

@@ -9,18 +9,13 @@ from ferrymq.errors import EncodeError, LocalProtocolError, Scope
 from ferrymq_types.messaging import Modified, Received
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Detach, Transfer
-from tests.support.scenes import begin_script, open_script, peer_flow, sender_script
+from tests.support.scenes import open_script, peer_flow, sender_script
 from tests.support.script import encoded, like, on
 
 
 @pytest.fixture
 def play(script):
     return open_script(script(), max_frame_size=512)
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
 
 
 @pytest.mark.spec("2.7.5")

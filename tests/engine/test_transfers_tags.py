@@ -27,16 +27,6 @@ from tests.support.script import condition, like
 SETTLED = Disposition(role=Role.RECEIVER, first=0, settled=True, state=Accepted())
 
 
-@pytest.fixture
-def play(script):
-    return open_script(script())
-
-
-@pytest.fixture
-def session(play):
-    return begin_script(play)
-
-
 # -- ours -----------------------------------------------------------------------------
 
 

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.interop.broker_process import BrokerProcess
 from tests.support.processes import own_address, show_logs
 
+if TYPE_CHECKING:
+    from proton.utils import BlockingConnection
+
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    """One broker process for the tests of a module."""
-    with BrokerProcess() as process:
+def broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    """One broker process for the tests of a module, with the module's ``CONFIG`` if it has one."""
+    with BrokerProcess(getattr(request.module, "CONFIG", None)) as process:
         yield process
+
+
+@pytest.fixture
+def connection(broker: BrokerProcess) -> Iterator[BlockingConnection]:
+    """A blocking connection of Proton to the broker."""
+    # Without Proton the modules that use it are not collected.
+    from tests.interop.proton_client import connect
+
+    with connect(broker.url) as connection:
+        yield connection
 
 
 @pytest.fixture

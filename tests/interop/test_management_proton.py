@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from tests.interop.broker_process import BrokerProcess
 from tests.interop.proton_client import TIMEOUT, connect
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture
-def connection(broker: BrokerProcess) -> Iterator[BlockingConnection]:
-    with connect(broker.url) as connection:
-        yield connection
 
 
 def request(operation: str, type: str, name: str | None = None, body: Any = None) -> Message:

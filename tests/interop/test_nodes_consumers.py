@@ -34,18 +34,6 @@ priorities = 3
 """
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(CONFIG) as process:
-        yield process
-
-
-@pytest.fixture
-def connection(broker: BrokerProcess) -> Iterator[BlockingConnection]:
-    with connect(broker.url) as connection:
-        yield connection
-
-
 @pytest.fixture
 def other(broker: BrokerProcess) -> Iterator[BlockingConnection]:
     with connect(broker.url) as connection:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from proton import Delivery, Message, symbol
 from proton.utils import BlockingConnection, LinkDetached, SyncRequestResponse
 
-from tests.interop.broker_process import BrokerProcess
-from tests.interop.proton_client import connect
 from tests.interop.proton_nodes import Asking, Inbox, left, send
 
 pytestmark = pytest.mark.interop
@@ -104,18 +101,6 @@ to = "one"
 [[exchange.binding]]
 to = "narrow"
 """
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(CONFIG) as process:
-        yield process
-
-
-@pytest.fixture
-def connection(broker: BrokerProcess) -> Iterator[BlockingConnection]:
-    with connect(broker.url) as connection:
-        yield connection
 
 
 def keyed(key: str | None, body: Any = None) -> Message:

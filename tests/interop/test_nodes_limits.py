@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -63,18 +62,6 @@ pattern = "once-of-two-*"
 duplicate-window = "10m"
 duplicate-limit = 2
 """
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(CONFIG) as process:
-        yield process
-
-
-@pytest.fixture
-def connection(broker: BrokerProcess) -> Iterator[BlockingConnection]:
-    with connect(broker.url) as connection:
-        yield connection
 
 
 # -- full queues ----------------------------------------------------------------------------

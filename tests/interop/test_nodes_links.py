@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -90,18 +89,6 @@ hostname = "host.example"
 port = 5673
 address = "there"
 """
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(CONFIG) as process:
-        yield process
-
-
-@pytest.fixture
-def connection(broker: BrokerProcess) -> Iterator[BlockingConnection]:
-    with connect(broker.url) as connection:
-        yield connection
 
 
 class Answered(LinkOption):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,18 +31,6 @@ segment-bytes = "1KiB"
 """
 
 OFFSET = symbol("x-opt-offset")
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(CONFIG) as process:
-        yield process
-
-
-@pytest.fixture
-def connection(broker: BrokerProcess) -> Iterator[BlockingConnection]:
-    with connect(broker.url) as connection:
-        yield connection
 
 
 def reader(connection: BlockingConnection, address: str, start: Any, credit: int = 0) -> Inbox:

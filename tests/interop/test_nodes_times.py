@@ -6,14 +6,12 @@ Times are real here and short. Every test waits for the message that must come i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from proton import Condition, Delivery, Message, Terminus, int32, symbol, timestamp, ulong
 from proton.utils import BlockingConnection
 
-from tests.interop.broker_process import BrokerProcess
-from tests.interop.proton_client import connect, send_encoded
+from tests.interop.proton_client import send_encoded
 from tests.interop.proton_nodes import Asking, Inbox, fence, left, send, settle
 
 pytestmark = pytest.mark.interop
@@ -59,18 +57,6 @@ name = "work-wait"
 message-ttl = "30ms"
 dead-letter = "work"
 """
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(CONFIG) as process:
-        yield process
-
-
-@pytest.fixture
-def connection(broker: BrokerProcess) -> Iterator[BlockingConnection]:
-    with connect(broker.url) as connection:
-        yield connection
 
 
 def now() -> int:

@@ -53,12 +53,6 @@ class Properties(LinkOption):
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(CONFIG) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
 def connection(broker: BrokerProcess) -> Iterator[BlockingConnection]:
     with connect(broker.url, virtual_host="vhost:default") as connection:
         yield connection

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from proton import UNDESCRIBED, Array, Data, Delivery, Message, Receiver, symbol
 from proton.reactor import Container, DurableSubscription, ReceiverOption, Selector
@@ -54,12 +52,6 @@ class Shared(ReceiverOption):
     def apply(self, receiver: Receiver) -> None:
         names = Array(UNDESCRIBED, Data.SYMBOL, symbol("shared"), symbol("global"))
         receiver.source.capabilities.put_object(names)
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(CONFIG) as process:
-        yield process
 
 
 def next_body(receiver: BlockingReceiver) -> object:

@@ -85,6 +85,12 @@ class Answer(NamedTuple):
         found = self.field(2 if self.name == "detach" else 0)
         return condition_of(found)
 
+    @property
+    def condition(self) -> str | None:
+        """Condition of the error of a detach, an end or a close; None without an error."""
+        error = self.error()
+        return None if error is None else error[0]
+
 
 def condition_of(error: object) -> tuple[str, str] | None:
     """Condition and description of an error."""

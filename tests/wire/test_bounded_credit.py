@@ -68,8 +68,7 @@ def test_a_transfer_beyond_the_credit_ends_its_link(peer: Client) -> None:
             sent += 1
     # The queue is full, and there is no credit left.
     peer.send(message(3))
-    error = peer.expect("detach", "flow").error()
-    assert error is not None and error[0] == "amqp:link:transfer-limit-exceeded"
+    assert peer.expect("detach", "flow").condition == "amqp:link:transfer-limit-exceeded"
     # The session goes on.
     peer.receiver("small-own", handle=1)
     assert len(peer.arrivals(3)) == 3

@@ -107,9 +107,8 @@ async def test_a_link_that_is_attached_again_elsewhere_is_told_that_it_was_stole
             where = target(string("mine"))
             peer.send(attach_frame(name, 1, False, source(string("q")), where))
             stolen = peer.expect("detach", "flow", "empty")
-            error = stolen.error()
             assert stolen.field(0) == 0
-            assert error is not None and error[0] == "amqp:link:stolen"
+            assert stolen.condition == "amqp:link:stolen"
             peer.send(detach_frame(0))
             # Which does not mean that the newcomer is wanted.
             assert peer.expect("attach", "flow", "empty").field(0) == name

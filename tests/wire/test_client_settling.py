@@ -410,8 +410,10 @@ async def test_what_comes_for_a_link_that_failed_ends_the_session(then: str) -> 
             }
             # The second one has no credit.
             peer.send(one, two, later[then])
-            error = peer.expect("detach", "flow", "empty").error()
-            assert error is not None and error[0] == "amqp:link:transfer-limit-exceeded"
+            assert (
+                peer.expect("detach", "flow", "empty").condition
+                == "amqp:link:transfer-limit-exceeded"
+            )
             error = peer.expect("end", "flow", "empty").error()
             assert error is not None and error[0] == "amqp:session:errant-link" and error[1]
 

@@ -26,8 +26,7 @@ def test_a_plain_subscription_is_not_found_by_its_number(
             guess = source(string(f"{address}::~{number}"), mode=symbol("copy"))
             other.send(attach_frame(f"g{number}", 0, True, source=guess, target=target()))
             assert other.expect("attach").field(5) is None
-            error = other.expect("detach").error()
-            assert error is not None and error[0] == "amqp:not-found"
+            assert other.expect("detach").condition == "amqp:not-found"
             other.send(detach_frame(0))
 
 

@@ -48,8 +48,7 @@ def lapse(client: Client, at: float = 100.0) -> int:
     net.broker.begin_pass(net.now)
     client.handler.client.access.expire_grants(at)
     gone = client.handler.links.reauthorize()
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     return gone
 
 
@@ -91,8 +90,7 @@ def test_what_is_settled_afterwards_changes_nothing(net: Network) -> None:
     client.handler.links.reauthorize()
     # The client has not heard of it yet.
     delivery.settle(Accepted())
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert net.queue("q").available == 1
 
 

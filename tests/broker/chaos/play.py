@@ -216,8 +216,7 @@ class Play(Posting):
         net.broker.begin_pass(net.now)
         for terminus in net.broker.shared.termini.of(net.space.name):
             terminus.end()
-        net.broker.finish_pass()
-        net.run()
+        net.finish()
         self.look()
         keeper = self.keeper.client.handler
         for node in net.space.nodes.values():
@@ -240,8 +239,7 @@ class Play(Posting):
         net.broker.begin_pass(net.now)
         for node in list(net.space.nodes.values()):
             net.space.remove(node)
-        net.broker.finish_pass()
-        net.run()
+        net.finish()
         broker = net.broker
         assert broker.agenda.held == 0, f"{broker.agenda.held} bytes are held by nobody"
         check_gathering(broker.agenda.chunk_budget, [])

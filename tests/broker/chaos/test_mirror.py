@@ -24,12 +24,6 @@ from tests.broker.stores import ManualStore
 from tests.broker.streams.kit import numbered
 
 
-def finish(net: Network) -> None:
-    """End the pass; what has changed gets to disk."""
-    net.broker.finish_pass()
-    net.run()
-
-
 def start() -> tuple[Network, ManualStore]:
     store = ManualStore()
     return Network(store=store), store
@@ -38,7 +32,7 @@ def start() -> tuple[Network, ManualStore]:
 def test_what_was_replaced_while_it_was_held_does_not_come_back_nor_its_delivery() -> None:
     net, store = start()
     net.space.create("q", QueuePolicy(last_value_key="key", durable=True))
-    finish(net)
+    net.finish()
     source = Source(
         address="q",
         durable=TerminusDurability.UNSETTLED_STATE,
@@ -64,10 +58,10 @@ def test_a_stream_that_is_divided_anew_lets_go_what_limits_say() -> None:
     install(net.space, net.broker)
     stream = net.space.create("s", StreamPolicy())
     assert isinstance(stream, Stream)
-    finish(net)
+    net.finish()
     net.connect().sender("s").send(*numbered(6))
     stream.hold("copy", 0, 3)
-    finish(net)
+    net.finish()
     assert Asker(net).ask("UPDATE", "stream", "s", {"max-records": 2}).status == 200
     # All of it is in one segment, which goes as a whole; segments are smaller now.
     assert stream.range(0) == (0, 6)
@@ -85,7 +79,7 @@ def test_records_of_nobody_are_found_and_those_that_are_missing(table: int, ther
     stream = net.space.create("s", StreamPolicy())
     assert isinstance(stream, Stream)
     stream.hold("copy", 0, 0)
-    finish(net)
+    net.finish()
     net.connect().sender("s").send(*numbered(3))
     compare(net)
     key = max(key for key in store.records if key[0] == table)

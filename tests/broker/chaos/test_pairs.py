@@ -256,8 +256,7 @@ def test_a_bound_that_is_lowered_holds_for_what_is_there(
     sender.send(b"0", b"1", b"2", b"3", b"4")
     net.broker.begin_pass(net.now)
     queue.change_policy(QueuePolicy(max_length=3, overflow=overflow, dead_letter="dead"))
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert (browse(net, "q"), browse(net, "dead")) == (left, dead)
     receiver.credit(1)
     receiver.settle(Accepted())
@@ -273,8 +272,7 @@ def test_an_alarm_stops_the_anonymous_terminus_too(net: Network) -> None:
     relay = net.connect().sender(None)
     assert relay.attached and relay.link.credit == 0
     net.broker.set_alarm("disk", False)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert relay.link.credit > 0
 
 

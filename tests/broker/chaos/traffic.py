@@ -274,5 +274,4 @@ class Traffic(Clients):
         self.say(f"{on}")
         self.net.broker.begin_pass(self.net.now)
         self.net.broker.set_alarm("disk", on and self.random.random() < 0.3)
-        self.net.broker.finish_pass()
-        self.net.run()
+        self.net.finish()

@@ -65,8 +65,7 @@ def test_an_alarm_for_another_reason(net: Network) -> None:
     net.run()
     assert sender.link.credit == 0 and net.broker.alarms == {"memory"}
     net.broker.set_alarm("memory", False)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert sender.link.credit == 4
 
 
@@ -78,8 +77,7 @@ def test_a_limit_that_is_raised_ends_the_alarm(net: Network) -> None:
         sender.send(KIB)
     assert net.broker.alarms == {"memory"}
     net.broker.limit_memory(1024 * 1024)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert net.broker.alarms == set() and sender.link.credit == 2
 
 
@@ -121,13 +119,11 @@ def test_what_was_promised_is_taken_back(net: Network) -> None:
     net.broker.set_alarm("disk", True)
     # Sent before the client has heard of it.
     delivery = sender.link.send(encode(Data(value=b"under way")))
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert sender.link.credit == 0
     assert delivery.remote_state == Accepted()
     net.broker.set_alarm("disk", False)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert sender.link.credit == granted
 
 
@@ -139,12 +135,10 @@ def test_a_bounded_queue_has_its_promises_right_after_an_alarm(net: Network) -> 
     for _ in range(3):
         net.broker.begin_pass(net.now)
         net.broker.set_alarm("disk", True)
-        net.broker.finish_pass()
-        net.run()
+        net.finish()
         net.broker.begin_pass(net.now)
         net.broker.set_alarm("disk", False)
-        net.broker.finish_pass()
-        net.run()
+        net.finish()
     assert sender.link.credit == granted == queue.promised
     sender.send(*[b"x"] * granted)
     assert queue.available == granted

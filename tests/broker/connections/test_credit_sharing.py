@@ -108,8 +108,7 @@ def test_a_deleted_queue_owes_nothing(net: Network) -> None:
     client = net.connect()
     senders = [client.sender("q") for _ in range(8)]
     net.space.remove(queue)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert all(sender.detached for sender in senders)
     assert queue.promised == 0 and not queue.producers and not queue.waiting_for_room
 

@@ -113,8 +113,7 @@ def test_a_deleted_exchange_takes_its_bindings_along(net: Network) -> None:
     plain = client.sender("x")
     keyed = client.sender("x::k")
     net.space.remove(exchange)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     for sender in (plain, keyed):
         assert sender.error is not None
         assert sender.error.condition == "amqp:resource-deleted"

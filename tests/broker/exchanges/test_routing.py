@@ -153,8 +153,7 @@ def test_a_queue_that_blocks_makes_senders_wait(net: Network, address: str) -> N
     reader.settle(Accepted())
     assert drive(sender, 10) == 2
     net.space.remove(net.queue("q"))
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert drive(sender, 10) == 10
 
 
@@ -170,8 +169,7 @@ def test_nobody_waits_for_what_is_not_bound_any_more(net: Network, address: str)
     exchange.bind("free", "#")
     assert sender.link.credit == 0
     exchange.unbind("q", "k")
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert drive(sender, 10) == 10
 
 

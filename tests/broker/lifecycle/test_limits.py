@@ -197,8 +197,7 @@ def test_a_wider_bound_gives_blocked_senders_credit(net: Network) -> None:
     sender.send(b"a")
     assert sender.link.credit == 0
     queue.change_policy(QueuePolicy(max_length=3, overflow="block"))
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert len(fill(net, sender)) == 2
 
 

@@ -63,8 +63,7 @@ def test_when_it_was_made_is_known_after_a_restart() -> None:
     stream = declare(net)
     created = stream.created
     assert created > 0
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     net.advance(100)
     net.restart()
     assert net.space.nodes["s"].created == created  # type: ignore[attr-defined]

@@ -285,8 +285,7 @@ def test_links_are_told_when_the_node_goes(net: Network) -> None:
     receiver = receiver_of(client, "responses")
     sender = sender_of(client, "requests")
     net.space.remove(net.space.nodes[NODE])
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     for link in (sender, receiver):
         assert link.detached and link.error is not None
         assert link.error.condition == "amqp:resource-deleted"

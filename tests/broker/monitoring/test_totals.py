@@ -339,8 +339,7 @@ class World:
         self.net.broker.begin_pass(self.net.now)
         self.net.space.remove(self.net.queue("temp"))
         self.declare_queue(TEMP)
-        self.net.broker.finish_pass()
-        self.net.run()
+        self.net.finish()
         self.waiting[TEMP] = 0
         self.counts[TEMP].clear()
 

@@ -89,5 +89,4 @@ class PagedNetwork(Network):
 
     def settle(self) -> None:
         """Let everything go that can."""
-        self.broker.finish_pass()
-        self.run()
+        self.finish()

@@ -186,8 +186,7 @@ class PagingMachine(RuleBasedStateMachine):
         for world in self.worlds:
             world.net.broker.begin_pass(world.net.now)
             gone.append(int(world.net.queue(queue).purge().count))
-            world.net.broker.finish_pass()
-            world.net.run()
+            world.net.finish()
         assert gone[0] == gone[1]
 
     @rule()

@@ -222,8 +222,7 @@ def test_a_damaged_record_is_set_aside_and_the_queue_goes_on(
     # It is there, for whoever can make something of it, until somebody throws it away.
     assert queue.message_count() == 1 and key in store.records
     assert queue.purge().count == 1
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert queue.message_count() == 0 and key not in store.records
 
 

@@ -258,8 +258,7 @@ def test_a_purge_drops_runs_records_and_pages() -> None:
     held = net.connect().receiver("q", credit=3)
     assert queue.message_count() == 630
     assert queue.purge().count == 627
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     net.broker.tidy()
     store = net.store
     assert store is not None and store.count(ENTRY) == 3 and net.pages.pages == {}
@@ -355,8 +354,7 @@ def test_management_looks_into_runs_and_moves_out_of_them() -> None:
     assert [int(entry.sequence) for entry in queue.peek(5, 150)] == list(range(150, 155))
     net.broker.begin_pass(net.now)
     assert finish(queue.move(other, 120)) == (120, None)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert numbers(net.connect().receiver("other", credit=200).bodies()) == list(range(120))
     assert numbers(net.connect().receiver("q", credit=200).bodies()) == list(range(120, 200))
 
@@ -377,8 +375,7 @@ def test_what_somebody_had_before_a_restart_is_found_in_runs() -> None:
     net.broker.begin_pass(net.now)
     queue.give_back(owner, held[300], False, False)
     queue.remove(owner, held[5])
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert numbers(receiver.bodies())[-1] == 299
     receiver.settle(Accepted(), *receiver.take())
     assert queue.message_count() == 0

@@ -100,8 +100,7 @@ def test_a_group_that_waits_goes_on_when_the_message_in_its_way_is_gone(net: Net
     entry = queue.entries.first_available()
     assert entry is not None
     queue.drop(entry)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert first.bodies() == [b"1", b"2"]
 
 

@@ -198,8 +198,7 @@ def test_whatever_happens_to_half_a_chunk_nothing_is_left_of_it(
     passes(net, parts)
     assert grown(net, before) > 0 and reader.deliveries == []
     event(net, client, full)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert agenda.chunk_budget.held == 0
     assert agenda.held == sum(partition.log.bytes for partition in full.partitions)
     if event in (nothing, grow):

@@ -26,16 +26,14 @@ def hold(net: Network, stream: Stream, holder: str, partition: int, offset: int)
     """In a pass of its own."""
     net.broker.begin_pass(net.now)
     stream.hold(holder, partition, offset)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
 
 
 def release(net: Network, stream: Stream, holder: str) -> bool:
     """In a pass of its own."""
     net.broker.begin_pass(net.now)
     known = stream.release(holder)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     return known
 
 
@@ -191,8 +189,7 @@ def test_what_is_dropped_on_purpose_is_gone(net: Network) -> None:
     hold(net, stream, "copy", 0, 0)
     fill(net, 10)
     assert stream.clear() == 10
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert stream.range(0) == (10, 10)
     assert held(stream)["copy"]["offsets"] == [10]
     fill(net, 10)

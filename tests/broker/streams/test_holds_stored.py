@@ -30,16 +30,10 @@ def stream_of(net: Network) -> Stream:
     return stream
 
 
-def finish(net: Network) -> None:
-    """End the pass; what has changed gets to disk."""
-    net.broker.finish_pass()
-    net.run()
-
-
 def start(policy: StreamPolicy = POLICY) -> Network:
     net = Network(store=ManualStore())
     net.space.create("s", policy)
-    finish(net)
+    net.finish()
     return net
 
 
@@ -53,10 +47,10 @@ def test_a_hold_is_there_again_with_its_records() -> None:
     stream.holds.move("copy", {0: 0, 1: 0})
     stream.hold("other", 1, 0)
     since = stream.holds.describe()[0]["since"]
-    finish(net)
+    net.finish()
     net.connect().sender("s").send(*numbered(40))
     stream.hold("copy", 0, 7)
-    finish(net)
+    net.finish()
     net.advance(100)
     net.restart()
     stream = stream_of(net)
@@ -68,13 +62,13 @@ def test_a_hold_is_there_again_with_its_records() -> None:
     stream.holds.move("copy", {0: 12, 1: 15})
     stream.release("other")
     stream.grow(3)
-    finish(net)
+    net.finish()
     net.restart()
     stream = stream_of(net)
     assert (stream.range(0), stream.range(1)) == ((12, 20), (15, 20))
     assert offsets_of(stream) == {"copy": [12, 15, 0]}
     stream.release("copy")
-    finish(net)
+    net.finish()
     net.restart()
     assert offsets_of(stream_of(net)) == {}
     assert stream_of(net).range(0) == (17, 20)
@@ -85,7 +79,7 @@ def test_what_is_not_on_disk_has_not_happened() -> None:
     net = start()
     stream = stream_of(net)
     stream.hold("copy", 0, 0)
-    finish(net)
+    net.finish()
     net.connect().sender("s::0").send(*numbered(20))
     store = net.store
     assert store is not None
@@ -104,7 +98,7 @@ def test_a_purge_takes_what_is_not_on_disk_yet_along() -> None:
     net = start()
     stream = stream_of(net)
     stream.hold("copy", 0, 0)
-    finish(net)
+    net.finish()
     net.connect().sender("s::0").send(*numbered(10))
     store = net.store
     assert store is not None
@@ -119,7 +113,7 @@ def test_a_purge_takes_what_is_not_on_disk_yet_along() -> None:
     stream.hold("late", 0, 10)
     stream.hold("copy", 0, 10)
     store.release()
-    finish(net)
+    net.finish()
     assert stream.range(0) == (15, 15)
     assert offsets_of(stream) == {"copy": [15, None], "late": [15, None]}
     net.restart()
@@ -130,13 +124,13 @@ def test_of_a_stream_that_is_deleted_nothing_stays() -> None:
     net = start()
     stream = stream_of(net)
     stream.holds.move("copy", {0: 0, 1: 0})
-    finish(net)
+    net.finish()
     net.connect().sender("s").send(*numbered(20))
     net.space.remove(stream)
-    finish(net)
+    net.finish()
     assert net.store is not None and not net.store.records
     net.space.create("s", POLICY)
-    finish(net)
+    net.finish()
     net.restart()
     assert offsets_of(stream_of(net)) == {}
 
@@ -146,7 +140,7 @@ def test_a_stream_in_memory_has_holds_too() -> None:
     stream = net.space.create("m", StreamPolicy(durable=False, max_records=1, segment_bytes=1))
     assert isinstance(stream, Stream)
     stream.hold("copy", 0, 0)
-    finish(net)
+    net.finish()
     net.connect().sender("m").send(*numbered(10))
     assert stream.range(0) == (0, 10)
     assert net.store is not None and net.store.count(HOLD) == 0
@@ -235,14 +229,14 @@ class Held(RuleBasedStateMachine):
             held |= asked
             if len(held) == len(self.next):
                 self.whole.add(holder)
-        finish(self.net)
+        self.net.finish()
 
     @rule(holder=st.sampled_from("abc"))
     def release(self, holder: str) -> None:
         was = self.holds.pop(holder, None)
         self.whole.discard(holder)
         assert stream_of(self.net).release(holder) == (was is not None)
-        finish(self.net)
+        self.net.finish()
 
     @rule()
     @precondition(lambda self: len(self.next) < 4)
@@ -252,12 +246,12 @@ class Held(RuleBasedStateMachine):
         stream_of(self.net).grow(len(self.next))
         for holder in self.whole:
             self.holds[holder][len(self.next) - 1] = 0
-        finish(self.net)
+        self.net.finish()
 
     @rule()
     def purge(self) -> None:
         stream_of(self.net).clear()
-        finish(self.net)
+        self.net.finish()
         self.first = list(self.next)
         for held in self.holds.values():
             for part in held:

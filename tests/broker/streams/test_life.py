@@ -63,8 +63,7 @@ def test_a_deleted_stream_ends_all_its_links(net: Network) -> None:
     ]
     client.sender("s").send(*numbered(10))
     net.space.remove(stream)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     for link in links:
         assert link.error is not None and link.error.condition == "amqp:resource-deleted"
     assert (stream.links, stream.readers, stream.message_count()) == (0, [], 0)

@@ -45,8 +45,7 @@ def test_one_that_was_deleted_is_not() -> None:
     stream = net.space.create("s", StreamPolicy())
     net.connect().sender("s").send(*numbered(3))
     net.space.remove(stream)
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     net.restart()
     assert "s" not in net.space.nodes
     assert not net.store or not net.store.records

@@ -381,8 +381,7 @@ def test_a_queue_that_is_gone_takes_what_it_had_along() -> None:
     one.restart(broker=False)
     net.broker.begin_pass(net.now)
     net.space.remove(net.queue("q"))
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     net.restart()
     assert net.store.count(TERMINUS) == 0 and net.store.count(DELIVERY) == 0
     net.declare("q")

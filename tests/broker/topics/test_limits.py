@@ -176,8 +176,7 @@ def test_what_management_sees(net: Network) -> None:
         topic.declare_subscription("audit")
     topic.delete_subscription(declared.name)
     topic.delete_subscription(str(other["name"]))
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     assert reader.error is not None and reader.error.condition == "amqp:resource-deleted"
     with pytest.raises(BrokerError):
         topic.delete_subscription("audit")

@@ -243,8 +243,7 @@ def test_what_a_fence_knows_survives(net: Network) -> None:
     }
     assert tried(mine) == ""
     net.space.fences.repeat(FenceRecord("g", "m", 5, 0, "one", 1, b"d" * 16))
-    net.broker.finish_pass()
-    net.run()
+    net.finish()
     net.restart()
     assert tried(mine).startswith("ferrymq:fence-passed")
     assert tried(mine | {"ferrymq:fence-rows": 2}).startswith("ferrymq:fence-content")
