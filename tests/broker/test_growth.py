@@ -137,7 +137,7 @@ def test_an_exchange_has_a_limit_of_bindings(net: Network) -> None:
     net.declare("q")
     for number in range(MAX_BINDINGS):
         exchange.bind("q", str(number))
-    with pytest.raises(BrokerError, match="which is the most"):
+    with pytest.raises(BrokerError, match="bindings already"):
         exchange.bind("q", "one more")
     assert not exchange.bind("q", "0")
     exchange.unbind("q", "0")
@@ -148,7 +148,7 @@ def test_a_binding_has_a_limit_of_arguments(net: Network) -> None:
     exchange = net.space.create("x", ExchangePolicy(type="headers"))
     assert isinstance(exchange, Exchange)
     net.declare("q")
-    with pytest.raises(BrokerError, match="characters; 65536 are allowed"):
+    with pytest.raises(BrokerError, match="at most 65536 are allowed"):
         exchange.bind("q", "", {"a": "y" * 70_000})
     assert exchange.bind("q", "", {"a": "y" * 60_000})
 

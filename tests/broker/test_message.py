@@ -75,7 +75,7 @@ def test_what_must_not_follow_delivery_annotations(before: list[Section], again:
     """It would be taken for the broker's own; and a header that nobody has looked at could not be
     read when the message is taken from the store."""
     annotations = DeliveryAnnotations(value={"x-opt-hop": 1})
-    with pytest.raises(DecodeError, match=r"second delivery-annotations|header behind"):
+    with pytest.raises(DecodeError, match=r"second delivery-annotations|header after"):
         admit(encode(*before, annotations, again, *BARE), 0)
 
 

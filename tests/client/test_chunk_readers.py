@@ -165,7 +165,7 @@ async def test_what_cannot_be_read_in_chunks_is_refused(
         await client.chunk_reader("orders")
     with pytest.raises(ferrymq.LinkDetached, match="does not"):
         await client.chunk_reader("queue")
-    with pytest.raises(ferrymq.LinkDetached, match="reading was to begin at 7"):
+    with pytest.raises(ferrymq.LinkDetached, match="reading cannot begin at 7"):
         await client.chunk_reader("orders::0", start=7)
     for options in ({"credit": 0}, {"chunk_bytes": 0}, {"chunk_records": -1}, {"until": -1}):
         with pytest.raises(ValueError, match=next(iter(options))):

@@ -107,7 +107,7 @@ async def test_work_is_not_committed_twice(
         async with connection.transaction(fence=Fence("g", member, sequence, 2)) as txn:
             await sender.send(Message("a"), transaction=txn)
     for sequence in (5, 4):
-        with pytest.raises(FencePassed, match="not above") as caught:
+        with pytest.raises(FencePassed, match="is not higher") as caught:
             async with connection.transaction(fence=Fence("g", "m", sequence)) as txn:
                 await sender.send(Message("again"), transaction=txn)
         assert caught.value.sequence == 5

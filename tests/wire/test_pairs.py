@@ -144,7 +144,7 @@ def test_a_response_that_its_link_does_not_take_is_an_error(peer: Client) -> Non
     peer.send(sending_half(), receiving_half(size=300))
     until(peer, "attach")
     peer.send(request(string("$me"), operation="GET-OPERATIONS"))
-    assert b"the link for it takes 300" in until(peer, "transfer")["transfer"].payload
+    assert b"the max-message-size of its link is 300" in until(peer, "transfer")["transfer"].payload
 
 
 @pytest.mark.spec("2.7.3")

@@ -1,8 +1,8 @@
-"""Room that a node has only as far as the nodes behind it have: topics and exchanges.
+"""Backpressure for topics and exchanges, which have only the room of the nodes behind them.
 
-A queue with a bound gives those who publish to it directly their share of its room. Those who
-publish through a topic or an exchange starve there; a gate is what such a node puts among the
-starved of the queue, to be told in its turn.
+A queue with a bound shares its room among the producers that publish to it directly. Producers that
+publish through a topic or an exchange would get none of that room. Therefore such a node registers
+a `Backpressure` with the queue, as one more producer that waits for room and is told in its turn.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from ferrymq_types.transport import Error
 
 @final
 class Backpressure(Producer):
-    """Stands between `front`, which has producers, and `behind`, which has the room."""
+    """The link between a node `front`, which has producers, and a node `behind`, which has the
+    room."""
 
     __slots__ = ("front", "behind", "_waits")
 
     def __init__(self, front: Node, behind: Node) -> None:
         self.front = front
         self.behind = behind
-        # Whether it is among the starved of the node behind.
+        # Whether this object waits for room at the node behind.
         self._waits = False
         if behind.fronts is None:
             behind.fronts = {front: None}
@@ -38,7 +39,7 @@ class Backpressure(Producer):
             self.behind.wait_for_room(self)
 
     def supply(self) -> None:
-        """Share room that the node behind has again among the producers in front."""
+        """Share the new room of the node behind among the producers in front."""
         self._waits = False
         self.front.grant_room()
 
@@ -57,8 +58,8 @@ class Backpressure(Producer):
 
 @final
 class BackpressureGroup:
-    """The backpressure of one node, `front`, by the nodes behind it that had bounds when it last
-    asked."""
+    """The `Backpressure` objects of one node, `front`: one for each node behind it that had a bound
+    when `front` last asked for its room."""
 
     __slots__ = ("front", "_backpressures")
 
@@ -67,7 +68,7 @@ class BackpressureGroup:
         self._backpressures: dict[Node, Backpressure] = {}
 
     def room(self, nodes: list[Node]) -> i64:
-        """Return what the fullest of the nodes behind has left; `front.grant_room` is called for
+        """Return the room of the fullest node behind; `front.grant_room` is called when there is
         more."""
         least: i64 = BOUNDLESS
         before = self._backpressures
@@ -81,7 +82,7 @@ class BackpressureGroup:
                 backpressure = Backpressure(self.front, node)
             backpressures[node] = backpressure
             backpressure.wait()
-            # What its own producers have been promised, the node in front knows itself.
+            # The node in front counts the credit of its own producers itself.
             room -= node.pledged() - self.front.pledged()
             if room < least:
                 least = room
@@ -91,8 +92,8 @@ class BackpressureGroup:
         return least
 
     def spare_room(self, nodes: list[Node]) -> i64:
-        """Return the `room` that is left beyond all promises, for a publisher that does not wait
-        for more."""
+        """Return the `room` beyond all promised credit, for a publisher that does not wait for
+        more."""
         least: i64 = BOUNDLESS
         for node in nodes:
             room = node.room()
@@ -103,7 +104,7 @@ class BackpressureGroup:
         return least
 
     def regain_room(self) -> None:
-        """Less is promised in front: others of the nodes behind may have it."""
+        """Offer room that is no longer promised in front to other producers of the nodes behind."""
         for node in self._backpressures:
             node.regain_room()
 

@@ -1,8 +1,7 @@
-"""The budget of all links together for chunks of streams: how much in one pass, how much at a
-time.
+"""The budget of chunks of streams, for all links together: bytes in memory and work in one pass.
 
-A chunk is large, and made for its link alone. Without bounds whoever may read a stream could have
-the broker make thousands of them, and never take one.
+A chunk is large and is made for one link alone. Without a budget, any reader of a stream could make
+the broker build thousands of chunks and never take one.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-# Bytes in chunks that are being made, or that nobody has taken yet, above which none grows further:
-# each ends with what its reader gathers in one turn.
+# Above this many bytes of chunks (in the making or not yet taken by their links) no chunk grows
+# further: each ends with what its reader gathers in one turn.
 MOST: Final = 32 * 1024 * 1024
-# What is gathered in one pass: bytes, and for each record and each question of a filter as much as
-# takes the same time.
+# The work of one pass, in bytes. A record and a question to a filter count as the number of bytes
+# that takes the same time.
 SHARE: Final = 1024 * 1024
 RECORD: Final = 512
 QUESTION: Final = 2048
 
-# How many readers that wait go on in one pass, and how many that have sent are looked at.
+# How many waiting readers continue in one pass, and how many sent chunks are checked in one pass.
 _AT_ONCE: Final = 4
 
 
@@ -31,26 +30,27 @@ class ChunkMaker:
     __slots__ = ()
 
     def is_behind(self) -> bool:
-        """Return whether something the link was sent has not gone out yet."""
+        """Return whether something that the link was sent has not gone out yet."""
         return False
 
     def chunk_gone(self) -> None:
         """Take notice that the chunk which was sent last has gone out."""
 
     def park(self) -> bool:
-        """Make no chunks until `resume`; return false if that is so already."""
+        """Stop making chunks until `resume`; return false if the maker has stopped already."""
         return True
 
     def resume(self) -> bool:
-        """Go on; return false if the link is gone."""
+        """Make chunks again; return false if the link is gone."""
         return False
 
 
 @final
 class ChunkBudget:
-    """`held` is how many bytes of chunks there are, half made or on their way; `taken` what has
-    been gathered in this pass. Readers that find it spent wait, each in its turn: the broker lets
-    some `go_on` in passes of their own, as long as there are `waiting`."""
+    """The budget of all chunks. `held` is the size in bytes of all chunks that are in the making or
+    on their way, `taken` is the work done in this pass. When the budget of a pass is spent, readers
+    wait in a queue: the broker calls `go_on` in later passes as long as there are `waiting`
+    readers."""
 
     __slots__ = ("held", "taken", "waiting", "_sent")
 
@@ -58,11 +58,11 @@ class ChunkBudget:
         self.held: i64 = 0
         self.taken: i64 = 0
         self.waiting: deque[ChunkMaker] = deque()
-        # Those that have sent a chunk of which nobody knows whether it is gone.
+        # Makers whose last chunk may not have gone out yet.
         self._sent: dict[ChunkMaker, None] = {}
 
     def is_full(self) -> bool:
-        """Return whether chunks are to end as soon as they may."""
+        """Return whether chunks should end as soon as possible."""
         if self.held < MOST:
             return False
         sent = self._sent
@@ -71,7 +71,7 @@ class ChunkBudget:
             turns -= 1
             maker = next(iter(sent))
             if maker.is_behind():
-                # Others are looked at first next time.
+                # The next check begins with other makers.
                 del sent[maker]
                 sent[maker] = None
             else:
@@ -79,8 +79,7 @@ class ChunkBudget:
         return self.held >= MOST
 
     def count(self, maker: ChunkMaker, before: i64, size: i64) -> None:
-        """Count `size` bytes that the maker has sent and that may be on their way, in place of the
-        `before` bytes that were."""
+        """Replace the `before` bytes that the maker had on their way by `size` bytes."""
         self.held += size - before
         if size > 0:
             self._sent[maker] = None
@@ -88,11 +87,12 @@ class ChunkBudget:
             del self._sent[maker]
 
     def is_spent(self) -> bool:
-        """Return whether nothing more is gathered in this pass."""
+        """Return whether the work of this pass is done."""
         return self.taken >= SHARE
 
     def wait(self, maker: ChunkMaker, first: bool) -> None:
-        """Postpone the maker to another pass, as the `first` of those that wait, or the last."""
+        """Postpone the maker to another pass, as the first of the waiting makers (`first`) or the
+        last."""
         if not maker.park():
             return
         if first:

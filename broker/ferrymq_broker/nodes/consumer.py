@@ -1,4 +1,4 @@
-"""Consumers, as a queue sees them: links that take messages out of it."""
+"""Consumers, as a queue sees them: links that take messages out of the queue."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_types.transport import Error
 
-# What the link is known as that a subscription belongs to (`Consumer.known_as`).
+# The property that names the link of a subscription (`Consumer.known_as`).
 OWNER: Final = 0
-# What `Consumer.deliver` answers.
+# The results of `Consumer.deliver`.
 TAKEN: Final = 0  # sent; an outcome will follow
-SETTLED: Final = 1  # sent and settled: no outcome will follow
+SETTLED: Final = 1  # sent settled: no outcome will follow
 IDLE: Final = 2  # not now; the consumer wakes the queue when it can take messages again
-UNFIT: Final = 3  # never this one
+UNFIT: Final = 3  # this consumer can never take the message
 
 
 class Consumer:
-    """A consumer takes messages as the queue offers them. Its `id` is unique in the broker.
+    """A consumer, which takes messages when the queue offers them. Its `id` is unique in the
+    broker.
 
-    `copies` marks a browser: it is shown messages but does not take them. Of those with the highest
-    `priority` that can take a message one gets it. `filter` is what its messages pass, None if all
-    do. `exclusive` says that it tolerates no other, browsers aside. `known_as` is its number in
-    all attachments of a link whose source outlives it, below zero if it outlives the broker, else
-    its `id`.
+    `copies` marks a browser: it gets copies and takes nothing. A message goes to one of the
+    consumers with the highest `priority` that can take it. `filter` selects its messages, None
+    selects all. `exclusive` says that it accepts no other consumer except browsers. `known_as` is a
+    number that stays the same for all attachments of a link whose source outlives the link; the
+    number is negative if the source outlives the broker. For all other links it is the `id`.
 
-    `ready`, `tier` and `own` are the queue's: whether it may be offered messages, those it takes
-    turns with, None while it stands by or if it is a browser, and the entries that wait for it or
-    a few of its kind, by rank. `next_ready` and `prev_ready` are its tier's.
+    The queue sets `ready`, `tier` and `own`. `ready` is whether the consumer may be offered
+    messages. `tier` is the group of consumers with which it takes turns; None while it stands by,
+    or for a browser. `own` has the entries, by rank, that wait for this consumer or for a few like
+    it. The tier sets `next_ready` and `prev_ready`.
     """
 
     __slots__ = (
@@ -64,17 +66,17 @@ class Consumer:
         self.own: list[tuple[int, Entry]] | None = None
         self.next_ready: Consumer | None = None
         self.prev_ready: Consumer | None = None
-        # How many entries it holds: delivered, without an outcome so far.
+        # The number of entries it holds: delivered, without an outcome so far.
         self.held: i64 = 0
         self._held_first: Entry | None = None
         self._held_last: Entry | None = None
 
     def deliver(self, entry: Entry) -> i64:
-        """Send the message if possible; the answer is one of the four above."""
+        """Send the message if possible; return one of the four results above."""
         return IDLE
 
     def deliver_headed(self, entry: Entry, head: bytes, start: i64) -> i64:
-        """Deliver a message that consists of `head` and then its payload from `start` on."""
+        """Deliver a message that consists of `head` followed by its payload from `start` on."""
         return IDLE
 
     def is_among(self, excluded: set[int]) -> bool:
@@ -82,18 +84,19 @@ class Consumer:
         return self.id in excluded or self.known_as in excluded
 
     def takes_more(self) -> bool:
-        """Return whether a message would be sent at once. If not, the queue is woken when one may
-        be."""
+        """Return whether a message would be sent at once. If not, the consumer wakes the queue
+        later."""
         return True
 
     def is_behind(self) -> bool:
-        """Return whether something it was sent has not gone out yet."""
+        """Return whether something that the consumer was sent has not gone out yet."""
         return False
 
     def nothing_left(self) -> bool:
-        """Answer a drain: the queue has no more for this consumer, which asked to be told.
+        """Answer a drain: the queue has no more messages for this consumer.
 
-        False if it cannot be answered now; the queue then asks again after its next dispatch.
+        Return false if the drain cannot be answered now; the queue then asks again after its next
+        dispatch.
         """
         return True
 
@@ -133,13 +136,13 @@ class Consumer:
 
 
 class PriorityTier:
-    """The consumers of one priority that want the same messages and take turns for them.
+    """The consumers of one priority that want the same messages and take turns.
 
-    Those that are ready, `count` of them, take turns in the order from `first` to `last`: a list
-    that is linked through `Consumer.next_ready`, which any of them can leave at no cost. `turn` is
-    the consumer whose turn it is, None at the end of a round. `eager` are the ready consumers that
-    have entries of their own. `taken` is how much the tier has had, in shares: of tiers that want
-    a message the one with the least gets it.
+    The `count` ready consumers take turns in the order from `first` to `last`. They form a list,
+    linked by `Consumer.next_ready`, so that removing a consumer costs nothing. `turn` is the
+    consumer whose turn it is, None at the end of a round. `eager` has the ready consumers that have
+    entries of their own. `taken` is the share of messages that the tier has had: if several tiers
+    want a message, the tier with the lowest share gets it.
     """
 
     __slots__ = (
@@ -162,7 +165,7 @@ class PriorityTier:
         self.taken: i64 = 0
 
     def admit(self, consumer: Consumer) -> None:
-        """Add a consumer that is ready, as the last of a round."""
+        """Add a consumer that is ready, at the end of a round."""
         last = self.last
         if last is None:
             self.first = consumer
@@ -172,7 +175,7 @@ class PriorityTier:
         self.last = consumer
         self.count += 1
         if self.turn is None:
-            # The round had come to its end.
+            # The round was at its end.
             self.turn = consumer
         if consumer.own is not None:
             self.eager[consumer] = None

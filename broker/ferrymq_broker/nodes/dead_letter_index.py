@@ -1,5 +1,5 @@
-"""The addresses that dead and expired messages of queues go to: it takes a right of its own to
-read them."""
+"""The addresses to which queues send dead letters. Reading from these addresses needs a right of
+its own."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 
 @final
 class DeadLetterIndex:
-    """The addresses that queues of one virtual host have for their dead letters, and that the
-    patterns of the configuration would give to theirs. Each counts as long as it is named."""
+    """The dead-letter addresses of one virtual host: those of its queues, and those that the
+    address patterns of the configuration set for future queues. An address counts as long as a
+    queue or a pattern names it."""
 
     __slots__ = ("_space", "_named", "_nodes", "_aligned")
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        # By the name a queue has for it, how often it is named.
+        # How often each address is named, by the name that the queue uses.
         self._named: dict[str, int] = {}
-        # The nodes they are, which takes following aliases: how many names each has.
+        # The nodes behind these names, with aliases resolved: how many names lead to each node.
         self._nodes: dict[str, int] = {}
         self._aligned = True
 
     def add(self, names: list[str]) -> None:
-        """Count a queue that sends its dead letters to these addresses."""
+        """Add the dead-letter addresses of a queue."""
         for name in names:
             count = self._named.get(name, 0)
             self._named[name] = count + 1
@@ -37,7 +38,7 @@ class DeadLetterIndex:
                 self._place(name)
 
     def drop(self, names: list[str]) -> None:
-        """Forget a queue that sends its dead letters to these addresses no longer."""
+        """Remove the dead-letter addresses of a queue."""
         for name in names:
             count = self._named.get(name, 0)
             if count > 1:
@@ -48,19 +49,19 @@ class DeadLetterIndex:
                     self._displace(self._node(name))
 
     def realign(self) -> None:
-        """Resolve the addresses again: an alias leads elsewhere."""
+        """Resolve all addresses again, because an alias has changed."""
         self._aligned = False
 
     def names(self, name: str) -> bool:
-        """Return whether letters go to what has this name, or to a part of that, or get where they
-        go by an alias of this name."""
+        """Return whether dead letters go to this name, to a part of the node of this name, or
+        through an alias of this name."""
         return any(
             node_of(named) == name or self._space.passes(named, name) for named in self._named
         )
 
     def has(self, address: str) -> bool:
-        """Return whether an address, of a node or of a part of one, with aliases followed, is
-        one."""
+        """Return whether an address (of a node or of a part of a node, aliases resolved) gets dead
+        letters."""
         if not self._named:
             return False
         if not self._aligned:
@@ -85,13 +86,12 @@ class DeadLetterIndex:
         try:
             return node_of(self._space.canonical(name))
         except BrokerError:
-            # Aliases in a circle: no letter gets anywhere.
+            # The aliases form a circle: no dead letter gets anywhere.
             return name
 
 
 def dead_letter_addresses_of(policy: NodePolicy) -> list[str]:
-    """Return where the letters of a node with this policy go, or of the subscriptions of such a
-    topic."""
+    """Return the dead-letter addresses of a policy; for a topic, those of its subscriptions."""
     if isinstance(policy, TopicPolicy):
         policy = policy.subscription
     if not isinstance(policy, QueuePolicy):

@@ -1,4 +1,4 @@
-"""A message's place in a queue."""
+"""The entry: the place of a message in a queue."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.queues.groups import Group
 
-# Plain numbers: members of an Enum are slow to reach for every message.
+# Plain numbers, because access to members of an Enum is slow and needed for every message.
 AVAILABLE: Final = 0
 ACQUIRED: Final = 1
 REMOVED: Final = 2
-# Its message cannot be read from disk: it stays where it is, and nobody gets it.
+# The message cannot be read from disk: the entry stays where it is, and no consumer gets it.
 DAMAGED: Final = 3
-# No message, but the place of a run of messages that are on disk (`queues/disk_runs.py`).
+# Not a message, but the place of a run of messages on disk (`queues/disk_runs.py`).
 RUN: Final = 4
 
-# Where the level of priority lies in a rank, and the highest there is.
+# The bit position of the priority level in a rank, and the highest level.
 LEVEL_SHIFT: Final = 56
 TOP_LEVEL: Final = 9
-# What of a rank is the sequence.
+# The bits of a rank that are the sequence.
 _SEQUENCE: Final = (1 << LEVEL_SHIFT) - 1
 
 
 @final
 class Entry:
-    """The place of one message in one queue, in the states of AMQP 1.0 §3.3.
+    """The place of one message in one queue; its states are those of AMQP 1.0 §3.3.
 
-    Entries of one priority form a list in order of publication, `prev` and `next`; those a consumer
-    holds form another, `held_prev` and `held_next`. `sequence` grows by one with every publication;
-    of two entries the one of the lower `rank` goes first. `attempts` counts acquisitions,
-    `failures` those that ended as failed deliveries. `expires` is the deadline (`Agenda`) at which
-    the message's time is over, 0 for never; `expires_too` is the one by the other clock, if it has
-    both. `excluded` has the ids of the consumers that must not get the message (again). `group` is
-    that of the message, where the queue goes by groups. `stored` is whether the entry has a record.
-    `size` is that of the message's payload, wherever it is: a message that has another was left on
-    disk (`nodes/paging`).
+    Entries of one priority form a list in order of publication (`prev`, `next`); the entries that a
+    consumer holds form another list (`held_prev`, `held_next`). `sequence` grows by one with every
+    publication; the entry with the lower `rank` is delivered first. `attempts` counts acquisitions,
+    `failures` counts failed deliveries. `expires` is the deadline (`Agenda`) of the message, 0 for
+    never; if the message has a deadline by each clock, `expires_too` is the other one. `excluded`
+    has the ids of consumers that must not get the message (again). `group` is the message group, if
+    the queue uses groups. `stored` is whether the entry has a record. `size` is the size of the
+    message's payload, in memory or on disk: if the message in memory has another size, the payload
+    is on disk (`nodes/paging`).
     """
 
     __slots__ = (
@@ -78,12 +78,13 @@ class Entry:
 
     @property
     def sequence(self) -> i64:
-        """Its number among all that were published to the queue, or its offset in a stream."""
+        """The number of the message among all that were published to the queue, or its offset in a
+        stream."""
         return self.rank & _SEQUENCE
 
     @property
     def level(self) -> i64:
-        """The level of priority it has in its queue, 0 to 9."""
+        """The priority level of the entry in its queue, 0 to 9."""
         return TOP_LEVEL - (self.rank >> LEVEL_SHIFT)
 
     def renumber(self, sequence: i64) -> None:
@@ -99,13 +100,15 @@ class Entry:
             excluded.add(consumer_id)
 
     def __hash__(self) -> int:
-        """By identity. A compiled class with an order has no hash of its own."""
+        """Return the identity hash. A compiled class that defines an order has no hash of its
+        own."""
         return id(self) >> 4
 
     def __lt__(self, other: Entry) -> bool:
-        """False: in heaps, where entries lie behind their numbers, none of the same goes first."""
+        """Return false: in heaps, where numbers come before entries, no two entries are in
+        order."""
         return False
 
     def is_out(self) -> bool:
-        """Return whether the message has been left on disk."""
+        """Return whether the payload of the message is on disk only."""
         return len(self.message.payload) != i64(self.size)

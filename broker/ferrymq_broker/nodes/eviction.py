@@ -1,4 +1,4 @@
-"""The end of a node that is deleted: its links are ended, then it lets go of what it has."""
+"""The end of a deleted node: its links are ended, then its parts and messages are dropped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LinkEnd:
-    """Deleted `nodes` whose counters may still change: their links and messages go in slices."""
+    """The deleted `nodes` whose counters may still change, because their links and messages are
+    removed in slices."""
 
     __slots__ = ("nodes",)
 
@@ -24,7 +25,7 @@ class LinkEnd:
         self.nodes: dict[Node, None] = {}
 
     def add(self, node: Node) -> None:
-        """Keep a node that is deleted, or will be in this pass, until its end is over."""
+        """Keep a node that is deleted, or will be in this pass, until its removal is complete."""
         ending = node.ending
         if ending is not None and ending.over:
             self.settle(node)
@@ -38,12 +39,12 @@ class LinkEnd:
         self.settle(node)
 
     def settle(self, node: Node) -> None:
-        """Use the counters of the node, which do not change any more."""
+        """Add up the counters of the node, which do not change any more."""
 
 
 @final
 class Eviction(SlicedTask):
-    """The end of the links of a deleted node, then of its parts and its messages, in slices.
+    """The task that ends the links of a deleted node, then drops its parts and messages, in slices.
 
     `over` is whether all of that is done.
     """
@@ -55,7 +56,7 @@ class Eviction(SlicedTask):
         self.over = False
         self._node = node
         self._error = error
-        # The next one is the last.
+        # The next slice is the last one.
         self._producers: list[Producer] = list(node.producers)
         self._producers.reverse()
         self._consumers: list[Consumer] = node.consumers_of()

@@ -1,24 +1,24 @@
-"""Fences: how far each writer of a group has got, so that nothing is written twice.
+"""Fences: how far each writer of a group has got, so that a writer writes nothing twice.
 
-A writer that may be started again with the same work numbers its transactions and gives each its
-fence: the `group` it belongs to, which `member` it is, the `target` it writes to, and the number, a
-`sequence` that grows. At the commit the broker remembers the sequence; a transaction whose sequence
-is not above the one remembered is refused, for it has been committed before. A writer that does not
-know whether its commit was done asks for the sequence.
+A writer that may be restarted with the same work numbers its transactions and gives each
+transaction a fence: the `group` it belongs to, which `member` it is, the `target` it writes to, and
+the number, a `sequence` that grows. At the commit the broker remembers the sequence; a transaction
+whose sequence is not higher is refused, because it has been committed before. A writer that does
+not know whether its commit was done asks the broker for the sequence.
 
 Each target has fences of its own: the same group and member may write the same sequence to another
-target. A fence without a target, of a writer that names none, stands for every target for which
-there is no fence yet: so writers that name their target now go on from what they have stored.
+target. A fence without a target (the writer names none) applies to every target that has no fence
+yet. So a writer that begins to name its target continues from its stored fence.
 
-`rows` and `digest` say what was written: how many rows, and a digest of them. A sequence that is
-tried again with other rows, or another digest, is refused as such. Without a digest on either side
-there is nothing to compare.
+`rows` and `digest` describe the content: the number of rows, and a digest of them. If a sequence is
+repeated with other rows or another digest, the refusal says so. If either side has no digest,
+nothing is compared.
 
-`width` is how many members the group has, 0 if it does not say. Work that is shared out among
-another number of members is other work: a sequence that one of them has committed is refused to the
-members of another width.
+`width` is the number of members of the group, 0 if the writer does not say. With another number of
+members, each member has other work. Therefore a sequence that a member of one width has committed
+is refused to members of another width.
 
-What is remembered is as durable as the messages: it is in the same batch.
+Fences are as durable as the messages: both are in the same batch of the store.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ MAX_DIGEST: Final = 64
 
 @final
 class FenceRecord:
-    """The fence that a transaction carries. `digest` is empty, and `rows` 0, where nothing is said
-    of what was written; `target` is empty for a writer that names none."""
+    """The fence that a transaction carries. If the writer does not describe the content, `digest`
+    is empty and `rows` is 0. `target` is empty if the writer names none."""
 
     __slots__ = ("group", "member", "sequence", "width", "target", "rows", "digest")
 
@@ -70,12 +70,12 @@ class FenceRecord:
 
 @final
 class Passed:
-    """How far a member has got: its last `sequence`, as one of `width` members, and when it was
+    """The progress of a member: its last `sequence`, as one of `width` members, and when it was
     committed, in milliseconds since the epoch.
 
-    `rows` and `digest` are what that sequence wrote; the digest is empty if it did not say.
-    `repeated` counts the rows that came again and were not written again. `id` is that of the
-    record.
+    `rows` and `digest` describe the content of that sequence; the digest is empty if the writer
+    gave none. `repeated` counts the rows that came again and were not written again. `id` is the id
+    of the record.
     """
 
     __slots__ = ("id", "sequence", "width", "time", "rows", "digest", "repeated")
@@ -117,17 +117,16 @@ class FenceRegistry:
         return self._count
 
     def find(self, group: str, member: str, target: str = "") -> Passed | None:
-        """Return how far a member has got at a target; None if nothing of it has been committed
-        there."""
-        # Who asks goes by the answer: that must not be another one after a crash.
+        """Return the progress of a member at a target; None if it has committed nothing there."""
+        # The client relies on the answer, so it must still be true after a crash.
         self.changes.claim()
         targets = self._groups.get(group)
         members = None if targets is None else targets.get(target)
         return None if members is None else members.get(member)
 
     def ruling(self, group: str, member: str, target: str) -> tuple[str, Passed | None]:
-        """Return the fence that a sequence of the member has to be above, and its target: the one
-        without a target where there is none for this target."""
+        """Return the fence that a new sequence of the member must exceed, and its target. If this
+        target has no fence, that is the fence without a target."""
         passed = self.find(group, member, target)
         if passed is None and target:
             older = self.find(group, member)
@@ -136,7 +135,7 @@ class FenceRegistry:
         return target, passed
 
     def names(self) -> list[tuple[str, str, str]]:
-        """Return group, member and target of each, in order."""
+        """Return group, member and target of each fence, in order."""
         return sorted(
             (group, member, target)
             for group, targets in self._groups.items()
@@ -153,13 +152,14 @@ class FenceRegistry:
         if (members is None or fence.member not in members) and self._count >= self.most:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"there are {self.most} fences already, as many as there may be nodes",
+                f"there are {self.most} fences already, which is the limit; delete fences that "
+                "are no longer used",
             )
         if known is not None and fence.sequence <= known.sequence:
             raise refusal(fence, known)
         if members is not None and fence.width != 0:
             for name, other in members.items():
-                # Its own width may change with a new sequence, and others follow.
+                # A new sequence of this member may change its width; the other members follow.
                 if (
                     other.width not in (0, fence.width)
                     and other.sequence >= fence.sequence
@@ -167,8 +167,9 @@ class FenceRegistry:
                 ):
                     raise BrokerError(
                         OTHER_WIDTH,
-                        f"{fence.sequence} of {fence.group[:200]!r} has been committed by one of"
-                        f" {other.width} members; this one is of {fence.width}",
+                        f"sequence {fence.sequence} of group {fence.group[:200]!r} has been "
+                        f"committed by one of {other.width} members; this writer is one of "
+                        f"{fence.width} members",
                         {"group": fence.group, "width": int(other.width)},
                     )
 
@@ -188,19 +189,18 @@ class FenceRegistry:
         self._store(fence.group, fence.member, fence.target, known)
 
     def repeat(self, fence: FenceRecord) -> Passed:
-        """Count the rows of a writer that came again with work that has been committed, and does
-        not write it again.
+        """Count the rows of a writer that has repeated committed work and does not write it again.
 
         Raises `BrokerError`: `amqp:not-found` if this sequence has not been committed, and as
-        `check` if a later one has, or the same with other content.
+        `check` if a later sequence has been committed, or the same one with other content.
         """
         check_names(fence)
         target, known = self.ruling(fence.group, fence.member, fence.target)
         if known is None or known.sequence < fence.sequence:
             raise BrokerError(
                 "amqp:not-found",
-                f"member {fence.member[:200]!r} of {fence.group[:200]!r} has not committed"
-                f" {fence.sequence}",
+                f"member {fence.member[:200]!r} of group {fence.group[:200]!r} has not "
+                f"committed sequence {fence.sequence}",
             )
         if known.sequence > fence.sequence or differs(fence, known):
             raise refusal(fence, known)
@@ -209,12 +209,12 @@ class FenceRegistry:
         return known
 
     def restore(self, group: str, member: str, target: str, passed: Passed) -> None:
-        """Take in a fence that was stored."""
+        """Restore a stored fence."""
         self._groups.setdefault(group, {}).setdefault(target, {})[member] = passed
         self._count += 1
 
     def forget(self, group: str, member: str, target: str = "") -> bool:
-        """Remember nothing of a member at a target; False if there was nothing."""
+        """Delete the fence of a member at a target; return false if there was none."""
         targets = self._groups.get(group)
         members = None if targets is None else targets.get(target)
         if targets is None or members is None:
@@ -250,22 +250,27 @@ class FenceRegistry:
 
 
 def check_names(fence: FenceRecord) -> None:
-    """Raise `BrokerError` for names that no fence may have."""
+    """Raise `BrokerError` if a name of the fence is invalid."""
     if not fence.group or max(map(len, (fence.group, fence.member, fence.target))) > MAX_NAME:
-        raise BrokerError("amqp:invalid-field", f"a fence has names of 1 to {MAX_NAME} characters")
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"group, member and target of a fence must have 1 to {MAX_NAME} characters",
+        )
     if "\n" in fence.group or "\n" in fence.member or "\n" in fence.target:
-        raise BrokerError("amqp:invalid-field", "a name of a fence has a line break in it")
+        raise BrokerError(
+            "amqp:invalid-field", "group, member and target of a fence must not have a line break"
+        )
 
 
 def differs(fence: FenceRecord, known: Passed) -> bool:
-    """Return whether a fence is of other content than what has been committed."""
+    """Return whether the content of a fence differs from what has been committed."""
     if not fence.digest or not known.digest:
         return False
     return fence.digest != known.digest or fence.rows != known.rows
 
 
 def refusal(fence: FenceRecord, known: Passed) -> BrokerError:
-    """Return the error for a sequence that is not above the one committed."""
+    """Return the error for a sequence that is not higher than the committed one."""
     info: dict[str, object] = {
         "group": fence.group,
         "member": fence.member,
@@ -277,17 +282,20 @@ def refusal(fence: FenceRecord, known: Passed) -> BrokerError:
     if known.digest:
         info["rows"] = int(known.rows)
         info["digest"] = known.digest
-    who = f"member {fence.member[:200]!r} of {fence.group[:200]!r}"
+    who = f"member {fence.member[:200]!r} of group {fence.group[:200]!r}"
     if fence.target:
         who = f"{who} at {fence.target[:200]!r}"
     if fence.sequence == known.sequence and differs(fence, known):
         return BrokerError(
             OTHER_CONTENT,
-            f"{who} has committed {known.sequence} with {known.rows} rows and the digest"
-            f" {known.digest.hex()}; these are {fence.rows} rows with the digest"
-            f" {fence.digest.hex()}",
+            f"{who} has committed sequence {known.sequence} with {known.rows} rows and the "
+            f"digest {known.digest.hex()}; this transaction has {fence.rows} rows and the "
+            f"digest {fence.digest.hex()}",
             info,
         )
     return BrokerError(
-        PASSED, f"{who} has committed {known.sequence}; {fence.sequence} is not above it", info
+        PASSED,
+        f"{who} has committed sequence {known.sequence}; sequence {fence.sequence} is not "
+        "higher",
+        info,
     )

@@ -1,7 +1,7 @@
 """The terms of a link: what it asks of a node, and what the node grants it (AMQP 1.0 §3.5).
 
-The connection fills in the first half from the client's attach, the node the second; the answer to
-the attach is made from the second. So what is answered is what was granted, by whoever grants it.
+The connection fills in what the client asks for, from its attach. The node fills in what it grants,
+and the answer to the attach is made from that. So the answer always says what was really granted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 class Party:
-    """The party at the other end of a link, and what it may do: numbers are unique in the
+    """The party at the other end of a link, and its rights. Its numbers are unique in the
     broker."""
 
     __slots__ = ("connection", "session", "container_id", "user", "peer", "access")
@@ -34,7 +34,7 @@ class Party:
         self.connection: i64 = connection
         self.session: i64 = session
         self.container_id = container_id
-        # Who the client has proved to be; None if it is anonymous.
+        # The authenticated user; None if the client is anonymous.
         self.user = user
         self.peer = peer
         self.access = access
@@ -44,16 +44,16 @@ class Party:
 class SourceTerms:
     """The terms of a link that takes messages from a node.
 
-    Asked: `part` (``ADDRESS::PART``), the `distribution_mode` (None leaves it to the node), what
-    passes the `filters`, `durable` and `timeout` (seconds) and `expiry_policy` of the terminus,
+    Asked: `part` (``ADDRESS::PART``), `distribution_mode` (None leaves the choice to the node), the
+    `filters` for its messages, `durable`, `timeout` (seconds) and `expiry_policy` of the terminus,
     `priority` among the consumers of a queue (higher first), `exclusive` use, the capabilities and
     properties as they came, and `target_address`, `paired` and `max_message_size` (0: any) of the
     attach.
 
-    Granted: the fields of the same names with `granted_` before them. They start as the least
-    there is; `granted_mode` as move. The node sets `browses` where the link takes nothing out of
-    what it consumes from. A subscriber is granted copy and does not browse: the queue behind its
-    subscription is its own.
+    Granted: the fields of the same names with `granted_` before them. At first they grant nothing
+    beyond the minimum, and `granted_mode` is move. The node sets `browses` if the link takes
+    nothing out of the node that it consumes from. A subscriber is granted copy and does not browse,
+    because the queue behind its subscription is its own.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class SourceTerms:
 
 @final
 class TargetTerms:
-    """Terms of a link that brings messages to a node.
+    """The terms of a link that brings messages to a node.
 
     The fields are those of `SourceTerms`; `source_address` is that of the attach.
     """

@@ -2,10 +2,10 @@
 
     header | delivery-annotations | message-annotations | bare message
 
-The bare message (properties, application-properties, body) is the sender's and is never
-touched. Of all sections the broker reads as little as it needs: the header when the message
-arrives, the length of the properties, whether annotations mention a schedule; `view` reads the
-rest for those who filter and route.
+The bare message (properties, application-properties, body) belongs to the sender and is never
+changed. The broker reads as little of the sections as it needs: the header when the message
+arrives, the length of the properties, and whether annotations mention a schedule. `view` reads the
+rest when a filter or a route needs it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 DEFAULT_PRIORITY: Final = 4
 
-# How annotations that the broker acts upon begin.
+# The prefixes of annotations that the broker acts upon.
 _OURS: Final = b"x-opt-"
-# How many bytes of annotations a consumer may make a message have.
+# The most bytes of annotations that consumers can give a message.
 MAX_ANNOTATIONS: Final = 65_536
-# Fields of the properties up to absolute-expiry-time, the ninth.
+# The number of fields of the properties up to absolute-expiry-time, the ninth.
 _UP_TO_EXPIRY: Final = 9
 
-# Decoded headers by their bytes; how many, and how long those bytes may be.
+# A cache of decoded headers by their bytes; its largest size, and the longest header in it.
 _headers: Final[dict[bytes, Header]] = {}
 _HEADERS: Final = 256
 _SHORT: Final = 64
@@ -58,18 +58,19 @@ class BrokerMessage:
     """An immutable message. `payload` is what a first delivery sends, byte for byte.
 
     `header_end` is the length of the header section in bytes, 0 without one. `format` is the
-    sender's message-format (AMQP 1.0 §2.8.11); the payload of a format other than AMQP's own is
-    opaque and always sent unchanged. `priority` and `durable` are those of the header, `ttl` is in
+    sender's message-format (AMQP 1.0 §2.8.11); a payload in a format other than AMQP's own is
+    opaque and always sent unchanged. `priority` and `durable` are those of the header; `ttl` is in
     milliseconds, −1 without one.
 
-    `special` is whether there may be anything a plain queue would have to look at: a ttl, an
-    absolute-expiry-time or annotations of ours; false for most. `shared` is whether several queues
-    may have it, so that it is stored apart from its entries. `origin` is the number of the
-    connection that brought it, 0 for the broker's own. `holders` is how many entries it has.
-    `view` are what `facts_of` has read out of it, while it is among those asked about last.
+    `special` is whether the message may have something that even a plain queue must look at: a ttl,
+    an absolute-expiry-time or annotations of the broker; it is false for most messages. `shared` is
+    whether several queues may have the message, so that it is stored apart from its entries.
+    `origin` is the number of the connection that brought it, 0 if the broker made it. `holders` is
+    the number of its entries. `view` is the cached result of `view_of`, as long as the message is
+    among those that were looked at last.
 
-    The attributes are so wide, and in such an order, that a compiled message takes 96 bytes beside
-    its payload.
+    The widths and the order of the attributes are chosen so that a compiled message takes 96 bytes
+    beside its payload.
     """
 
     __slots__ = (
@@ -101,7 +102,7 @@ class BrokerMessage:
 
     @property
     def opaque(self) -> bool:
-        """Whether the payload is in a format that is not the specification's."""
+        """Return whether the payload is in a format other than AMQP's own."""
         return (self.format >> 8) != 0
 
     def header(self) -> Header:
@@ -114,7 +115,7 @@ class BrokerMessage:
         return decode_header(reader)
 
     def to(self) -> str | None:
-        """Return where the sender wants the message to go: properties.to (AMQP 1.0 §3.2.4).
+        """Return the address that the sender has put into properties.to (AMQP 1.0 §3.2.4).
 
         Raises `DecodeError` if the sections up to the properties are malformed.
         """
@@ -135,14 +136,14 @@ class BrokerMessage:
     def redelivery(self, failures: i64) -> bytes:
         """Return the payload of a delivery that is not the first, after `failures` failed ones.
 
-        The header says so: delivery-count is raised and first-acquirer is false
-        (AMQP 1.0 §3.2.1).
+        Its header shows that: delivery-count is raised and first-acquirer is false (AMQP 1.0
+        §3.2.1).
         """
         head = self.redelivery_header(failures)
         return replace_start(self.payload, self.header_end, head) if head else self.payload
 
     def redelivery_header(self, failures: i64) -> bytes:
-        """Return the encoded header of such a delivery; nothing if the payload stays as it is."""
+        """Return the encoded header of such a delivery; empty if the payload stays as it is."""
         if self.opaque:
             return b""
         header = self.header()
@@ -156,10 +157,11 @@ class BrokerMessage:
         return w.getvalue()
 
     def annotated(self, annotations: dict[str, object]) -> BrokerMessage:
-        """Return this message with `annotations` put over its own (AMQP 1.0 §3.4.5).
+        """Return this message with `annotations` merged over its own (AMQP 1.0 §3.4.5).
 
-        Itself if it would have more than `MAX_ANNOTATIONS` bytes of them: a message must not grow
-        with every delivery. Raises `DecodeError` if the annotations it has are malformed.
+        Returns the message unchanged if it would have more than `MAX_ANNOTATIONS` bytes of
+        annotations: a message must not grow with every delivery. Raises `DecodeError` if its
+        present annotations are malformed.
         """
         if self.opaque or not annotations:
             return self
@@ -185,17 +187,18 @@ class BrokerMessage:
 
 
 def replace_start(payload: bytes, start: i64, head: bytes) -> bytes:
-    """`head` and then the payload from `start` on, copied once."""
+    """Return `head` followed by the payload from `start` on, copied once."""
     return b"".join((head, memoryview(payload)[start:]))
 
 
 def admit(payload: bytes, format: i64, ordered: bool = True) -> BrokerMessage:
-    """Take in what a sender transferred.
+    """Make a message of the bytes that a sender transferred.
 
-    Its delivery-annotations were meant for us and end here (AMQP 1.0 §3.2.2). String keys of
-    annotations become symbols, which they should be. Raises `DecodeError` if the header or any
-    annotations are malformed, or if sections come twice or out of order. Other formats than
-    AMQP's own are not looked at, nor is the order of sections if it need not be `ordered`.
+    Its delivery-annotations were meant for this broker and are removed (AMQP 1.0 §3.2.2). String
+    keys of annotations become symbols, as the specification demands. Raises `DecodeError` if the
+    header or any annotations are malformed, or if sections are repeated or out of order. Payloads
+    in other formats than AMQP's own are not checked; the order of sections is checked only if
+    `ordered`.
     """
     if (format >> 8) != 0:
         return BrokerMessage(payload, format, 0)
@@ -236,7 +239,7 @@ def admit(payload: bytes, format: i64, ordered: bool = True) -> BrokerMessage:
 
 
 def restore(payload: bytes, format: i64, special: bool, origin: i64) -> BrokerMessage:
-    """Return a message that was taken in before, as it was kept. Raises `DecodeError`."""
+    """Return a message that was admitted before, as it was kept. Raises `DecodeError`."""
     header_end: i64 = 0
     if (format >> 8) == 0 and section_at(payload, 0) == HEADER:
         header_end = section_end(payload, 0)
@@ -249,7 +252,7 @@ def restore(payload: bytes, format: i64, special: bool, origin: i64) -> BrokerMe
 
 
 def derive(message: BrokerMessage, payload: bytes, header_end: i64) -> BrokerMessage:
-    """Make another form of the same message, with other bytes before the bare message."""
+    """Return another form of the same message, with other bytes before the bare message."""
     other = BrokerMessage(payload, message.format, header_end)
     other.durable = message.durable
     other.priority = message.priority
@@ -260,7 +263,8 @@ def derive(message: BrokerMessage, payload: bytes, header_end: i64) -> BrokerMes
 
 
 def _read_header(message: BrokerMessage) -> None:
-    """Take durable, priority and ttl out of the header. Few headers differ from each other."""
+    """Read durable, priority and ttl from the header. Most headers are equal, so results are
+    cached."""
     encoded = message.payload[: message.header_end]
     known = _headers.get(encoded)
     if known is None:
@@ -278,7 +282,8 @@ def _read_header(message: BrokerMessage) -> None:
 
 
 def _field_count(payload: bytes, pos: i64) -> i64:
-    """Return how many fields the properties at `pos` have; many if that takes a closer look."""
+    """Return the number of fields of the properties at `pos`; a high number if that is not easily
+    seen."""
     if pos + 5 < len(payload) and payload[pos + 1] == codes.SMALL_ULONG:
         code = payload[pos + 3]
         if code == codes.LIST8:

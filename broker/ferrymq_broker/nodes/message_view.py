@@ -1,10 +1,10 @@
-"""What is in a message, for those who route and filter: each section decoded once, when asked for.
+"""The content of a message for routes and filters: each section is decoded once, when it is needed.
 
     facts = facts_of(message)
     if facts.subject == "usd.stock" and facts.application_properties.get("colour") == "red": ...
 
-Nothing here raises: a section that is malformed is as good as absent, and so are all sections of a
-message in a foreign format. What facts answer with belongs to everybody: nobody changes it.
+Nothing here raises: a malformed section counts as absent, and so do all sections of a message in a
+foreign format. The returned values are shared: callers must not change them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _NO_HEADER: Final = Header()
 _NO_ANNOTATIONS: Final[dict[str | int, object]] = {}
 _NO_PROPERTIES: Final[dict[str, object]] = {}
 
-# Messages keep their facts until so many others have been looked at. A large message would be kept
-# in memory by that, so there is only ever one of those.
+# A message keeps its view until a number of other messages have been looked at. That keeps the
+# message in memory; therefore only one large message has a view at a time.
 _RECENT: Final = 64
 _LARGE: Final = 16_384
 
@@ -59,7 +59,7 @@ class MessageView:
     def __init__(self, message: BrokerMessage) -> None:
         self.message = message
         self._located = False
-        # Where the sections begin, −1 for one that is not there.
+        # Where the sections begin, −1 for a section that is absent.
         self._annotations_at: i64 = -1
         self._properties_at: i64 = -1
         self._application_at: i64 = -1
@@ -74,7 +74,7 @@ class MessageView:
 
     @property
     def header(self) -> Header:
-        """The header (AMQP 1.0 §3.2.1), one of defaults if there is none."""
+        """Return the header (AMQP 1.0 §3.2.1), one of defaults if the message has none."""
         header = self._header
         if header is None:
             try:
@@ -86,7 +86,7 @@ class MessageView:
 
     @property
     def message_annotations(self) -> dict[str | int, object]:
-        """The message-annotations (AMQP 1.0 §3.2.3), empty if there are none."""
+        """Return the message-annotations (AMQP 1.0 §3.2.3), empty if there are none."""
         annotations = self._annotations
         if annotations is None:
             annotations = self._read_annotations()
@@ -95,7 +95,7 @@ class MessageView:
 
     @property
     def properties(self) -> Properties | None:
-        """The properties (AMQP 1.0 §3.2.4)."""
+        """Return the properties (AMQP 1.0 §3.2.4)."""
         if not self._properties_read:
             self._properties_read = True
             self._properties = self._read_properties()
@@ -103,7 +103,7 @@ class MessageView:
 
     @property
     def application_properties(self) -> dict[str, object]:
-        """The application-properties (AMQP 1.0 §3.2.5), empty if there are none."""
+        """Return the application-properties (AMQP 1.0 §3.2.5), empty if there are none."""
         application = self._application
         if application is None:
             application = self._read_application_properties()
@@ -114,25 +114,25 @@ class MessageView:
 
     @property
     def message_id(self) -> int | UUID | bytes | str | None:
-        """properties.message-id: what a producer tells its messages apart by."""
+        """Return properties.message-id, by which a producer tells its messages apart."""
         properties = self.properties
         return None if properties is None else properties.message_id
 
     @property
     def group_id(self) -> str | None:
-        """properties.group-id."""
+        """Return properties.group-id."""
         properties = self.properties
         return None if properties is None else properties.group_id
 
     @property
     def subject(self) -> str | None:
-        """properties.subject, which serves as a routing key."""
+        """Return properties.subject, which serves as a routing key."""
         properties = self.properties
         return None if properties is None else properties.subject
 
     @property
     def head_size(self) -> i64:
-        """How many bytes are in front of the body; none in a foreign format."""
+        """Return the number of bytes in front of the body; 0 for a foreign format."""
         if not self._located:
             self._locate()
         return self._body_at
@@ -167,7 +167,7 @@ class MessageView:
                 self._application_at = pos
                 self._body_at = end
         except DecodeError:
-            # What was found up to here stands; the rest cannot be told apart.
+            # The sections found so far stay; the rest cannot be read.
             return
 
     def _read_annotations(self) -> dict[str | int, object]:
@@ -209,7 +209,7 @@ class MessageView:
 
 
 def view_of(message: BrokerMessage) -> MessageView:
-    """Return what is in the message; the same object while it is among those looked at last."""
+    """Return the view of the message; the same object while it is among those looked at last."""
     view = message.view
     if view is None:
         view = MessageView(message)
@@ -220,7 +220,7 @@ def view_of(message: BrokerMessage) -> MessageView:
 
 @final
 class _Memory:
-    """The messages that have facts now: a ring of small ones and the last large one."""
+    """The messages that have a view now: a ring of small messages and the last large one."""
 
     __slots__ = ("_ring", "_next", "_large")
 
@@ -230,7 +230,7 @@ class _Memory:
         self._large: BrokerMessage | None = None
 
     def keep(self, message: BrokerMessage) -> None:
-        """Keep the view of a message; another message may lose its own."""
+        """Keep the view of a message; another message may lose its view."""
         if len(message.payload) > _LARGE:
             gone = self._large
             self._large = message

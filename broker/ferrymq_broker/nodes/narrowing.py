@@ -1,9 +1,9 @@
-"""Credit that is taken back because a node has less room than its producers may use.
+"""Taking back credit when a node has less room than the credit of its producers.
 
-A node without a bound gives credit and counts none of it. It may get a bound later: by another
-policy, by the first subscription of a topic that makes senders wait, by a binding. What its
-producers have then is counted, and what is above the room is taken back. What is on its way by then
-is taken in: credit was a promise (AMQP 1.0 §2.6.7).
+A node without a bound gives credit and does not count it. It may get a bound later: by another
+policy, by the first subscription of a topic that makes senders wait, or by a binding. Then the
+credit of its producers is counted, and credit above the room is taken back. Messages already on
+their way are still accepted, because credit was a promise (AMQP 1.0 §2.6.7).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ferrymq_broker.slices import LINK, SlicedTask, Slices
 
 
 def narrow(node: Node) -> None:
-    """Take back credit for a node, and for all that lead to it, that there is no room for."""
+    """Take back the credit above the room of a node, from its producers and those of all nodes that
+    lead to it."""
     producers: list[Producer] = []
     for way in _ways_to(node):
         if way.producers and not way.deleted and way.room() != BOUNDLESS:
@@ -25,7 +26,7 @@ def narrow(node: Node) -> None:
 
 
 def _ways_to(node: Node) -> list[Node]:
-    """List the nodes through which messages come to a node, itself first."""
+    """Return the nodes through which messages come to a node, the node itself first."""
     found: dict[Node, None] = {node: None}
     waiting = [node]
     while waiting:
@@ -38,7 +39,8 @@ def _ways_to(node: Node) -> list[Node]:
 
 @final
 class _Narrowing(SlicedTask):
-    """The producers of nodes that have less room: first all are counted, then all are cut down."""
+    """The task for producers of nodes that have less room: first it counts the credit of all, then
+    it reduces it."""
 
     __slots__ = ("_uncounted", "_counted")
 

@@ -1,4 +1,5 @@
-"""The contract of every kind of node with the rest of the broker, and how a node gets its turn.
+"""The contract of every kind of node with the rest of the broker, and the agenda, which gives each
+node its turn.
 
 One module because `Node`, the `Space` that it lives in, the `Agenda` that gives it its turn and the
 `Producer` that publishes to it refer to each other.
@@ -30,24 +31,25 @@ if TYPE_CHECKING:
     from ferrymq_broker.store.store import Store
     from ferrymq_types.transport import Error
 
-# How long a node lives (AMQP 1.0 §3.5.10–13). Plain numbers: asked for every message.
+# The lifetimes of a node (AMQP 1.0 §3.5.10–13). Plain numbers, because they are compared for every
+# message.
 PERMANENT: Final = 0
 DELETE_ON_CLOSE: Final = 1
 DELETE_ON_NO_LINKS: Final = 2
 DELETE_ON_NO_MESSAGES: Final = 3
 DELETE_ON_NO_LINKS_OR_MESSAGES: Final = 4
 
-# What `Node.room` answers when it never runs out.
+# The result of `Node.room` when the room is unlimited.
 BOUNDLESS: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
 @final
 class Refusal:
-    """Why a node did not take in a message.
+    """The reason why a node did not take a message.
 
-    `released` says that the message is good but went nowhere, and is the sender's again
-    (AMQP 1.0 §3.4.4); otherwise it is rejected with the condition and the description. `info` goes
-    into the error. `partly` says that others took it which it was handed on to.
+    `released` says that the message is good but went nowhere; it belongs to the sender again (AMQP
+    1.0 §3.4.4). Otherwise the message is rejected with the condition and the description; `info`
+    goes into the error. `partly` says that some of the nodes it was sent on to have taken it.
     """
 
     __slots__ = ("condition", "description", "released", "info", "partly")
@@ -67,7 +69,7 @@ class Refusal:
         self.partly = partly
 
 
-# Nodes that have their turns in one pass; the others have theirs in slices.
+# How many nodes have their turns in one pass; the others have theirs in slices.
 _MOST: Final = 1_000
 
 
@@ -77,11 +79,10 @@ class Producer:
     __slots__ = ()
 
     def supply(self) -> None:
-        """Give the sender credit: there is room again."""
+        """Give the sender credit, because there is room again."""
 
     def meter(self) -> None:
-        """Count the credit that the sender has with what the node has promised: the node has a
-        bound."""
+        """Count the credit that the sender has as promised by the node, which has a bound now."""
 
     def narrow(self) -> None:
         """Take back the credit above a fair share: the node has promised more than it has room
@@ -92,17 +93,17 @@ class Producer:
 
 
 class Space:
-    """The virtual host, as a node that lives in it sees it.
+    """The virtual host, as its nodes see it.
 
-    `durables` has the topics with durable subscriptions, by what identifies these: a client has one
-    subscription of a name, whichever topic it is to. There are no more of these than `max_nodes`,
-    and no more nodes, beside `services` of the broker's own. `awaiting` has the nodes that want to
-    be told of the end of a session or connection, by its number. `dead_letter_index` is where the
-    dead letters of its queues go. `publishers` has what each connection may do, by its number, as
-    long as it is there, and `strangers` is what one may do that is gone, None where there are
-    rules: a message is returned only where its publisher may send. `leaving` has who is to be told
-    when a deleted node has come to its end. `alternates` has the addresses that exchanges send to
-    what they have no binding for.
+    `durables` has the topics with durable subscriptions, by the identity of the subscription: a
+    client has one subscription of a name, whatever the topic. There are at most `max_nodes` durable
+    subscriptions and at most `max_nodes` nodes, not counting the broker's own `services`.
+    `awaiting` has, by the number of a session or connection, the nodes that want to be told of its
+    end. `dead_letter_index` has the dead-letter addresses of the queues. `publishers` has the
+    rights of each open connection, by its number; `strangers` are the rights of a closed
+    connection, None if the virtual host has no rules. They are needed because a message is returned
+    only to where its publisher may send. `leaving` has the objects to be told when a deleted node
+    is removed completely. `alternates` has the alternate addresses of exchanges.
     """
 
     __slots__ = (
@@ -139,7 +140,7 @@ class Space:
         self.alternates: dict[Node, str] = {}
 
     def party_gone(self, number: i64) -> None:
-        """Tell the nodes that wait for it of the end of a session or connection, after all its
+        """Tell the waiting nodes of the end of a session or connection, after the end of all its
         links."""
         nodes = self.awaiting.pop(number, None)
         if nodes is not None:
@@ -147,42 +148,45 @@ class Space:
                 node.party_gone(number)
 
     def find(self, address: str) -> Node | None:
-        """Return the node that an address names now, aliases followed; never makes one."""
+        """Return the node that an address names, with aliases resolved; never create one."""
         return None
 
     def canonical(self, address: str) -> str:
-        """Return what an address stands for, aliases followed."""
+        """Return the address that an address stands for, with aliases resolved."""
         return address
 
     def passes(self, address: str, name: str) -> bool:
-        """Return whether the alias `name` is on the way from an address to what that stands for."""
+        """Return whether the alias `name` is used when an address is resolved."""
         return address == name
 
     def target(self, address: str, access: ConnectionAccess | None = None) -> Node:
-        """Return what takes messages sent to an address; `access` is asked whether it may be made.
-        Raises `BrokerError` if nothing does."""
-        raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
+        """Return the target of messages sent to an address; `access` decides whether it may be
+        created. Raises `BrokerError` if there is none."""
+        raise BrokerError(
+            "amqp:not-found",
+            f"there is no node {address[:200]!r}; check the address or create the node first",
+        )
 
     def existing_target(self, address: str) -> Node | None:
-        """Return the `target` if it is there; nothing is made for it. None if there is no such
-        node."""
+        """Return the `target` if it exists, without creating it; None if there is no such node."""
         return None
 
     def remove(self, node: Node) -> None:
-        """Forget a node that has come to its end, and end its links."""
+        """Remove a deleted node from the address space and end its links."""
 
 
 class Node(Stored):
-    """A node: something an address names (AMQP 1.0 §2.1.2). `address` is unique in its `space`.
+    """A node: something that an address names (AMQP 1.0 §2.1.2). `address` is unique in its
+    `space`.
 
-    `lifetime` is one of the five above. `producers` are the links that publish, `links` counts all
-    that are attached, whichever way they go. `waiting_for_room` are producers without all the
-    credit they would have if there were room; `promised` is the credit that links have while there
-    is a bound to it (`room`). `creator` is whether the link that a dynamic node was made for is
-    still there. `origin` is who wanted it: ``configuration``, ``management``, or empty for those
-    who use it. `owner` is the number of the connection that a dynamic node was made for, 0 for any
-    other node. `declared` is whether the configuration declares it by name, so that it stays though
-    unused.
+    `lifetime` is one of the five above. `producers` are the links that publish; `links` counts all
+    attached links, in both directions. `waiting_for_room` has the producers that would have more
+    credit if there were room; `promised` is the credit of all producers, counted while the node has
+    a bound (`room`). `creator` is whether the link that a dynamic node was created for still
+    exists. `origin` is who created the node: ``configuration``, ``management``, or empty for a
+    client's link. `owner` is the number of the connection that a dynamic node was created for, 0
+    for any other node. `declared` is whether the configuration declares the node by name, so that
+    it stays even if unused.
     """
 
     __slots__ = (
@@ -213,22 +217,22 @@ class Node(Stored):
         self.agenda = space.agenda
         self.lifetime: i64 = lifetime
         self.deleted = False
-        # Once it is deleted, what ends its links.
+        # The task that ends the links of the node, once it is deleted.
         self.ending: Eviction | None = None
-        # Whether its turn may come in another pass than what it is for: nothing is lost meanwhile
-        # if the broker ends.
+        # Whether the node may have its turn in a later pass: nothing is lost if the broker ends
+        # before.
         self.may_wait = False
-        # True while the node is on the agenda.
+        # Whether the node is on the agenda.
         self.dirty = False
         self.links: i64 = 0
         self.producers: dict[Producer, None] = {}
-        # Those that have waited longest first; None without any.
+        # The producers that wait for room, the longest waiting first; None without any.
         self.waiting_for_room: OrderedDict[Producer, None] | None = None
         self.promised: i64 = 0
-        # Nodes whose producers have their room here; None without any.
+        # Nodes in front whose producers use the room of this node; None without any.
         self.fronts: dict[Node, None] | None = None
         self.creator = False
-        # Nodes that hand messages on to this one and must know when it goes; None without any.
+        # Nodes that publish to this one and must know when it is deleted; None without any.
         self.watchers: list[Node] | None = None
         self.origin = ""
         self.owner: i64 = 0
@@ -236,33 +240,35 @@ class Node(Stored):
 
     @property
     def kind(self) -> str:
-        """What it is, as configuration, management and capabilities call it: ``queue`` …"""
+        """Return the kind in the words of configuration, management and capabilities: ``queue``
+        …"""
         return "node"
 
     # -- links ---------------------------------------------------------------------------
 
     def open_source(self, terms: SourceTerms) -> Node:
-        """Return the node a link with these terms is to consume from: itself, or a part of it.
+        """Return the node that a link with these terms consumes from: this node or a part of it.
 
-        Fills in what `terms` grants. Raises `BrokerError` for what it cannot do.
+        Fills in what `terms` grants. Raises `BrokerError` if the terms cannot be met.
         """
         raise BrokerError("amqp:not-allowed", f"{self.address!r} cannot be consumed from")
 
     def close_source(self, terms: SourceTerms, closed: bool) -> None:
-        """Act upon the end of a link that `open_source` let in: `closed`, or only detached or
+        """Act upon the end of a link that `open_source` accepted: `closed`, or only detached or
         lost.
 
-        Called on the node that was asked, after `unsubscribe` on the one it answered with.
+        Called on the node that got the attach, after `unsubscribe` on the node that `open_source`
+        returned.
         """
 
     def open_target(self, terms: TargetTerms) -> Node:
-        """Return the node a link with these terms is to publish to. Raises `BrokerError`."""
+        """Return the node that a link with these terms publishes to. Raises `BrokerError`."""
         return self.target(terms.part)
 
     def target(self, part: str) -> Node:
-        """Return what takes messages sent to the part of this node, ``ADDRESS::PART``.
+        """Return the target of messages sent to a part of this node, ``ADDRESS::PART``.
 
-        Raises `BrokerError` when there is no such part, or none that takes messages.
+        Raises `BrokerError` if there is no such part, or if it accepts no messages.
         """
         if part:
             raise BrokerError("amqp:not-found", f"{self.address!r} has no part {part[:200]!r}")
@@ -272,30 +278,30 @@ class Node(Stored):
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
         """Take in a message; None if that was done."""
-        return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
+        return Refusal("amqp:not-allowed", f"{self.address!r} accepts no messages")
 
     def keeps(self, message: BrokerMessage) -> bool:
-        """Return whether the message, once it is taken in, is there after a crash."""
+        """Return whether the message will survive a crash once this node has taken it."""
         return self.store_id != 0 and message.durable
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Ask whether `publish` would take in the message, which is to come later; None if so.
+        """Return None if `publish` will take the message, which comes later, else the reason why
+        not.
 
-        Keeps room for it where room is counted: each node that does so is added to `holders` and
-        is told with `unreserve` when the message comes, or does not.
+        A node that counts room keeps room for the message and is appended to `holders`. It is told
+        with `unreserve` when the message has come, or will not come.
         """
-        return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
+        return Refusal("amqp:not-allowed", f"{self.address!r} accepts no messages")
 
     def unreserve(self, message: BrokerMessage) -> None:
         """Give up the room that was kept for the message."""
 
     def room(self) -> i64:
-        """Return how many more messages it could take in at this moment, whatever is `pledged`."""
+        """Return how many more messages fit at this moment, without regard to `pledged`."""
         return BOUNDLESS
 
     def pledged(self) -> i64:
-        """Return the credit that counts against its room: what it has promised, and its
-        `fronts`."""
+        """Return the credit that uses the room: what this node and its `fronts` have promised."""
         total = self.promised
         fronts = self.fronts
         if fronts is not None:
@@ -304,8 +310,7 @@ class Node(Stored):
         return total
 
     def ways_in(self) -> list[Node]:
-        """Return the nodes that hand messages on to this one, whose producers have room as it
-        has."""
+        """Return the nodes that publish to this one and whose producers use its room."""
         found = [] if self.watchers is None else list(self.watchers)
         space = self.space
         for exchange, address in space.alternates.items():
@@ -314,8 +319,8 @@ class Node(Stored):
         return found
 
     def grant_room(self) -> None:
-        """Share room that there is again among the producers that wait, the longest waiting
-        first. A node with a bound calls it when messages have left."""
+        """Share new room among the waiting producers, the longest waiting first. A node with a
+        bound calls this when messages have left."""
         waiting_for_room = self.waiting_for_room
         if waiting_for_room is None:
             return
@@ -326,10 +331,10 @@ class Node(Stored):
             producer.supply()
 
     def wait_for_room(self, producer: Producer) -> None:
-        """Note that the producer has less credit than it would have if there were room."""
+        """Add a producer that would have more credit if there were room."""
         if self.waiting_for_room is None:
             self.waiting_for_room = OrderedDict()
-        # Whoever waits already keeps its place.
+        # A producer that waits already keeps its place.
         self.waiting_for_room[producer] = None
 
     def stop_waiting_for_room(self, producer: Producer) -> None:
@@ -340,26 +345,26 @@ class Node(Stored):
 
     def regain_room(self) -> None:
         """Share room that was promised, and perhaps not used, among the waiting producers at the
-        end of the pass. A node that has its room behind it tells the nodes there."""
+        end of the pass. A node that uses the room of nodes behind it tells those nodes."""
         if self.waiting_for_room and not self.dirty:
             self.touch()
 
     # -- consumers -----------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer) -> None:
-        """Add a consumer, which gets messages once it is awake."""
+        """Add a consumer, which gets messages after its first `wake`."""
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """Forget a consumer that is leaving; what it holds has been given back before."""
+        """Remove a consumer that leaves; its messages have been given back before."""
 
     def wake(self, consumer: Consumer) -> None:
-        """Offer the consumer messages: it may be able to take some again."""
+        """Offer messages to the consumer, which may be able to take some again."""
 
     def count_available(self, consumer: Consumer) -> i64:
-        """Return how many messages wait for credit of the consumer: no fewer, and 0 if there are
-        none.
+        """Return how many messages wait for credit of the consumer: at least the true number, and 0
+        only if there are none.
 
-        Nothing is looked at one by one.
+        Messages are not looked at one by one.
         """
         return 0
 
@@ -367,37 +372,39 @@ class Node(Stored):
         """Tell the consumer, once, when there is nothing left for it."""
 
     def dispatch(self) -> None:
-        """Offer messages to consumers until one of the two runs out, and room to producers."""
+        """Offer messages to consumers until there are no more messages or no ready consumers, and
+        room to producers."""
         if self.waiting_for_room:
             self.grant_room()
 
     def bookmark(self, consumer: Consumer) -> list[int] | None:
-        """Return where a consumer that takes nothing out has got to, for `rewind`; None if that is
-        not known."""
+        """Return the position of a consumer that takes nothing out, for `rewind`; None if it is not
+        known."""
         return None
 
     def rewind(self, consumer: Consumer, bookmark: list[int]) -> None:
-        """Show the consumer again what it has been shown since the bookmark."""
+        """Show the consumer again what it was shown since the bookmark."""
 
-    # -- outcomes of what a consumer holds -------------------------------------------------
+    # -- outcomes of messages that a consumer holds -----------------------------------------
 
     def remove(self, consumer: Consumer, entry: Entry) -> None:
-        """Take out a message that was accepted."""
+        """Remove a message that was accepted."""
 
     def reject(self, consumer: Consumer, entry: Entry, error: Error | None) -> None:
-        """Take out a message that the consumer found invalid (AMQP 1.0 §3.4.3)."""
+        """Remove a message that the consumer found invalid (AMQP 1.0 §3.4.3)."""
 
     def give_back(self, consumer: Consumer, entry: Entry, failed: bool, elsewhere: bool) -> None:
         """Return the message to its place (AMQP 1.0 §3.4.4–5)."""
 
     def hand_over(self, entry: Entry, before: Consumer, after: Consumer) -> None:
-        """Pass the message on to another consumer: one that stands in for a link that leaves, or
-        a link that has come back."""
+        """Pass the message to another consumer: to a stand-in for a link that leaves, or to a link
+        that is attached again."""
         before.unhold(entry)
         after.hold(entry)
 
     def amend(self, entry: Entry, message: BrokerMessage) -> None:
-        """Change a message to which the consumer that holds it has added (AMQP 1.0 §3.4.5)."""
+        """Change a message to which the holding consumer has added annotations (AMQP 1.0
+        §3.4.5)."""
         entry.message = message
 
     def message_of(self, entry: Entry) -> BrokerMessage | None:
@@ -406,16 +413,16 @@ class Node(Stored):
         return entry.message
 
     def pause_dispatch(self) -> None:
-        """Hand out nothing until `resume_dispatch`: messages are about to return in several passes,
-        and newer ones must not overtake them. Calls are counted."""
+        """Stop dispatching until `resume_dispatch`: messages will return in several passes, and
+        newer ones must not overtake them. Calls are counted."""
 
     def resume_dispatch(self) -> None:
-        """Hand out messages again: those that were to return have returned."""
+        """Dispatch again: all messages have returned."""
 
-    # -- what there is to know -------------------------------------------------------------
+    # -- information -----------------------------------------------------------------------
 
     def message_count(self) -> i64:
-        """Count the messages in it, held ones included."""
+        """Return the number of messages in the node, including those that consumers hold."""
         return 0
 
     def describe(self) -> dict[str, object]:
@@ -423,7 +430,7 @@ class Node(Stored):
         return {"name": self.address, "type": self.kind}
 
     def figures(self) -> dict[str, int]:
-        """Return the numbers of what `describe` says, for metrics, which ask every node."""
+        """Return the numbers in `describe`, for metrics, which ask every node."""
         found: dict[str, int] = {}
         for name, value in self.describe().items():
             if isinstance(value, int) and not isinstance(value, bool):
@@ -433,7 +440,7 @@ class Node(Stored):
     # -- turns and the end -----------------------------------------------------------------
 
     def delete(self, error: Error) -> None:
-        """End every link with `error` and drop everything: in slices, until `ending` is over."""
+        """End every link with `error` and drop all messages, in slices, until `ending` is over."""
         self.deleted = True
         if self.store_id != 0:
             self.agenda.changes.drop(NODE, self.store_id, 0)
@@ -449,16 +456,16 @@ class Node(Stored):
         self.agenda.slices.do(ending)
 
     def consumers_of(self) -> list[Consumer]:
-        """Return the links that consume from it, which end with it."""
+        """Return the links that consume from the node; they end with it."""
         return []
 
     def parts(self) -> list[Node]:
-        """Nodes that are deleted with it."""
+        """Return the nodes that are deleted with this one."""
         return []
 
     def drop_rest(self, slices: Slices) -> bool:
-        """Drop what the deleted node has as far as the slice allows, after its links and parts;
-        return whether that is all."""
+        """Drop the rest of the deleted node, after its links and parts, as far as the slice allows;
+        return whether everything is dropped."""
         return True
 
     def node_gone(self, node: Node) -> None:
@@ -472,13 +479,14 @@ class Node(Stored):
         self.links += 1
 
     def link_closed(self) -> None:
-        """Count a link that is gone; end the node if it lived for that link."""
+        """Count a link that is gone; end the node if it was created for that link."""
         self.links -= 1
         if self.lifetime != PERMANENT:
             self.reconsider_life()
 
     def reconsider_life(self) -> None:
-        """Go, if the lifetime policy says so now; the creating link's end is told otherwise."""
+        """Delete the node if its lifetime policy says so now. The end of the creating link is
+        reported separately."""
         lifetime = self.lifetime
         if self.deleted or lifetime in (PERMANENT, DELETE_ON_CLOSE):
             return
@@ -494,39 +502,39 @@ class Node(Stored):
             self.space.remove(self)
 
     def end_unused(self) -> None:
-        """Go, for nobody has used it for so long (`auto_delete`); a declared node stays."""
+        """Delete the node, which was unused for the time of `auto_delete`; a declared node
+        stays."""
         if not self.declared:
             self.space.remove(self)
 
     def touch(self) -> None:
-        """Ask for a turn to dispatch at the end of this pass."""
+        """Ask for a turn at the end of this pass."""
         if not self.dirty:
             self.dirty = True
             self.agenda.nodes.append(self)
 
 
 class MessagePager:
-    """The part that takes messages of all nodes out of memory: see `nodes/paging/pager.py`."""
+    """The part that moves messages of all nodes out of memory: see `nodes/paging/pager.py`."""
 
     __slots__ = ()
 
 
 @final
 class Agenda:
-    """The nodes that are to dispatch at the end of the current pass, and the time of the pass.
+    """The nodes that dispatch at the end of the current pass, and the time of the pass.
 
-    `now` is what durations are measured with: milliseconds that go on evenly, whatever is done to
-    the wall clock. The wall clock is `wall`, in milliseconds since the Unix epoch; `dates` are the
-    timers that are due by it. When the broker starts the two are equal; a wall clock that is set
-    changes `wall` alone. A *deadline* is a moment by `now` if it is above 0; below 0 it is a date
-    with its sign changed. So one number is enough for either. `held` is how many bytes of messages
-    all nodes hold, each message counted once. `changes` is where nodes write what is to be on disk,
-    `store` what reads it again; None without one. `bodies` are the ids of the messages that are
-    stored apart from their entries. `pager` takes messages out of memory, None if nobody does;
-    `emptied` of those that it took out belong to several entries. `letters` counts dead letters
-    that have left a queue and have not been published. `remembered` has the numbers of consumers
-    that come back (`Consumer.known_as`). `chunk_budget` bounds what is made into chunks, `slices`
-    what is done in one pass of work that may take long.
+    `now` measures durations: milliseconds of a clock that nobody can set. `wall` is the wall clock,
+    in milliseconds since the Unix epoch; `dates` are its timers. When the broker starts the two are
+    equal; setting the wall clock changes `wall` alone. A *deadline* above 0 is a moment by `now`; a
+    deadline below 0 is a date by the wall clock with its sign changed. So one number is enough for
+    both. `held` is the size in bytes of the messages of all nodes, each message counted once.
+    `changes` is where nodes write their changes for the disk, `store` is where they read them; None
+    without a store. `bodies` has the ids of messages that are stored apart from their entries.
+    `pager` moves messages out of memory, None without one; `emptied` counts paged-out messages that
+    belong to several entries. `letters` counts dead letters that have left a queue and are not
+    published yet. `remembered` has the numbers of consumers that return (`Consumer.known_as`).
+    `chunk_budget` bounds the making of chunks, `slices` bounds long work in one pass.
     """
 
     __slots__ = (
@@ -559,34 +567,33 @@ class Agenda:
         self.pager: MessagePager | None = None
         self.emptied: i64 = 0
         self.letters: i64 = 0
-        # `OWNER` is always among them.
+        # The map always has `OWNER`.
         self.remembered: set[int] = {0}
         self.chunk_budget = ChunkBudget()
         self.slices = Slices()
         self._waiting: _Turns | None = None
 
     def date_of(self, deadline: i64) -> i64:
-        """Return the date of a deadline, as the wall clock goes at present."""
+        """Return the date of a deadline by the present wall clock."""
         return deadline - self.now + self.wall if deadline > 0 else -deadline
 
     def moment_of(self, date: i64) -> i64:
-        """Return the moment by `now` of a date that is past, at least 1.
+        """Return the moment by `now` of a past date, at least 1.
 
-        A date that is still to come was taken from a wall clock that was ahead: no time has passed
-        since.
+        A date in the future was taken from a wall clock that was ahead: no time has passed since.
         """
         passed = self.wall - date
         moment = self.now - passed if passed > 0 else self.now
         return moment if moment > 0 else 1
 
     def left(self, deadline: i64) -> i64:
-        """Return the milliseconds that are left until a deadline, which is not 0."""
+        """Return the milliseconds until a deadline, which is not 0."""
         return deadline - self.now if deadline > 0 else -deadline - self.wall
 
     def run(self) -> None:
-        """Give every node on the agenda its turn; those it puts on meanwhile too.
+        """Give every node on the agenda its turn, also the nodes that are added meanwhile.
 
-        What is too much for one pass waits for another one, as far as it may.
+        Work beyond one pass waits for another pass, where it may wait.
         """
         while self.nodes:
             nodes = self.nodes
@@ -601,7 +608,7 @@ class Agenda:
                     node.dirty = False
                     node.dispatch()
             except BaseException:
-                # A mistake is to cost the connection of this pass, and the other nodes nothing.
+                # An error costs only the connection of this pass; the other nodes go on.
                 self.nodes = nodes[turns:] + self.nodes
                 raise
 
@@ -617,7 +624,7 @@ class Agenda:
 
 @final
 class _Turns(SlicedTask):
-    """Nodes whose turn was too much for a slice."""
+    """The task for nodes whose turns did not fit into a slice."""
 
     __slots__ = ("nodes",)
 
@@ -626,7 +633,7 @@ class _Turns(SlicedTask):
         self.nodes: deque[Node] = deque()
 
     def go_on(self, slices: Slices) -> bool:
-        """Give as many nodes their turns as the slice allows."""
+        """Give nodes their turns, as far as the slice allows."""
         nodes = self.nodes
         while nodes:
             if slices.is_spent():

@@ -1,8 +1,8 @@
-"""The header of a message that leaves the broker, brought up to date.
+"""The header of a message that leaves the broker.
 
-A first delivery of a message without a ttl sends the very bytes that came. Only what the
-specification asks an intermediary to change is changed (AMQP 1.0 §3.2.1), and the bare message
-never.
+A first delivery of a message without a ttl sends exactly the bytes that came. The header is changed
+only where the specification demands it of an intermediary (AMQP 1.0 §3.2.1); the bare message never
+changes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def outgoing_header(entry: Entry, left: i64) -> bytes:
-    """Encode the header of the next delivery of the entry, which has `left` ms of its time left;
-    nothing if the message goes out as it came.
+    """Encode the header for the next delivery of the entry, which has `left` ms until it expires;
+    return nothing if the message is sent as it came.
 
-    `left` is of no account if the entry does not expire. The ttl of the header is what is left of
-    it: the time the message has spent here is taken off, so that every broker it passes through
-    counts on (AMQP 1.0 §3.2.1). The rest of the message follows as it is, and is not copied.
+    `left` is ignored if the entry does not expire. The new ttl is the remaining time: the time that
+    the message has spent here is subtracted, so that every broker on its way continues the count
+    (AMQP 1.0 §3.2.1). The rest of the message follows unchanged and is not copied.
     """
     message = entry.message
     if entry.expires == 0 or message.ttl < 0:
@@ -54,9 +54,9 @@ def outgoing_header(entry: Entry, left: i64) -> bytes:
 
 
 def delivered_before(message: BrokerMessage, failures: i64) -> BrokerMessage:
-    """Return the message as it goes on to another node after somebody here has had it.
+    """Return the message for another node, after a consumer here has had it.
 
-    Its header says so, and has `failures` more in its delivery-count (AMQP 1.0 §3.2.1).
+    Its header shows that, with a delivery-count that is higher by `failures` (AMQP 1.0 §3.2.1).
     """
     payload = message.redelivery(failures)
     if payload is message.payload:
@@ -66,11 +66,11 @@ def delivered_before(message: BrokerMessage, failures: i64) -> BrokerMessage:
 
 
 def readdressed(message: BrokerMessage, annotations: dict[str | int, object]) -> BrokerMessage:
-    """Return the message as the broker itself sends it on: without ttl, with just these
-    annotations.
+    """Return the message as the broker itself sends it on: without ttl, with these annotations
+    only.
 
-    The message-annotations that it has are replaced. Its times no longer count: neither the
-    absolute-expiry-time nor a schedule is looked at again (`special` is false).
+    The annotations replace the message's own. The absolute-expiry-time and a schedule are ignored
+    from now on (`special` is false).
     """
     if message.opaque:
         other = derive(message, message.payload, 0)

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 @final
 class Request:
-    """A request: the sections of its message, in whatever order they came.
+    """A request: the sections of its message, decoded.
 
-    `body` is the value, the list of a sequence, the bytes of data sections, or None; `size` is that
-    of the message, in bytes. The response is for the address `reply_to`, by `way` of a node; None
-    where nobody asked for one. It may have `most` bytes; 0 is no limit. `room` is kept for it.
+    `body` is the value, the list of a sequence, the bytes of data sections, or None; `size` is the
+    size of the message in bytes. The response is sent to the address `reply_to` through the node
+    `way`; both are None if the client wants no response. The response may have `most` bytes; 0 is
+    no limit. `room` is the room that is kept for the response.
     """
 
     __slots__ = (
@@ -62,7 +63,7 @@ class Request:
         self.room: ResponseRoom | None = None
 
     def free_room(self) -> None:
-        """Keep no room any longer: the response comes now, or never."""
+        """Free the room for the response, which is sent now or never."""
         room = self.room
         if room is not None:
             self.room = None
@@ -112,9 +113,9 @@ def read_request(message: BrokerMessage, party: Party) -> Request:
 
 
 def encode_response(response: Response, to: str | None, asked: Properties) -> BrokerMessage:
-    """Return the response to what has been `asked`, as a message for `to`.
+    """Return the response to the request with the properties `asked`, as a message for `to`.
 
-    A correlation-id keeps the AMQP type of what it is taken from: the request's own, else its
+    Its correlation-id has the value and the AMQP type of the request's correlation-id, else of its
     message-id.
     """
     correlation: MessageId | None = asked.correlation_id

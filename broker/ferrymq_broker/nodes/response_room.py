@@ -1,7 +1,7 @@
-"""Room for the response to a request, kept from before the request is acted upon.
+"""Room for the response to a request, kept from before the request is carried out.
 
-How large the response will be is not known then. Kept is what the shortest one takes that says how
-the request ended.
+The size of the response is not known at that time. Room is kept for the shortest response that says
+how the request ended.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @final
 class ResponseRoom:
-    """Room for one response at a `node`, which counts it with the credit that it has promised."""
+    """Room for one response at a `node`, which counts it with its promised credit."""
 
     __slots__ = ("node", "_least", "_holders", "_promised")
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        # The message that room is kept for; None where messages are only counted.
+        # The message for which room is kept; None if the node only counts messages.
         self._least: BrokerMessage | None = None
         self._holders: list[Node] = []
         self._promised = False
@@ -37,26 +37,29 @@ class ResponseRoom:
         self._promised = True
 
     def keep_for(self, least: BrokerMessage) -> None:
-        """Keep room for this message from now on. Raises `BrokerError` if there is none."""
+        """Keep room for this message. Raises `BrokerError` if there is none."""
         node = self.node
         room: i64 = node.room()
         if room != BOUNDLESS and room <= node.pledged():
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"no room for a response at {node.address[:200]!r}",
+                f"there is no room for a response at {node.address[:200]!r}; consume the "
+                "responses that wait there",
             )
         self._least = least
         refusal = node.reserve(least, self._holders)
         if refusal is not None:
             self.free()
             raise BrokerError(
-                refusal.condition, f"no room for a response: {refusal.description}", refusal.info
+                refusal.condition,
+                f"there is no room for a response: {refusal.description}",
+                refusal.info,
             )
         if room != BOUNDLESS:
             self.keep()
 
     def free(self) -> None:
-        """Keep it no longer: the response comes now, or never."""
+        """Free the room: the response is sent now or never."""
         least = self._least
         if least is not None:
             for holder in self._holders:

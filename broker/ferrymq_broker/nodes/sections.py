@@ -1,8 +1,9 @@
 """The sections of an encoded message (AMQP 1.0 §3.2): where they are, and in what order.
 
-The broker hands bytes on that other clients will decode. What those would fail on is refused when
-it arrives: sections twice or out of order, and annotations that are no map of symbols or ulongs.
-The content of the bare message is the sender's and is not looked at.
+The broker passes bytes on that other clients decode. It refuses messages that these clients could
+not decode: with repeated sections, sections out of order, or annotations that are not a map with
+symbols or ulongs as keys. The broker does not look at the content of the bare message, which
+belongs to the sender.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ _NAMES: Final = (
     "application-properties", "data", "amqp-sequence", "amqp-value", "footer",
 )  # fmt: skip
 
-# A map of more keys and values is left to the decoder, which looks keys up in a table.
+# A map with more keys and values is left to the decoder, which finds repeated keys with a table.
 _MOST_PLAIN: Final = 16
-# The bytes that a value takes, by its constructor, where any content is a value; 0 for others.
+# The size of a value by its constructor, for constructors after which any content is valid; else 0.
 _WIDTHS: Final = bytes(
     1 if code in (codes.NULL, codes.TRUE, codes.FALSE, codes.UINT0, codes.ULONG0)
     else 2 if codes.UBYTE <= code <= codes.SMALL_LONG
@@ -75,13 +76,13 @@ _WIDTHS: Final = bytes(
     for code in range(256)
 )  # fmt: skip
 
-# The delivery-annotation that tells why a message was rejected.
+# The delivery-annotation with the reason why a message was rejected.
 _REJECTED: Final = "rejected"
 
 
 def section_at(payload: bytes, pos: i64) -> i64:
-    """Return the descriptor code of the section at `pos`; negative at the end or for an unknown
-    one."""
+    """Return the descriptor code of the section at `pos`; a negative number at the end or for an
+    unknown descriptor."""
     size: i64 = len(payload)
     if pos >= size:
         return _NOTHING
@@ -122,12 +123,12 @@ def section_end(payload: bytes, pos: i64) -> i64:
 
 
 def check_order(payload: bytes, pos: i64, latest: i64) -> i64:
-    """Check the sections from `pos` on, of which the one before has the code `latest`; 0 if there
-    was none. Returns where the footer begins, −1 without one.
+    """Check the order of the sections from `pos` on; the section before has the code `latest`, 0 if
+    there was none. Returns where the footer begins, −1 without one.
 
-    Raises `DecodeError` for a section that comes twice or out of order. A body that is a null value
-    may stand in front of the properties, and a footer in front of the body, because some clients
-    encode them so. What has no descriptor or no end is not looked at, nor what is behind it.
+    Raises `DecodeError` for a section that is repeated or out of order. A null body may come before
+    the properties, and a footer before the body, because some clients encode them so. The check
+    ends at anything without a descriptor or an end.
     """
     size: i64 = len(payload)
     body: i64 = 0
@@ -144,7 +145,7 @@ def check_order(payload: bytes, pos: i64, latest: i64) -> i64:
                 and payload[pos] == codes.DESCRIBED
                 and payload[pos + 1] == codes.SMALL_ULONG
             ):
-                # Nearly all sections; this is done for every message.
+                # This is true for nearly all sections; the check is done for every message.
                 code = payload[pos + 2]
                 form = payload[pos + 3]
                 if form == codes.BINARY8 or form == codes.LIST8 or form == codes.MAP8:
@@ -162,7 +163,7 @@ def check_order(payload: bytes, pos: i64, latest: i64) -> i64:
                 if footer >= 0:
                     latest = FOOTER
                 if code <= latest or code < PROPERTIES:
-                    # Whoever calls has passed those in front of the properties.
+                    # The caller has passed the sections before the properties.
                     problem = _disorder(code, latest if code <= latest else body)
                     break
                 latest = code
@@ -179,13 +180,13 @@ def check_order(payload: bytes, pos: i64, latest: i64) -> i64:
 def _disorder(code: i64, latest: i64) -> str:
     name = _NAMES[code - HEADER]
     if latest < HEADER:
-        return f"{name} behind what is no section of a message"
-    return f"second {name}" if code == latest else f"{name} behind the {_NAMES[latest - HEADER]}"
+        return f"{name} after something that is not a section of a message"
+    return f"second {name}" if code == latest else f"{name} after the {_NAMES[latest - HEADER]}"
 
 
 def check_delivery_annotations(payload: bytes, pos: i64) -> None:
-    """Raise `DecodeError` unless the delivery-annotations at `pos` are annotations, and `rejected`
-    among them is an error (AMQP 1.0 §3.2.2)."""
+    """Raise `DecodeError` unless the delivery-annotations at `pos` are valid annotations, and
+    `rejected` among them is an error (AMQP 1.0 §3.2.2)."""
     reader = _entered(payload, pos)
     annotations: DeliveryAnnotations = decode_delivery_annotations(reader)
     if _REJECTED in annotations.value:
@@ -199,8 +200,8 @@ def check_delivery_annotations(payload: bytes, pos: i64) -> None:
 def checked_annotations(payload: bytes, pos: i64) -> bytes | None:
     """Check the message-annotations or the footer at `pos` (AMQP 1.0 §3.2.3, §3.2.9).
 
-    Returns the section with symbols for keys if it came with strings, else None. Raises
-    `DecodeError` for what is no map of annotations.
+    Returns the section with symbols as keys if its keys were strings, else None. Raises
+    `DecodeError` if the section is not a map of annotations.
     """
     if _is_plain(payload, pos):
         return None
@@ -220,9 +221,9 @@ def checked_annotations(payload: bytes, pos: i64) -> bytes | None:
 
 
 def _is_plain(payload: bytes, pos: i64) -> bool:
-    """Return whether the map of the section at `pos` is surely one of annotations: few different
-    symbols as keys, and values that cannot be wrong. This is asked of every message with
-    annotations, so nothing is decoded; of others the decoder knows more."""
+    """Return whether the section at `pos` is certainly a valid map of annotations: few keys, all
+    different symbols, and values that are valid whatever their content. This is checked for every
+    message with annotations, so nothing is decoded; other maps are left to the decoder."""
     size: i64 = len(payload)
     if pos + 6 > size:
         return False
@@ -270,8 +271,7 @@ def _is_ascii(payload: bytes, start: i64, end: i64) -> bool:
 
 
 def _occurs(payload: bytes, first: i64, key: i64) -> bool:
-    """Return whether the key at `key` is among those of the pairs from `first` on, which are
-    plain."""
+    """Return whether the key at `key` is repeated among the simple pairs from `first` on."""
     at = first
     length: i64 = payload[key + 1]
     code: i64

@@ -1,11 +1,12 @@
-"""A node that answers: requests come over one link, responses go back over another.
+"""Services: nodes that answer requests. Requests come over one link, responses are sent over
+another.
 
-Whoever attaches a sender to a service gets an entrance of his own, so that the service knows who
-asks. Whoever attaches a receiver gets a private queue, in which the responses meant for that link
-wait for credit. Before a request is acted upon it is certain where its response will go, and room
-is kept for it there; a request whose response has no place to go, or no room there, is refused and
-changes nothing. A response that is larger than its link takes (max-message-size), or than the room
-there is, is replaced by a short one that says so.
+A link that sends to a service gets a target of its own, so that the service knows which client
+asks. A link that receives from a service gets a private queue, in which its responses wait for
+credit. Before a request is carried out, the service finds the place for the response and keeps room
+there. A request whose response has no place or no room is refused and changes nothing. A response
+that is larger than the max-message-size of its link, or than the free room, is replaced by a short
+one that says so.
 """
 
 from __future__ import annotations
@@ -34,21 +35,22 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.link_terms import Party, SourceTerms, TargetTerms
     from ferrymq_types.transport import Error
 
-# Responses that may wait for one link, and at how many bytes no more requests are answered to it.
-# A client that asks and does not listen gets no further.
+# The most responses that may wait for one link, and the bytes above which no more requests are
+# answered to it. This stops a client that sends requests and does not read the responses.
 PENDING: Final = 1000
 PENDING_BYTES: Final = 8 * 1024 * 1024
-# Said where there is room for no more.
-_SHORT: Final = "the response is too long"
+# The reason in the short response.
+_SHORT: Final = "the response is too large"
 _TRANSACTIONAL: Final = Refusal(
-    "amqp:not-implemented", "requests are acted upon at once and cannot be part of a transaction"
+    "amqp:not-implemented",
+    "requests to a service take effect at once and cannot be part of a transaction",
 )
 _TOKEN_BYTES: Final = 18
 
 
 @final
 class ResponseLink:
-    """A link that responses go out on, and the queue they wait in."""
+    """A link for responses, and the queue in which they wait."""
 
     __slots__ = ("party", "name", "target_address", "paired", "max_message_size", "queue")
 
@@ -63,7 +65,7 @@ class ResponseLink:
 
 @final
 class ServiceTarget(Node):
-    """The service as one requesting link sees it: it knows whose link that is."""
+    """The service as the target of one requesting link; it knows to whom the link belongs."""
 
     __slots__ = ("service", "party", "link_name", "source_address", "paired")
 
@@ -81,11 +83,11 @@ class ServiceTarget(Node):
         return "service"
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Answer the request."""
+        """Carry out the request."""
         return self.service.serve(self, message)
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Refuse: what a request does cannot be taken back."""
+        """Refuse: the effect of a request cannot be rolled back."""
         return _TRANSACTIONAL
 
     def link_opened(self) -> None:
@@ -103,11 +105,11 @@ class ServiceTarget(Node):
 
 @final
 class ServiceNode(Node):
-    """A node that gives `answer(request)` to every request.
+    """A node that calls `answer(request)` for every request.
 
-    `answer` must not raise. Where it gives None it has taken the request on, and its answer comes
-    by `respond`, later and in a pass of its own. `served` and `refused` count requests. `failed`
-    makes the response to a request whose proper response cannot be sent, of the reason for it.
+    `answer` must not raise. If it returns None, the response comes later, by `respond` in another
+    pass. `served` and `refused` count requests. `failed` makes a short response, with a reason, for
+    a request whose proper response cannot be sent.
     """
 
     __slots__ = (
@@ -133,11 +135,11 @@ class ServiceNode(Node):
         self.failed = failed
         self.served: i64 = 0
         self.refused: i64 = 0
-        # Those with a link, in the order they came.
+        # The links for responses, in the order of their attachment.
         self.entrances: dict[ServiceTarget, None] = {}
         self._response_links: dict[SourceTerms, ResponseLink] = {}
         self._by_connection: dict[int, list[ResponseLink]] = {}
-        # The receiving halves of pairs, by user, container and name.
+        # The receiving links of link pairs, by user, container and name.
         self._pairs: dict[tuple[str | None, str, str], list[ResponseLink]] = {}
 
     @property
@@ -148,11 +150,16 @@ class ServiceNode(Node):
     # -- links ---------------------------------------------------------------------------
 
     def open_source(self, terms: SourceTerms) -> Node:
-        """Return a queue of its own for the responses to this link."""
+        """Return a private queue for the responses to this link."""
         if terms.part:
-            raise BrokerError("amqp:not-found", f"{self.address!r} has no parts")
+            raise BrokerError(
+                "amqp:not-found", f"{self.address!r} has no parts; use the address without '::'"
+            )
         if terms.distribution_mode == "copy":
-            raise BrokerError("amqp:not-implemented", "responses cannot be browsed, only taken")
+            raise BrokerError(
+                "amqp:not-implemented",
+                "responses cannot be browsed; attach without distribution-mode copy",
+            )
         terms.filters.decline_position()
         if terms.paired:
             terms.granted_properties[PAIRED] = True
@@ -166,7 +173,7 @@ class ServiceNode(Node):
         return queue
 
     def close_source(self, terms: SourceTerms, closed: bool) -> None:
-        """Responses that nobody has taken are dropped."""
+        """Drop the queue of a link with the responses in it."""
         link = self._response_links.pop(terms, None)
         if link is None:
             return
@@ -185,15 +192,17 @@ class ServiceNode(Node):
         link.queue.deleted = True
 
     def open_target(self, terms: TargetTerms) -> Node:
-        """Return an entrance for this link."""
+        """Return a target for this link."""
         if terms.part:
-            raise BrokerError("amqp:not-found", f"{self.address!r} has no parts")
+            raise BrokerError(
+                "amqp:not-found", f"{self.address!r} has no parts; use the address without '::'"
+            )
         if terms.paired:
             terms.granted_properties[PAIRED] = True
         return ServiceTarget(self, terms)
 
     def target(self, part: str) -> Node:
-        """Refuse: requests come by links, not from a dead-letter queue or a binding."""
+        """Refuse: requests must come over a link, not from a dead-letter queue or a binding."""
         raise BrokerError(
             "amqp:not-allowed", f"requests to {self.address!r} need a link to that address"
         )
@@ -201,18 +210,18 @@ class ServiceNode(Node):
     # -- requests and responses ------------------------------------------------------------
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Refuse what does not come through an entrance: nobody knows who asks."""
+        """Refuse a message that came without a link, because its sender is not known."""
         self.refused += 1
         return Refusal(
             "amqp:not-allowed", f"requests to {self.address!r} need a link to that address"
         )
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Refuse: what a request does cannot be taken back."""
+        """Refuse: the effect of a request cannot be rolled back."""
         return _TRANSACTIONAL
 
     def serve(self, entrance: ServiceTarget, message: BrokerMessage) -> Refusal | None:
-        """Answer the request; None if it was acted upon, whatever the answer is."""
+        """Carry out the request; return None if it was carried out, with or without success."""
         try:
             request = read_request(message, entrance.party)
             reply_to = request.properties.reply_to
@@ -241,9 +250,9 @@ class ServiceNode(Node):
         return None if response is None else self.respond(request, response)
 
     def respond(self, request: Request, response: Response) -> Refusal | None:
-        """Send the response, or the one that `failed` makes instead.
+        """Send the response, or the short one that `failed` makes instead.
 
-        Returns what is wrong if neither can be sent.
+        Returns the refusal if neither can be sent.
         """
         request.free_room()
         refusal = self._send(request, response)
@@ -266,9 +275,10 @@ class ServiceNode(Node):
         if 0 < request.most < size:
             return Refusal(
                 "amqp:link:message-size-exceeded",
-                f"the response has {size} bytes, and the link for it takes {request.most}",
+                f"the response has {size} bytes; the max-message-size of its link is "
+                f"{request.most}",
             )
-        # Perhaps it was what the request has deleted.
+        # The request may have deleted that node.
         if way.deleted:
             return None
         refusal = way.publish(answer)
@@ -284,13 +294,15 @@ class ServiceNode(Node):
     def _room_for(
         self, entrance: ServiceTarget, request: Request, link: ResponseLink | None
     ) -> ResponseRoom | None:
-        """Keep room for the response; None if nobody asked for one. Raises `BrokerError`."""
+        """Keep room for the response; return None if the client wants no response. Raises
+        `BrokerError`."""
         if link is not None:
             queue = link.queue
             if queue.message_count() + queue.promised >= PENDING or queue.bytes >= PENDING_BYTES:
                 raise BrokerError(
                     "amqp:resource-limit-exceeded",
-                    f"too many responses wait for the link {link.name[:200]!r} already",
+                    f"too many responses wait for the link {link.name[:200]!r}; give it credit "
+                    "and receive them first",
                 )
             kept = ResponseRoom(queue)
             kept.keep()
@@ -302,20 +314,23 @@ class ServiceNode(Node):
         entrance.party.access.require_send(address, reply_to)
         node = self.space.existing_target(address)
         if node is None:
-            raise BrokerError("amqp:not-found", f"reply-to {reply_to[:200]!r} leads nowhere")
+            raise BrokerError(
+                "amqp:not-found", f"the reply-to address {reply_to[:200]!r} does not exist"
+            )
         least = Response({}) if self.failed is None else self.failed(_SHORT)
         room = ResponseRoom(node)
         room.keep_for(encode_response(least, reply_to, request.properties))
         return room
 
     def _link_for(self, entrance: ServiceTarget, reply_to: str | None) -> ResponseLink | None:
-        """Return the link that the response goes to; None if no link is meant.
+        """Return the link for the response; None if it goes elsewhere.
 
-        For ``$me`` that is the other half of the pair (Link Pairing 1.0 §2.1). Every other response
-        goes to a link of the same connection that is no half of a pair: for an address, the link
-        with that target, else the one of that name, else the one that consumes from it. Without a
-        reply-to, the only one of the session, else of the connection; of several the one that is
-        called like the requesting link. Links of the same session come first.
+        For ``$me`` that is the other link of the pair (Link Pairing 1.0 §2.1). Any other response
+        goes to a link of the same connection that is not in a pair. With a reply-to, that is the
+        link with this target address, else the link with this name, else the link that consumes
+        from this address. Without a reply-to, it is the only link of the session, else of the
+        connection; if there are several, the one with the name of the requesting link. Links of the
+        same session come first.
         """
         party = entrance.party
         if entrance.paired and (reply_to is None or reply_to == ME):
@@ -323,7 +338,7 @@ class ServiceNode(Node):
             if other is None:
                 raise BrokerError(
                     "amqp:precondition-failed",
-                    f"the other half of the pair {entrance.link_name[:200]!r} is not attached",
+                    f"the other link of the pair {entrance.link_name[:200]!r} is not attached",
                 )
             return other
         links = [link for link in self._by_connection.get(party.connection, ()) if not link.paired]
@@ -345,11 +360,11 @@ class ServiceNode(Node):
         return None
 
     def _other_half(self, entrance: ServiceTarget) -> ResponseLink | None:
-        """Return the link that makes a pair with a requesting link (Link Pairing 1.0 §2.1).
+        """Return the link that is paired with a requesting link (Link Pairing 1.0 §2.1).
 
-        A pair belongs to a container. Its halves may have two sessions, or two connections where
-        the user is known; one of the same connection comes first. On one connection the engine
-        has compared the addresses.
+        A pair belongs to a container. Its links may be in two sessions, or in two connections if
+        the user is authenticated; a link of the same connection comes first. On one connection the
+        engine has compared the addresses.
         """
         party = entrance.party
         away: ResponseLink | None = None
@@ -361,17 +376,17 @@ class ServiceNode(Node):
                     away = link
         return away
 
-    # -- what there is to know, and the end ------------------------------------------------
+    # -- information, and the end ------------------------------------------------------------
 
     def message_count(self) -> i64:
-        """Responses that wait."""
+        """Return the number of responses that wait."""
         count: i64 = 0
         for link in self._response_links.values():
             count += link.queue.message_count()
         return count
 
     def describe(self) -> dict[str, object]:
-        """Return its figures."""
+        """Return the figures of the service."""
         return {
             "name": self.address,
             "type": self.kind,
@@ -386,7 +401,7 @@ class ServiceNode(Node):
         super().delete(error)
 
     def parts(self) -> list[Node]:
-        """Return what its links come in by, and the queues of their responses."""
+        """Return the targets of its requesting links and the queues of responses."""
         parts: list[Node] = list(self.entrances)
         parts += [link.queue for link in self._response_links.values()]
         return parts
@@ -397,7 +412,7 @@ def _pair_key(party: Party, name: str) -> tuple[str | None, str, str]:
 
 
 def _only(links: list[ResponseLink], name: str) -> ResponseLink:
-    """Return the link, if there is one; of several the one of that name. Raises `BrokerError`."""
+    """Return the only link, or of several the one with the name. Raises `BrokerError`."""
     if len(links) == 1:
         return links[0]
     for link in links:
@@ -405,5 +420,6 @@ def _only(links: list[ResponseLink], name: str) -> ResponseLink:
             return link
     raise BrokerError(
         "amqp:precondition-failed",
-        f"the request has no reply-to, and there are {len(links)} links for its response",
+        f"the request has no reply-to, and {len(links)} links could take its response; set "
+        "reply-to",
     )

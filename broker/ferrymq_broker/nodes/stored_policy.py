@@ -1,7 +1,7 @@
-"""Policies as records have them: maps from the names of settings to their values.
+"""Policies in records of the store: maps from the names of settings to their values.
 
-A setting that a record does not have is at its default, one that this version does not know is
-passed over: settings come and go with versions.
+A setting that is missing in a record has its default; a setting that this version does not know is
+ignored, because settings change between versions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ferrymq_broker.values.policy import (
 
 
 def policy_fields(policy: NodePolicy) -> dict[str, object]:
-    """Return what `read_policy` makes the policy of again."""
+    """Return the fields from which `read_policy` makes the policy again."""
     result: dict[str, object] = {}
     for setting in fields(policy):
         value = getattr(policy, setting.name)
@@ -31,8 +31,7 @@ def policy_fields(policy: NodePolicy) -> dict[str, object]:
 
 
 def read_policy(kind: str, record: object) -> NodePolicy:
-    """Return the policy of a node of this kind. Raises `StoreDamaged` for values that there cannot
-    be."""
+    """Return the policy of a node of this kind. Raises `StoreDamaged` for impossible values."""
     if kind == "queue":
         return read_queue_policy(record)
     if kind == "topic":
@@ -44,9 +43,9 @@ def read_policy(kind: str, record: object) -> NodePolicy:
     if kind == "exchange":
         exchange = ExchangePolicy(**_known(ExchangePolicy(), record))
         if exchange.type not in EXCHANGE_TYPES:
-            raise StoreDamaged(f"there is no type of exchange {exchange.type!r}")
+            raise StoreDamaged(f"a stored exchange has the unknown type {exchange.type!r}")
         return exchange
-    raise StoreDamaged(f"there is no kind of node {kind!r}")
+    raise StoreDamaged(f"a stored node has the unknown kind {kind!r}")
 
 
 def read_queue_policy(record: object) -> QueuePolicy:
@@ -55,14 +54,14 @@ def read_queue_policy(record: object) -> QueuePolicy:
         return record
     policy = QueuePolicy(**_known(QueuePolicy(), record))
     if policy.overflow not in OVERFLOWS:
-        raise StoreDamaged(f"there is no overflow {policy.overflow!r}")
+        raise StoreDamaged(f"a stored policy has the unknown overflow {policy.overflow!r}")
     return policy
 
 
 def _known(default: NodePolicy, record: object) -> dict[str, Any]:
-    """Return the settings of a policy, as recorded or by default."""
+    """Return the known settings of a policy, from the record or by default."""
     if not isinstance(record, dict):
-        raise StoreDamaged(f"a policy is {type(record).__name__}, no map")
+        raise StoreDamaged(f"a stored policy is of type {type(record).__name__}; it must be a map")
     known: dict[str, Any] = {}
     for setting in fields(default):
         usual = getattr(default, setting.name)
@@ -72,6 +71,8 @@ def _known(default: NodePolicy, record: object) -> dict[str, Any]:
         else:
             fits = isinstance(value, int) and not isinstance(value, bool)
         if not fits and value is not usual:
-            raise StoreDamaged(f"the setting {setting.name!r} of a policy is {value!r}")
+            raise StoreDamaged(
+                f"the setting {setting.name!r} of a stored policy has the invalid value {value!r}"
+            )
         known[setting.name] = value
     return known

@@ -1,14 +1,15 @@
-"""How the nodes behave that somebody declared: in the configuration, by management, by pattern.
+"""The policies of nodes that are declared in the configuration, by management or by an address
+pattern.
 
-Times are in milliseconds, sizes in bytes; 0 means that there is no limit, or that the feature is
-off. Every policy is immutable: a change of a node's policy is another policy.
+Times are in milliseconds, sizes in bytes; 0 means no limit, or that the feature is off. A policy is
+immutable: to change the settings of a node, another policy takes its place.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# What happens to a message for which a queue has no room.
+# What a queue does with a message for which it has no room.
 OVERFLOWS = ("reject", "drop-head", "dead-letter", "block")
 
 EXCHANGE_TYPES = ("direct", "topic", "fanout", "headers")
@@ -16,31 +17,32 @@ EXCHANGE_TYPES = ("direct", "topic", "fanout", "headers")
 
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
-    """The policy of a queue. The defaults are those of a queue made on attach.
+    """The policy of a queue. The defaults are those of a queue that an attach creates.
 
-    - `priorities`: how many levels of priority it tells apart, 1 to 10 (AMQP 1.0 §3.2.1).
-    - `max_length`, `max_bytes`: of what waits and what consumers hold; `overflow` is one of
-      ``reject``, ``drop-head``, ``dead-letter`` (the oldest goes to `dead_letter`) and ``block``
-      (senders get no credit).
+    - `priorities`: the number of priority levels, 1 to 10 (AMQP 1.0 §3.2.1).
+    - `max_length`, `max_bytes`: limits for the messages that wait and that consumers hold;
+      `overflow` is one of ``reject``, ``drop-head``, ``dead-letter`` (the oldest goes to
+      `dead_letter`) and ``block`` (senders get no credit).
     - `message_ttl`: the longest a message may stay, whatever it says itself.
-    - `delivery_limit`: how many failed deliveries a message may have; with one more it is
-      dead-lettered.
-    - `dead_letter`: the address rejected, expired and failed messages go to; without one they are
-      dropped and counted. `expired`: the address for expired ones, if it is another.
+    - `delivery_limit`: how many failed deliveries a message may have; after one more it becomes a
+      dead letter.
+    - `dead_letter`: the address for rejected, expired and failed messages; without one they are
+      dropped and counted. `expired`: another address for expired messages.
     - `return_rejected`: rejected and failed messages go to the address in their reply-to first, if
       their publisher may send there; else to `dead_letter`.
-    - `single_active`: one consumer at a time gets messages, the others stand by.
+    - `single_active`: one consumer at a time is served, the others stand by.
     - `exclusive`: one link may consume at a time.
     - `groups`: messages of one group-id go to one consumer.
     - `last_value_key`: the application property (or, beginning with ``x-``, the message annotation)
-      of which only the last message of each value is kept.
+      that serves as a key: only the last message of each value is kept.
     - `duplicate_window`: how long message-ids are remembered; `duplicate_limit`: how many.
-    - `auto_delete`: how long the queue stays unused and without links before it goes; −1 never.
+    - `auto_delete`: how long the queue may be unused and without links before it is deleted; −1:
+      for ever.
     - `max_consumers`: how many links may consume at a time.
-    - `durable`: it and its durable messages outlive the process, where there is a store.
-    - `persist`: all its messages do, whatever they say themselves.
-    - `unpack_batches`: a delivery of message-format 0x80013700, as Azure's clients send, is taken
-      apart into its messages; without it such a delivery is rejected.
+    - `durable`: the queue and its durable messages survive a restart, if there is a store.
+    - `persist`: all its messages survive a restart, durable or not.
+    - `unpack_batches`: a delivery of message-format 0x80013700, as Azure's clients send it, is
+      split into its messages; without this setting such a delivery is rejected.
     """
 
     priorities: int = 10
@@ -81,9 +83,9 @@ class TopicPolicy:
 class StreamPolicy:
     """The policy of a stream.
 
-    `max_bytes`, `max_age` and `max_records` say what each partition keeps at least the newest of;
-    what is older goes by whole segments of `segment_bytes`. With `capture` it is also written to
-    files, where the broker is told of a directory for them, and goes no earlier.
+    Each partition keeps at least its newest records as `max_bytes`, `max_age` and `max_records`
+    say; older records are dropped in whole segments of `segment_bytes`. With `capture`, records are
+    also written to files, if the broker has a directory for them, and are not dropped before that.
     """
 
     partitions: int = 1
@@ -100,8 +102,8 @@ class StreamPolicy:
 class ExchangePolicy:
     """The policy of an exchange: `type` is one of `EXCHANGE_TYPES`.
 
-    `alternate` is the address of the node for what no binding matches. Bindings are not part of the
-    policy: they come and go.
+    `alternate` is the address of the node for messages that no binding matches. Bindings are not
+    part of the policy, because they change.
     """
 
     type: str = "direct"

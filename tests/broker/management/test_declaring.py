@@ -130,7 +130,7 @@ def test_a_setting_of_a_stream_is_changed_and_the_others_stay(net: Network, aske
     assert (changed.map()["partitions"], changed.map()["max-records"]) == (3, 100)
     fewer = asker.ask("UPDATE", "stream", "s", {"partitions": 2})
     assert fewer.status == 409
-    assert "do not become fewer" in fewer.description
+    assert "their number cannot be reduced" in fewer.description
     # What was read may be sent back with a change in it, but for the figures.
     assert asker.ask("UPDATE", "stream", "s", {"name": "s", "max-records": 7}).status == 200
     stream = net.space.nodes["s"]

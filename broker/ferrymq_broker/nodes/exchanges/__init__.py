@@ -1,1 +1,1 @@
-"""Exchanges: each message goes where bindings say."""
+"""Exchanges: bindings decide where each message goes."""

@@ -1,4 +1,4 @@
-"""Bindings: each connects an exchange to a node that it hands messages on to."""
+"""Bindings: each binding connects an exchange to a node that gets its messages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ferrymq_broker.nodes.node import Node
 
 @final
 class Destination:
-    """A node with bindings from one exchange; `bindings` is how many.
+    """A node that one exchange is bound to; `bindings` is the number of bindings.
 
-    `seen` is the number of the last routing that came upon it: so a message goes to it once,
-    however many bindings match.
+    `seen` is the number of the last routing that found this node. By that, a message goes to the
+    node once, however many bindings match.
     """
 
     __slots__ = ("node", "bindings", "seen")
@@ -27,10 +27,12 @@ class Destination:
 
 @final
 class Binding:
-    """Messages with a matching `key`, or whose headers match the `arguments`, go to `destination`.
+    """A binding: messages with a matching `key`, or with headers that match `arguments`, go to
+    `destination`.
 
-    Two bindings of one exchange are the same if destination, key and arguments are. `order` is
-    greater than that of all the exchange had before. `stored` is whether there is a record of it.
+    Two bindings of an exchange are equal if destination, key and arguments are equal. `order` is
+    higher than that of every earlier binding of the exchange. `stored` is whether the binding has a
+    record.
     """
 
     __slots__ = ("key", "arguments", "target", "order", "stored")
@@ -50,16 +52,16 @@ class Binding:
         return self.target.node.address
 
     def identity(self) -> str:
-        """Equal for equal bindings only."""
+        """A text that is the same for equal bindings only."""
         return identity_of(self.destination, self.key, self.arguments)
 
     def describe(self) -> dict[str, object]:
-        """By public names."""
+        """Return the fields of the binding by their public names."""
         return {"destination": self.destination, "key": self.key, "arguments": self.arguments}
 
 
 def identity_of(destination: str, key: str, arguments: dict[str, object]) -> str:
-    """Return what tells bindings of one exchange apart."""
+    """Return the text that identifies a binding in its exchange."""
     if not arguments:
         return repr((destination, key))
     return repr((destination, key, sorted(arguments.items(), key=_name)))

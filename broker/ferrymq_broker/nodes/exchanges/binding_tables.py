@@ -1,7 +1,7 @@
 """The tables by which the four types of exchange find the bindings that match a message.
 
-A table answers into a list, each destination once: it marks those it has found with the number of
-the routing.
+A table appends the destinations it finds to a list. It marks each one with the number of the
+routing, so that each destination is in the list once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BindingTable:
-    """The bindings of one exchange, arranged for looking up. `keyed` is whether keys matter."""
+    """The bindings of one exchange, indexed for look-up. `keyed` is whether keys matter."""
 
     __slots__ = ("keyed",)
 
@@ -28,7 +28,7 @@ class BindingTable:
         self.keyed = keyed
 
     def check(self, key: str, arguments: dict[str, object]) -> None:
-        """Raise `BrokerError` if a binding like this makes no sense."""
+        """Raise `BrokerError` if such a binding is invalid for this type of exchange."""
 
     def add(self, binding: Binding) -> None:
         """Add a binding."""
@@ -41,13 +41,13 @@ class BindingTable:
     ) -> None:
         """Append the destinations of bindings that match.
 
-        Without a message, those that could be meant by the key alone.
+        Without a message, append the destinations that the key alone could match.
         """
 
 
 @final
 class DirectTable(BindingTable):
-    """The key of the message is the key of the binding."""
+    """The table of a direct exchange: the key of the message equals the key of the binding."""
 
     __slots__ = ("_by_key",)
 
@@ -90,7 +90,7 @@ class FanoutTable(BindingTable):
 
     def __init__(self) -> None:
         super().__init__(False)
-        # With how many bindings each has.
+        # The destinations, and how many bindings each has.
         self._targets: dict[Destination, int] = {}
 
     def add(self, binding: Binding) -> None:
@@ -108,7 +108,7 @@ class FanoutTable(BindingTable):
     def match(
         self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
     ) -> None:
-        """Whatever the key."""
+        """Append all destinations, whatever the key."""
         for target in self._targets:
             target.seen = number
             found.append(target)
@@ -116,7 +116,7 @@ class FanoutTable(BindingTable):
 
 @final
 class TopicTable(BindingTable):
-    """The key of the binding is a pattern of words."""
+    """The table of a topic exchange: the key of the binding is a pattern of words."""
 
     __slots__ = ("_trie",)
 
@@ -135,13 +135,14 @@ class TopicTable(BindingTable):
     def match(
         self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
     ) -> None:
-        """Down the trie."""
+        """Find the destinations of a key in the trie."""
         self._trie.match(key, number, found)
 
 
 @final
 class HeadersTable(BindingTable):
-    """The arguments of the binding are compared with the headers of the message, one by one."""
+    """The table of a headers exchange: the arguments of each binding are compared with the headers
+    of the message."""
 
     __slots__ = ("_bindings",)
 

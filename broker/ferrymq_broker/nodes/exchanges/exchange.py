@@ -1,7 +1,8 @@
-"""The exchange: keeps nothing, hands each message to the nodes its bindings name.
+"""The exchange: it keeps no messages and sends each one to the nodes that its bindings name.
 
-The routing key of a message is the part of the address it was sent to, ``EXCHANGE::KEY``; without
-one its properties.subject, its annotation ``x-opt-routing-key``, or nothing, in this order.
+The routing key of a message is the second part of the address it was sent to (``EXCHANGE::KEY``).
+If the address has no second part, the key is properties.subject, else the annotation
+``x-opt-routing-key``, else empty.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
 
-# Of one exchange; and how long one may be, destination, key and arguments together.
+# The most bindings of one exchange, and the most characters of one binding (destination, key and
+# arguments together).
 MAX_BINDINGS: Final = 100_000
 _MAX_IDENTITY: Final = 65_536
 _BINDABLE: Final = ("queue", "topic", "stream", "exchange")
@@ -37,7 +39,7 @@ _BINDABLE: Final = ("queue", "topic", "stream", "exchange")
 
 @final
 class _Idle(Timer):
-    """The timer that deletes an exchange which nobody uses."""
+    """The timer that deletes an unused exchange."""
 
     __slots__ = ("exchange",)
 
@@ -46,7 +48,7 @@ class _Idle(Timer):
         self.exchange = exchange
 
     def on_time(self, now: i64) -> None:
-        """Delete the exchange, which has not been used since."""
+        """Delete the exchange, which has not been used since the timer was set."""
         self.exchange.end_unused()
 
 
@@ -54,9 +56,9 @@ class _Idle(Timer):
 class Exchange(Node):
     """An exchange.
 
-    `published` counts messages that came in, to it or through another exchange; of these,
-    `unroutable` matched no binding and `refused` were not taken by a node they were for.
-    `entrances` are those with links.
+    `published` counts messages that came to it directly or through another exchange. Of these,
+    `unroutable` counts those that matched no binding, and `refused` those that a destination did
+    not take. `entrances` has the routing-key targets with links.
     """
 
     __slots__ = (
@@ -88,15 +90,16 @@ class Exchange(Node):
         self._targets: dict[Node, Destination] = {}
         self._bindings: dict[str, Binding] = {}
         self._order: i64 = 0
-        # Of the last routing.
+        # The number of the last routing.
         self._number: i64 = 0
-        # How many destinations are exchanges.
+        # The number of destinations that are exchanges.
         self._chained: i64 = 0
         self._backpressures = BackpressureGroup(self)
         self._idle = _Idle(self)
         if policy.alternate:
             space.alternates[self] = policy.alternate
-        # Without any patience it goes with its last link or binding, not before.
+        # With an `auto_delete` time of 0, the exchange is deleted with its last link or binding,
+        # not before.
         if space.agenda.now > 0 and policy.auto_delete > 0:
             self._consider_idle()
 
@@ -113,23 +116,26 @@ class Exchange(Node):
     def bind(
         self, destination: str, key: str = "", arguments: dict[str, object] | None = None
     ) -> bool:
-        """Hand messages on to the node at this address; False if there is such a binding already.
+        """Bind the node at this address to the exchange; return false if the same binding exists.
 
-        Raises `BrokerError`: `amqp:not-found` without such a node, `amqp:invalid-field` for what
-        cannot be bound.
+        Raises `BrokerError`: `amqp:not-found` if there is no such node, `amqp:invalid-field` if the
+        node or the binding is invalid.
         """
         arguments = {} if arguments is None else arguments
         node = self.space.find(destination)
         if node is None:
-            raise BrokerError("amqp:not-found", f"there is no node {destination[:200]!r} to bind")
+            raise BrokerError(
+                "amqp:not-found", f"there is no node {destination[:200]!r} to bind; create it first"
+            )
         if node.kind not in _BINDABLE:
             raise BrokerError(
                 "amqp:invalid-field",
-                f"{destination[:200]!r} is a {node.kind}; nothing is bound to it",
+                f"{destination[:200]!r} is a {node.kind}; an exchange cannot be bound to it",
             )
         if len(key) > MAX_KEY:
             raise BrokerError(
-                "amqp:invalid-field", f"a key of {len(key)} characters; {MAX_KEY} are allowed"
+                "amqp:invalid-field",
+                f"the binding key has {len(key)} characters; at most {MAX_KEY} are allowed",
             )
         self._table.check(key, arguments)
         identity = identity_of(node.address, key, arguments)
@@ -138,12 +144,14 @@ class Exchange(Node):
         if len(identity) > _MAX_IDENTITY:
             raise BrokerError(
                 "amqp:invalid-field",
-                f"a binding of {len(identity)} characters; {_MAX_IDENTITY} are allowed",
+                f"the binding has {len(identity)} characters (destination, key and arguments); "
+                f"at most {_MAX_IDENTITY} are allowed",
             )
         if len(self._bindings) >= MAX_BINDINGS:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"{self.address[:200]!r} has {MAX_BINDINGS} bindings, which is the most",
+                f"{self.address[:200]!r} has {MAX_BINDINGS} bindings already, which is the "
+                "limit; remove some first",
             )
         self._order += 1
         binding = self._connect(node, key, dict(arguments), self._order)
@@ -160,8 +168,8 @@ class Exchange(Node):
     def restore_binding(
         self, number: i64, node: Node, key: str, arguments: dict[str, object]
     ) -> None:
-        """Restore a binding that was stored with this number, after those of lower numbers.
-        Raises `BrokerError` if it makes no sense."""
+        """Restore a stored binding that has this number, in the order of numbers. Raises
+        `BrokerError` if the binding is invalid."""
         self._table.check(key, arguments)
         self._order = number
         self._connect(node, key, arguments, number).stored = True
@@ -184,14 +192,14 @@ class Exchange(Node):
         self._table.add(binding)
         self.space.timers.cancel(self._idle)
         if node.room() != BOUNDLESS:
-            # Who publishes here has had credit without a bound, perhaps.
+            # Producers of this exchange may have unlimited credit so far.
             narrow(self)
         return binding
 
     def unbind(
         self, destination: str, key: str = "", arguments: dict[str, object] | None = None
     ) -> bool:
-        """Take a binding back; False if there is none like it."""
+        """Remove a binding; return false if there is no such binding."""
         node = self.space.find(destination)
         address = destination if node is None else node.address
         binding = self._bindings.pop(identity_of(address, key, arguments or {}), None)
@@ -244,26 +252,27 @@ class Exchange(Node):
 
     def target(self, part: str) -> Node:
         """Return the exchange, or an entrance with the part as the routing key. Raises
-        `BrokerError`."""
+        `BrokerError` if the key is too long."""
         if not part:
             return self
         if len(part) > MAX_KEY:
             raise BrokerError(
-                "amqp:invalid-field", f"a key of {len(part)} characters; {MAX_KEY} are allowed"
+                "amqp:invalid-field",
+                f"the routing key has {len(part)} characters; at most {MAX_KEY} are allowed",
             )
         return RoutingKeyTarget(self, part)
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Hand the message on, with the key it brings itself."""
+        """Route the message by the key that it brings itself."""
         if self._table.keyed or self._chained:
             return self.route(message, key_of(message))
         return self.route(message, "")
 
     def route(self, message: BrokerMessage, key: str) -> Refusal | None:
-        """Hand the message to all it is for, to each once, through other exchanges as well.
+        """Send the message to every destination once, through other exchanges as well.
 
-        The refusal says `released` if there is nobody it is for. If one of them does not take it,
-        it is rejected; those that did keep it.
+        The refusal says `released` if there is no destination. If one destination does not take the
+        message, it is rejected; the other destinations keep it.
         """
         found: list[Destination] = []
         self.published += 1
@@ -282,7 +291,7 @@ class Exchange(Node):
     def _route_on(
         self, message: BrokerMessage, key: str, found: list[Destination]
     ) -> Refusal | None:
-        """Follow bindings to other exchanges, and alternates where nothing matched."""
+        """Follow bindings to other exchanges, and alternate exchanges where nothing matched."""
         nodes = self._follow(message, key, found, 1)
         if not nodes:
             return self._unroutable(key)
@@ -293,21 +302,21 @@ class Exchange(Node):
         return self.keeps_with(message, key_of(message))
 
     def keeps_with(self, message: BrokerMessage, key: str) -> bool:
-        """Return whether one of those keeps the message through a crash that it is handed to. If it
-        came again for the sake of the others, that one would have it twice."""
+        """Return whether a destination of the message keeps it through a crash. If the message were
+        sent again because of the other destinations, that destination would have it twice."""
         found: list[Destination] = []
         self._number += 1
         self._table.match(key, message, self._number, found)
         return any(node.keeps(message) for node in self._follow(message, key, found, 0))
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Keep room for the message in all nodes it would be handed to."""
+        """Keep room for the message in all nodes that would get it."""
         if self._table.keyed or self._chained:
             return self.reserve_for(message, key_of(message), holders)
         return self.reserve_for(message, "", holders)
 
     def reserve_for(self, message: BrokerMessage, key: str, holders: list[Node]) -> Refusal | None:
-        """Keep room for a message with this key; `amqp:not-found` if there is nobody it is for."""
+        """Keep room for a message with this key; `amqp:not-found` if it has no destination."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         found: list[Destination] = []
@@ -321,7 +330,7 @@ class Exchange(Node):
                 self.refused += 1
                 break
         if refusal is not None:
-            # The message has come, and will not be published.
+            # The message does not come to this node after all.
             self.published += 1
             self._follow(message, key, found, 1)
         return refusal
@@ -329,15 +338,15 @@ class Exchange(Node):
     def _unroutable(self, key: str) -> Refusal:
         return Refusal(
             "amqp:not-found",
-            f"no binding of {self.address!r} is for the key {key[:200]!r}",
+            f"no binding of {self.address!r} matches the key {key[:200]!r}",
             True,
         )
 
     def _follow(
         self, message: BrokerMessage, key: str, found: list[Destination], counts: i64
     ) -> list[Node]:
-        """Return where the message goes that has `found` these destinations here, `counts`
-        times."""
+        """Return the nodes that get a message which `found` these destinations here, and count the
+        message `counts` times."""
         nodes: dict[Node, None] = {}
         visited: dict[Exchange, None] = {self: None}
         waiting: list[Exchange] = []
@@ -371,7 +380,7 @@ class Exchange(Node):
         return list(nodes)
 
     def _hand_out(self, message: BrokerMessage, nodes: list[Node]) -> Refusal | None:
-        """Publish to all; if any refuses, the answer is no."""
+        """Publish the message to all nodes; return a refusal if any node refuses it."""
         refused: Refusal | None = None
         refusals = 0
         where = ""
@@ -393,7 +402,8 @@ class Exchange(Node):
         info.setdefault("queue", where)
         return Refusal(
             refused.condition,
-            f"{refusals} of {len(nodes)} nodes did not take it, {where!r}: {refused.description}",
+            f"{refusals} of {len(nodes)} nodes did not take the message, among them {where!r}: "
+            f"{refused.description}",
             False,
             info,
             refusals < len(nodes),
@@ -402,11 +412,12 @@ class Exchange(Node):
     # -- room --------------------------------------------------------------------------------
 
     def room(self) -> i64:
-        """Return what the fullest node has left that a message could go to, whatever its key."""
+        """Return the room of the fullest node that a message could go to, whatever its key."""
         return self._backpressures.room(self.reachable(None))
 
     def reachable(self, key: str | None) -> list[Node]:
-        """Return the nodes that messages with this key, or any, may go to; no exchanges."""
+        """Return the nodes, without exchanges, that messages with this key, or with any key, may go
+        to."""
         nodes: dict[Node, None] = {}
         visited: dict[Exchange, None] = {self: None}
         waiting: list[Exchange] = [self]
@@ -431,8 +442,8 @@ class Exchange(Node):
         return list(nodes)
 
     def _possible_alternate(self, key: str | None, bound: bool) -> Node | None:
-        """Return the alternate, if a message with this key, or any, may go there; `bound` is
-        whether there are bindings that it could match."""
+        """Return the alternate if a message with this key, or with any key, may go there; `bound`
+        is whether there are bindings that the message could match."""
         alternate = self.policy.alternate
         if not alternate:
             return None
@@ -440,29 +451,29 @@ class Exchange(Node):
             table = self._table
             if isinstance(table, FanoutTable):
                 return None
-            # A key tells what matches, but for headers.
+            # The key decides what matches, except in a headers exchange.
             if key is not None and not isinstance(table, HeadersTable):
                 return None
         return self.space.find(alternate)
 
     def ways_in(self) -> list[Node]:
-        """Return those of any node, and the entrances, which have their room here."""
+        """Return the ways into this node, with the entrances, whose room is counted here."""
         return [*self.entrances, *super().ways_in()]
 
     def regain_room(self) -> None:
-        """Tell the nodes behind: producers that send to them by other ways may wait there."""
+        """Tell the nodes behind, where producers that publish to them in other ways may wait."""
         super().regain_room()
         self._backpressures.regain_room()
 
     def grant_room(self) -> None:
-        """Share room that a node behind has again among the producers here and at the entrances."""
+        """Share the new room of a node behind among the producers here and at the entrances."""
         super().grant_room()
         for entrance in list(self.entrances):
             entrance.grant_room()
 
     def _relieve_all(self) -> None:
-        """Wake producers that wait for a node that was bound here, and those in front of
-        exchanges that this one is bound to."""
+        """Wake producers that wait for a node that was bound here, also in exchanges in front of
+        this one."""
         visited: dict[Exchange, None] = {self: None}
         waiting: list[Exchange] = [self]
         while waiting:
@@ -476,7 +487,7 @@ class Exchange(Node):
     # -- the exchange's own life -------------------------------------------------------------
 
     def change_policy(self, policy: ExchangePolicy) -> None:
-        """Follow another policy from now on. The type stays: bindings are arranged by it."""
+        """Use another policy from now on. The type cannot change: bindings are indexed by it."""
         before = self.policy
         self.policy = policy
         self.space.timers.cancel(self._idle)
@@ -495,7 +506,7 @@ class Exchange(Node):
         self.space.timers.cancel(self._idle)
 
     def link_closed(self) -> None:
-        """Count a link that is gone: perhaps the exchange is not in use any more."""
+        """Count a link that is gone; the exchange may be unused now."""
         super().link_closed()
         self._consider_idle()
 
@@ -505,7 +516,7 @@ class Exchange(Node):
             self.space.timers.set(self._idle, self.agenda.now + after)
 
     def delete(self, error: Error) -> None:
-        """End every link with `error`, take back every binding."""
+        """End every link with `error` and remove every binding."""
         self.deleted = True
         if self.store_id != 0:
             self.agenda.changes.drop_range(BINDING, self.store_id, 0, LAST)
@@ -523,11 +534,11 @@ class Exchange(Node):
         super().delete(error)
 
     def parts(self) -> list[Node]:
-        """Return what is there for those who name a key in the address."""
+        """Return the targets of links that name a key in the address."""
         return list(self.entrances)
 
     def describe(self) -> dict[str, object]:
-        """Return its settings and figures."""
+        """Return the settings and figures of the exchange."""
         policy = self.policy
         return {
             "name": self.address,

@@ -1,8 +1,8 @@
 """The comparison that a binding of a headers exchange makes.
 
-``x-match`` says whether all arguments must match (the default) or any; ``all`` and ``any`` leave
-out those whose names begin with ``x-``, ``all-with-x`` and ``any-with-x`` do not. An argument
-without a value matches whatever value the message has. The headers of a message are its
+``x-match`` says whether all arguments must match (the default) or any one. ``all`` and ``any``
+ignore arguments whose names begin with ``x-``; ``all-with-x`` and ``any-with-x`` compare them too.
+An argument without a value matches any value of that header. The headers of a message are its
 application-properties and, for names that begin with ``x-``, its message-annotations.
 """
 
@@ -20,7 +20,7 @@ _OURS: Final = "x-"
 
 @final
 class HeadersMatch:
-    """The arguments of one binding. Raises `BrokerError` if they ask for an unknown match."""
+    """The arguments of one binding. Raises `BrokerError` if ``x-match`` has an unknown value."""
 
     __slots__ = ("any", "_wanted")
 
@@ -37,7 +37,8 @@ class HeadersMatch:
                 self._wanted.append((name, value))
 
     def matches(self, view: MessageView) -> bool:
-        """Return whether the message has them: of none at all, it has all and not any."""
+        """Return whether the message has the headers. Without arguments, *all* matches and *any*
+        does not."""
         found = False
         properties = view.application_properties
         for name, value in self._wanted:
@@ -56,9 +57,10 @@ class HeadersMatch:
 
 
 def _equal(wanted: object, given: object) -> bool:
-    """Return whether two values are the same; a boolean is no number, and NaN not even itself."""
+    """Return whether two values are equal; a boolean equals no number, and NaN does not equal
+    NaN."""
     for value in (wanted, given):
         if isinstance(value, Decimal) and value.is_nan():
-            # Comparing a signaling one raises.
+            # The comparison of a signaling NaN raises.
             return False
     return wanted == given and isinstance(wanted, bool) == isinstance(given, bool)

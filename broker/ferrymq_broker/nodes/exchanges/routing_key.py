@@ -1,4 +1,4 @@
-"""The routing key that a message has, if its address does not say one."""
+"""The routing key of a message whose address does not name one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROUTING_KEY: Final = "x-opt-routing-key"
 
 
 def key_of(message: BrokerMessage) -> str:
-    """Return the routing key that a message brings itself."""
+    """Return the routing key that the message itself has."""
     view = view_of(message)
     subject = view.subject
     if subject is not None:

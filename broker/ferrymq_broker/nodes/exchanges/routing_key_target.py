@@ -1,4 +1,4 @@
-"""An exchange as it is to those who name a routing key in the address, ``EXCHANGE::KEY``."""
+"""The target for producers that name a routing key in the address, ``EXCHANGE::KEY``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 class RoutingKeyTarget(Node):
-    """An exchange with a routing key that every message has which comes in here."""
+    """An exchange with a fixed routing key for every message that comes in here."""
 
     __slots__ = ("exchange", "key", "_backpressures")
 
@@ -33,7 +33,7 @@ class RoutingKeyTarget(Node):
         return "exchange"
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Hand the message on with this key."""
+        """Route the message by this key."""
         return self.exchange.route(message, self.key)
 
     def keeps(self, message: BrokerMessage) -> bool:
@@ -45,9 +45,10 @@ class RoutingKeyTarget(Node):
         return self.exchange.reserve_for(message, self.key, holders)
 
     def room(self) -> i64:
-        """Return what the fullest node has left that a message could go to."""
+        """Return the room of the fullest node that a message could go to."""
         nodes = self.exchange.reachable(self.key)
-        # One without a link was made for a single message, and nobody would take its gates away.
+        # A target without a link was made for a single message; nothing would remove its
+        # backpressure.
         return (
             self._backpressures.room(nodes)
             if self.links > 0
@@ -55,7 +56,7 @@ class RoutingKeyTarget(Node):
         )
 
     def regain_room(self) -> None:
-        """Tell the nodes behind: producers that send to them by other ways may wait there."""
+        """Tell the nodes behind, where producers that publish to them in other ways may wait."""
         super().regain_room()
         self._backpressures.regain_room()
 

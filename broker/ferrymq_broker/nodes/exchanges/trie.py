@@ -1,8 +1,8 @@
-"""Patterns of words, all tried at once: the bindings of a topic exchange.
+"""A trie of word patterns, all matched at once: the bindings of a topic exchange.
 
-Each edge of the tree is a word of a pattern; ``*`` and ``#`` are edges of their own. A key is read
-word by word with the set of places that the words so far can have led to, each place once. So a key
-costs at most its words times the places, whatever the patterns.
+Each edge of the trie is a word of a pattern; ``*`` and ``#`` are edges of their own. A key is read
+word by word, with the set of places that the words so far can lead to. Each place is in the set
+once. So matching a key costs at most its words times the places, whatever the patterns are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ferrymq_broker.nodes.exchanges.binding import Destination
 
 @final
 class _Place:
-    """The place in the trie of patterns that begin with the same words. `stays`: behind a ``#``."""
+    """A place in the trie: what patterns that begin with the same words have in common. `stays`
+    marks the place behind a ``#``."""
 
     __slots__ = ("above", "word", "stays", "words", "one", "many", "targets", "mark")
 
@@ -27,14 +28,14 @@ class _Place:
         self.words: dict[str, _Place] = {}
         self.one: _Place | None = None
         self.many: _Place | None = None
-        # Of the patterns that end here.
+        # The targets of patterns that end here.
         self.targets: list[Destination] = []
         self.mark: i64 = 0
 
 
 @final
 class Trie:
-    """The patterns of one exchange. A key without characters has no words."""
+    """The patterns of one exchange. An empty key has no words."""
 
     __slots__ = ("_root", "_mark")
 
@@ -43,12 +44,12 @@ class Trie:
         self._mark: i64 = 0
 
     def add(self, pattern: str, target: Destination) -> None:
-        """Keys that match lead to the target, too."""
+        """Add a target for keys that match the pattern."""
         place = self._root
         for word in _split(pattern):
             following: _Place | None
             if word == "#":
-                # Two in a row say no more than one.
+                # Two ``#`` in a row mean the same as one.
                 if place.stays:
                     continue
                 following = place.many
@@ -68,7 +69,7 @@ class Trie:
         place.targets.append(target)
 
     def remove(self, pattern: str, target: Destination) -> None:
-        """Take back one `add`, and the places nobody needs any more."""
+        """Undo one `add`, and remove the places that are no longer needed."""
         place = self._root
         for word in _split(pattern):
             following: _Place | None
@@ -97,7 +98,7 @@ class Trie:
             place = above
 
     def match(self, key: str, number: i64, found: list[Destination]) -> None:
-        """Append the targets the key leads to not marked with the number, and mark these."""
+        """Append the targets of the key that are not marked with the number, and mark them."""
         mark = self._mark + 1
         places: list[_Place] = []
         _enter(self._root, mark, places)
@@ -127,15 +128,15 @@ class Trie:
 
 
 def _enter(place: _Place, mark: i64, places: list[_Place]) -> None:
-    """Add the state that the words so far lead to, and that behind a ``#``, which may stand for
-    none."""
+    """Add the place that the words so far lead to, and the place behind a ``#``, which may stand
+    for no word."""
     if place.mark == mark:
         return
     place.mark = mark
     places.append(place)
     many = place.many
     if many is not None and many.mark != mark:
-        # Behind a # no other follows at once.
+        # A second # cannot follow the first one directly.
         many.mark = mark
         places.append(many)
 

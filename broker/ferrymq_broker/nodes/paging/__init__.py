@@ -1,1 +1,1 @@
-"""Messages that are on disk only, while there are too many to have them in memory."""
+"""Page-out: messages that are on disk only, while there are too many for memory."""

@@ -1,16 +1,16 @@
-"""Messages out of memory and back.
+"""The pager: it moves messages out of memory and back.
 
-A message that is *out* has no payload in memory. What is on disk already, the record of an entry or
-the body that several share, is only forgotten; what is not durable is written to
-`store/page_store.py`.
+A message that is *out* has no payload in memory. If the message is on disk already (in the record
+of an entry, or as a body that several entries share), the pager only drops the payload. It writes
+other messages to `store/page_store.py` first.
 
-Where one entry has a message alone, this is replaced by a *blank*, one for all messages of a
-connection that have records, and one for those with pages: of the message nothing is left but the
-entry. One that several have keeps its place and loses its payload. Either way `Entry.is_out`, and
-`Entry.size` is what it was.
+A message with one entry is replaced by a *blank*. A connection has one blank for all its messages
+with records, and one for all its messages with pages; so only the entry takes memory. A message
+with several entries stays as an object and loses its payload. In both cases `Entry.is_out` is true,
+and `Entry.size` is unchanged.
 
-    load(entries, entry)       the message is needed, and probably those behind it
-    peek(entries, entry)       it is looked at once, and stays where it is
+    load(entries, entry)       read the message into memory, with those behind it
+    peek(entries, entry)       read the message once; it stays on disk
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ if TYPE_CHECKING:
     from ferrymq_broker.store.page_store import PageStore
     from ferrymq_broker.store.store import Store
 
-# Paging out ends when one part in so many of what may be in memory is free.
+# Page-out ends when one part in so many of the allowed memory is free.
 _MARGIN: Final = 8
-# Fewer messages that follow each other are no run.
+# A run has at least so many messages that follow each other.
 _LEAST: Final = 8
-# What comes back together: a draining consumer takes some of it at once.
+# The limits of what is read back together: a draining consumer takes some of it at once.
 _AHEAD: Final = 64
 _AHEAD_BYTES: Final = 262_144
-# What is written, and dropped, together.
+# The number of pages that are written, or dropped, together.
 _TOGETHER: Final = 256
 _TOGETHER_BYTES: Final = 1_048_576
-# After so many bytes have been read, their files are mapped anew.
+# After reading so many bytes, the pager has the mapped files unmapped.
 _UNMAP_BYTES: Final = 33_554_432
-# What marks blanks: of messages that are records, and of those that are pages.
+# The marks of blanks: of messages with records, and of messages with pages.
 _RECORDED: Final = -1
 _PAGED: Final = -2
 
 
 @final
 class Pager(MessagePager):
-    """The pager of one broker, which is not to have more than `high` bytes of messages in
-    memory, and is to have no more than `low` when it did. `messages` with `bytes` bytes are out.
+    """The pager of one broker. Above `high` bytes of messages in memory it pages out until there
+    are `low` bytes. `messages` with `bytes` bytes are out.
 
-    Fewer than `least` messages are no run (`queues/disk_runs.py`).
+    A run has at least `least` messages (`queues/disk_runs.py`).
 
-    Counted since the start: messages that were `paged_out` and `paged_in`, and those that could not
-    be read (`damaged`). After many bytes have been read `unmap` is called: it gives back what is
-    mapped of the files they are in.
+    Counted since the start: messages that were `paged_out` and `paged_in`, and messages that could
+    not be read (`damaged`). After many bytes
+    have been read the pager calls `unmap`, which releases the mapped parts of the files.
     """
 
     __slots__ = (
@@ -110,25 +110,25 @@ class Pager(MessagePager):
         self.paged_out: i64 = 0
         self.paged_in: i64 = 0
         self.damaged: i64 = 0
-        # Whether the disk took no more pages when it was asked last.
+        # Whether the disk refused pages when it was asked last.
         self.full = False
-        # Bytes that `flush` is still to take out of memory.
+        # Bytes that the next `flush` takes out of memory.
         self.pending: i64 = 0
-        # Bytes of messages that have come back and that other queues may have too: `Sweep` tells
-        # these, for each of them may have been gone through already.
+        # Bytes of messages that are in memory again and that several queues may have. The `Sweep`
+        # adds them to each queue, because it may have passed any of these queues already.
         self.loaded: i64 = 0
         self.unmap: Callable[[], object] | None = None
         self._read_bytes: i64 = 0
         self._pages = pages
-        # Blanks by the connection that brought the messages they stand for.
+        # Blanks by the connection that brought the messages.
         self._recorded: dict[int, BrokerMessage] = {}
         self._paged: dict[int, BrokerMessage] = {}
-        # The keys of the pages that several entries share.
+        # The keys of pages that several entries share.
         self._together: dict[BrokerMessage, bytes] = {}
-        # Pages that are about to be written, and the entries that are then to be out.
+        # Pages that will be written next, and the entries that are out after that.
         self._pairs: list[tuple[bytes, bytes]] = []
         self._leaving: list[tuple[PagingState, Entry]] = []
-        # Pages nobody needs any more.
+        # Keys of pages that are no longer needed.
         self._stale: list[bytes] = []
         self._last_id: i64 = 0
         self._reported: set[tuple[str, int]] = set()
@@ -136,7 +136,7 @@ class Pager(MessagePager):
     # -- out ---------------------------------------------------------------------------------
 
     def paging_of(self, entries: QueueEntries) -> PagingState:
-        """Return what the pager knows of a queue, from now on."""
+        """Return the paging state of a queue; create it if necessary."""
         paging = entries.paging
         if paging is None:
             self._last_id += 1
@@ -151,8 +151,8 @@ class Pager(MessagePager):
         return not paging.amended or int(entry.sequence) not in paging.amended
 
     def can_leave(self, paging: PagingState, entry: Entry) -> bool:
-        """Return whether the message may leave memory now. One that will have a record soon waits
-        for that while there is time."""
+        """Return whether the message may leave memory now. A message that will soon have a record
+        waits for it while there is time."""
         if self.is_recorded(paging, entry):
             return True
         if self.full:
@@ -160,8 +160,8 @@ class Pager(MessagePager):
         return not entry.stored or self.agenda.held - self.pending > self.high + self.high // 2
 
     def put_out(self, paging: PagingState, entry: Entry) -> None:
-        """Take the message of an entry, which `can_leave`, out of memory; `flush` may have to
-        come before it leaves."""
+        """Take the message of an entry, which `can_leave`, out of memory; some messages leave with
+        the next `flush`."""
         message = entry.message
         alone = message.holders == 1
         recorded = self.is_recorded(paging, entry)
@@ -171,12 +171,12 @@ class Pager(MessagePager):
         elif recorded and alone:
             self._blank_out(paging, entry, self._recorded, _RECORDED)
         else:
-            # What has a body needs its place.
+            # The object of a shared message must stay: its body is found by it.
             alone = alone and not shared
             key = _key(paging.id, entry.sequence)
             if not alone:
                 if message in self._together:
-                    # It is being written for another entry.
+                    # The page is being written for another entry already.
                     return
                 self._last_id += 1
                 key = _key(0, self._last_id)
@@ -189,7 +189,7 @@ class Pager(MessagePager):
                 self.flush()
 
     def flush(self) -> None:
-        """Write pages that have come together."""
+        """Write the collected pages."""
         if self._stale:
             stale = self._stale
             self._stale = []
@@ -208,7 +208,7 @@ class Pager(MessagePager):
             log.warning("messages stay in memory: no pages can be written", reason=str(error))
             for paging, entry in leaving:
                 self._together.pop(entry.message, None)
-                # The pager has passed it, and must come again.
+                # The pager has passed this entry and must look at it again.
                 paging.loaded += i64(entry.size)
             return
         for paging, entry in leaving:
@@ -218,8 +218,8 @@ class Pager(MessagePager):
                 self._empty(entry.message, entry)
 
     def leave_restored(self, entries: QueueEntries, entry: Entry) -> None:
-        """Leave the message of an entry that has come out of the store, in order, where it is, if
-        there is enough in memory."""
+        """Leave the message of a restored entry in memory if there is enough; entries come in
+        order."""
         if self.agenda.held > self.low:
             paging = self.paging_of(entries)
             paging.note_restored(entry.sequence)
@@ -233,12 +233,12 @@ class Pager(MessagePager):
                 paging.fold_restored()
 
     def blank_of(self, origin: i64) -> BrokerMessage:
-        """Return what stands for messages of an origin that are records."""
+        """Return the blank for messages with records, of an origin."""
         return _blank(self._recorded, origin, _RECORDED)
 
     def leave_unread(self, entries: QueueEntries, entry: Entry) -> None:
-        """Count the message of a restored entry, for which a blank stands, among those that are
-        out; entries come in order."""
+        """Count the message of a restored entry, which has a blank, among those that are out;
+        entries come in order."""
         size = i64(entry.size)
         paging = self.paging_of(entries)
         paging.note_restored(entry.sequence)
@@ -251,7 +251,7 @@ class Pager(MessagePager):
         paging.fold_restored()
 
     def leave_run(self, entries: QueueEntries, priority_level: PriorityLevel, run: DiskRun) -> None:
-        """Append a run, behind all others of the level, whose messages are out."""
+        """Append a run, whose messages are out, behind all others of the level."""
         paging = self.paging_of(entries)
         run.weigh()
         paging.runs_of(priority_level).append(run)
@@ -264,7 +264,7 @@ class Pager(MessagePager):
     def _blank_out(
         self, paging: PagingState, entry: Entry, blanks: dict[int, BrokerMessage], mark: i64
     ) -> None:
-        """Leave nothing but the entry: a blank replaces its message."""
+        """Replace the message of an entry by a blank."""
         message = entry.message
         size = i64(entry.size)
         blank = _blank(blanks, message.origin, mark)
@@ -276,7 +276,7 @@ class Pager(MessagePager):
         self._left(size)
 
     def _empty(self, message: BrokerMessage, entry: Entry) -> None:
-        """Take the payload away from the message."""
+        """Remove the payload from the message."""
         message.payload = b""
         message.view = None
         self.agenda.emptied += 1
@@ -291,10 +291,10 @@ class Pager(MessagePager):
     # -- back --------------------------------------------------------------------------------
 
     def load(self, entries: QueueEntries, entry: Entry) -> bool:
-        """Read the message of the entry, which is out, and those behind it, which are likely to
-        be needed.
+        """Read the message of the entry, which is out, and the messages behind it, which will
+        probably be needed next.
 
-        False if it cannot be read: then the entry is set aside, unless a consumer holds it.
+        Return false if it cannot be read: then the entry is set aside, unless a consumer holds it.
         """
         wanted = [entry]
         count: i64 = 1
@@ -323,7 +323,7 @@ class Pager(MessagePager):
         return not entry.is_out()
 
     def peek(self, entries: QueueEntries, entry: Entry) -> BrokerMessage | None:
-        """Return the message of the entry, which is out and stays so; None if it cannot be read."""
+        """Read the message of the entry, which stays out; return None if it cannot be read."""
         page: bytes | None = None
         if self._has_page(entry):
             try:
@@ -342,7 +342,7 @@ class Pager(MessagePager):
                 self.unmap()
 
     def _take(self, entries: QueueEntries, wanted: list[Entry]) -> dict[Entry, bytes]:
-        """Return the pages of those entries that have some; they are not there any more."""
+        """Return the pages of those entries that have pages, and drop these pages."""
         paged: list[Entry] = []
         keys: list[bytes] = []
         for entry in wanted:
@@ -362,7 +362,7 @@ class Pager(MessagePager):
         return found
 
     def _has_page(self, entry: Entry) -> bool:
-        """Return whether the message of the entry, which is out, is nowhere else."""
+        """Return whether the message of the entry, which is out, has a page."""
         message = entry.message
         if message.header_end < 0:
             return message.header_end == _PAGED
@@ -378,25 +378,25 @@ class Pager(MessagePager):
     def _read(
         self, entries: QueueEntries, entry: Entry, page: bytes | None
     ) -> BrokerMessage | None:
-        """Return the message of the entry, of its page or of its record."""
+        """Read the message of the entry from its page or its record."""
         message = entry.message
         try:
             if self._has_page(entry):
                 if page is None:
-                    raise StoreDamaged("its page is damaged, or not there")
+                    raise StoreDamaged("its page is missing or damaged")
             elif message.header_end >= 0:
                 body = self.store.get(BODY, self.agenda.bodies.get(message, 0), 0)
                 if body is None or len(body) != i64(entry.size):
-                    raise StoreDamaged("its body is not there, or another one")
+                    raise StoreDamaged("its body is missing, or has another size")
                 return derive(message, body, message.header_end)
             else:
                 page = self.store.get(ENTRY, entries.node.store_id, entry.sequence)
                 if page is None:
-                    raise StoreDamaged("its record is not there")
+                    raise StoreDamaged("its record is missing")
             head = read_head(page)
             payload = page[HEAD:]
             if len(payload) != i64(entry.size):
-                raise StoreDamaged("its record is another one")
+                raise StoreDamaged("its record has another size")
             if message.header_end >= 0:
                 return derive(message, payload, message.header_end)
             return restore(payload, head.format, head.special, message.origin)
@@ -405,7 +405,7 @@ class Pager(MessagePager):
             return None
 
     def _come_back(self, entries: QueueEntries, entry: Entry, message: BrokerMessage) -> None:
-        """Put the message that was read into memory again."""
+        """Put a message that was read back into memory."""
         size = i64(entry.size)
         before = entry.message
         paging = entries.paging
@@ -429,7 +429,7 @@ class Pager(MessagePager):
         self.paged_in += 1
 
     def load_message(self, entries: QueueEntries, message: BrokerMessage, size: i64) -> bool:
-        """Read a message, which several queues have, for a place that is no entry; see `load`."""
+        """Read a message, which several queues have, for a place that has no entry; see `load`."""
         stand_in = Entry(message, 0)
         stand_in.size = i32(size)
         return self.load(entries, stand_in)
@@ -437,7 +437,7 @@ class Pager(MessagePager):
     # -- gone --------------------------------------------------------------------------------
 
     def forget(self, entries: QueueEntries, entry: Entry) -> None:
-        """Forget that the entry holds its message, which is out."""
+        """Release the message of the entry, which is out."""
         message = entry.message
         size = i64(entry.size)
         if message.header_end >= 0:
@@ -450,7 +450,7 @@ class Pager(MessagePager):
     def forget_out(
         self, entries: QueueEntries, blank: BrokerMessage, sequence: i64, size: i64
     ) -> None:
-        """Forget a message that is out, and that a blank stands for: it leaves the queue."""
+        """Release a message that is out and has a blank: it leaves the queue."""
         paging = entries.paging
         if paging is not None:
             if blank.header_end == _PAGED:
@@ -462,7 +462,7 @@ class Pager(MessagePager):
         self.bytes -= size
 
     def forget_message(self, message: BrokerMessage, size: i64) -> None:
-        """Forget a message that is out, that several entries had and nobody has any more."""
+        """Release a message that is out and has no entry any more, after it had several."""
         key = self._together.pop(message, None)
         if key is not None:
             self._drop_page(key)
@@ -487,13 +487,13 @@ class Pager(MessagePager):
             self._pages.drop(stale)
 
     def tidy(self) -> None:
-        """To be called now and then: give back what is not needed."""
+        """Release what is no longer needed; called from time to time."""
         self.full = False
         self.flush()
         self._pages.tidy()
 
     def close(self) -> None:
-        """Close the pages: nothing can be read any more."""
+        """Close the pages; after that nothing can be read."""
         self._pages.close()
 
     # -- what cannot be read -------------------------------------------------------------------
@@ -514,7 +514,7 @@ class Pager(MessagePager):
 
 
 def _blank(blanks: dict[int, BrokerMessage], origin: i64, mark: i64) -> BrokerMessage:
-    """Return what stands for messages of an origin."""
+    """Return the blank for messages of an origin; create it if necessary."""
     blank = blanks.get(int(origin))
     if blank is None:
         blank = BrokerMessage(b"", 0, mark)
@@ -530,15 +530,15 @@ def pager_of(agenda: Agenda) -> Pager | None:
 
 
 def forget_message(agenda: Agenda, message: BrokerMessage, size: i64) -> None:
-    """Forget a message that is out, and that nobody has any more."""
+    """Release a message that is out and has no entry any more."""
     pager = pager_of(agenda)
     if pager is not None:
         pager.forget_message(message, size)
 
 
 def _key(id: i64, number: i64) -> bytes:
-    """Return the key of a page: of an entry in the queue `id`, or of a message that several have
-    (0)."""
+    """Return the key of a page: for an entry, `id` is that of its queue; for a message that several
+    entries share, `id` is 0."""
     w = BytesWriter()
     write_i64_be(w, id)
     write_i64_be(w, number)

@@ -1,5 +1,4 @@
-"""The state of paging of one queue: what it has on disk only, and how far the pager has come in
-it."""
+"""The paging state of one queue: which messages are on disk only, and how far the pager has got."""
 
 from __future__ import annotations
 
@@ -15,24 +14,24 @@ from ferrymq_broker.nodes.queues.priority_levels import LevelCursor, PriorityLev
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.entries import QueueEntries
 
-# Batches between two marks: there are some ten thousand that are not applied at most.
+# The number of batches between two marks: at most some ten thousand batches are not applied yet.
 _APART: Final = 16
-# Entries that become rows together when a queue is restored.
+# The number of entries that become rows together when a queue is restored.
 _TOGETHER: Final = 256
 
 
 @final
 class PagingState:
-    """The part of the pager in one queue, while that has anything to do with the pager.
+    """The paging state of one queue. It exists while the pager needs it.
 
-    Of its `entries`, `count` messages of `bytes` bytes are out; `loaded` bytes have come back since
-    the pager went through the queue last. Nobody has had entries up to the sequence `restored`,
-    unless they have more than one attempt. `withheld` is whether cursors may point to entries that
-    somebody holds.
+    Of the queue's `entries`, `count` messages of `bytes` bytes are out; `loaded` bytes have come
+    back since the pager last went through the queue. No consumer has had entries up to the sequence
+    `restored`, except those with more than one attempt. `withheld` is whether cursors may point to
+    entries that a consumer holds.
 
-    Records can be read when their batch has been applied: those of entries up to the sequence
-    `safe` can. `marks` say which of the later ones came in which batch; `amended` are entries that
-    have been written again, and in which batch.
+    A record can be read when its batch has been applied: that is true for entries up to the
+    sequence `safe`. `marks` say which later entries came in which batch; `amended` has the entries
+    that were written again, and in which batch.
     """
 
     __slots__ = (
@@ -53,29 +52,29 @@ class PagingState:
 
     def __init__(self, entries: QueueEntries, id: i64, least: i64) -> None:
         self.entries = entries
-        # Fewer messages than this are no run.
+        # The smallest number of messages in a run.
         self.least: i64 = least
-        # What its pages are known by.
+        # The id in the keys of its pages.
         self.id: i64 = id
         self.count: i64 = 0
         self.bytes: i64 = 0
         self.loaded: i64 = 0
-        # When the pager may go through the queue from its beginning again.
+        # The earliest time at which the pager may start again at the beginning of the queue.
         self.again: i64 = 0
         self.safe: i64 = 0
         self.marks: deque[tuple[int, int]] = deque()
         self.amended: dict[int, int] = {}
         self.restored: i64 = 0
         self.withheld = False
-        # Entries whose messages were left on disk as they were restored, since the last `fold`.
+        # Entries since the last `fold` whose messages were left on disk when they were restored.
         self._blanks: i64 = 0
 
     def resident(self) -> i64:
-        """Bytes of the queue's messages that are in memory."""
+        """Return how many bytes of the queue's messages are in memory."""
         return self.entries.bytes - self.bytes
 
     def note(self, number: i64, applied: i64) -> None:
-        """Note that the batch `number` is being filled and those up to `applied` have been
+        """Note that the batch `number` is being filled and that batches up to `applied` have been
         applied."""
         marks = self.marks
         if not marks or marks[-1][0] + _APART <= number:
@@ -88,7 +87,7 @@ class PagingState:
             }
 
     def cursor(self, priority_level: PriorityLevel) -> LevelCursor:
-        """Return how far the pager has come in a level of the queue."""
+        """Return the position of the pager in a level of the queue."""
         cursor = priority_level.out
         if cursor is None:
             cursor = LevelCursor(priority_level)
@@ -97,12 +96,12 @@ class PagingState:
         return cursor
 
     def fold(self, priority_level: PriorityLevel, begin: Entry, end: Entry | None) -> None:
-        """Make rows of runs of the entries of a level, from `begin` to before `end`, where that
-        is possible."""
+        """Make rows of the entries of a level from `begin` to before `end`, where that is
+        possible."""
         self.runs_of(priority_level).fold(begin, end, self.restored)
 
     def runs_of(self, priority_level: PriorityLevel) -> DiskRuns:
-        """Return the runs of a level of the queue, from now on."""
+        """Return the runs of a level of the queue; create them if necessary."""
         runs = priority_level.runs
         if runs is None:
             runs = DiskRuns(self.entries, priority_level, self.least)
@@ -128,7 +127,7 @@ class PagingState:
         self.safe = self.restored = sequence
 
     def begin_again(self) -> None:
-        """Start the pager at the beginning of the queue again."""
+        """Move the pager to the beginning of the queue."""
         self.loaded = 0
         for priority_level in self.entries.priority_levels:
             self.cursor(priority_level).next = priority_level.first

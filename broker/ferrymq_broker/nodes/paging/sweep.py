@@ -1,12 +1,12 @@
-"""Which messages leave memory, and when.
+"""The sweep: it decides which messages leave memory, and when.
 
-While there are more bytes of messages in memory than `Pager.high`, until there are no more than
-`Pager.low`, the queues that have most are gone through, each level from its beginning to its end:
-what consumers hold goes, what they are to get next stays, what lies behind it goes. Where the pager
-has come to a cursor remembers, so that a queue that grows is looked at once and not over and over.
-A message that is not yet where it could be read again stops it there for the time being.
+When there are more bytes of messages in memory than `Pager.high`, the sweep goes through the queues
+that have most, each level from its beginning to its end, until there are no more than `Pager.low`.
+Messages that consumers hold leave memory, those that will be delivered next stay, and those behind
+them leave. A cursor remembers the position, so that a growing queue is looked at once and not again
+and again. The sweep stops there at a message that could not be read back yet.
 
-Everything is done in slices, at the end of passes.
+All work is done in slices, at the end of passes.
 """
 
 from __future__ import annotations
@@ -27,22 +27,24 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
     from ferrymq_broker.store.changes import Changes
 
-# What may be done at the end of one pass; looking at an entry counts one, letting it go so many.
+# The work at the end of one pass: looking at an entry costs 1, taking it out of memory costs
+# `_LEAVING`.
 _SLICE: Final = 16_384
 _LEAVING: Final = 8
-# What stays in memory of each queue, at its cursor, at most.
+# The most bytes of each queue that stay in memory at its cursor.
 _KEPT: Final = 262_144
-# Queues that have less than one part in so many of what the largest has are left alone.
+# Queues with less than one part in so many of the largest queue are skipped.
 _RELEVANT: Final = 64
-# Milliseconds between two looks at all nodes, and until a queue is gone through again.
+# Milliseconds between two looks at all nodes, and between two walks through the same queue.
 _LOOK: Final = 100
 _AGAIN: Final = 5_000
 
 
 @final
 class Sweep:
-    """The sweep of one broker, over the queues that `nodes` are or have. It looks at all nodes
-    every `period` milliseconds, and goes through a queue `again` every so many, if it has to."""
+    """The sweep of one broker, over the queues among `nodes` and the queues of their subscriptions.
+    It looks at all nodes every `period` milliseconds; it goes through the same queue again after
+    `again` milliseconds at the earliest."""
 
     __slots__ = (
         "pager",
@@ -66,16 +68,16 @@ class Sweep:
         self._agenda = agenda
         self._changes = changes
         self._nodes = nodes
-        # Those that are to be gone through now, the largest last.
+        # The queues to go through now, the largest last.
         self._queues: list[Queue] = []
         self._kept: i64 = _KEPT
-        # When to look at all nodes again.
+        # The time of the next look at all nodes.
         self._look_at: i64 = 0
-        # Up to where batches were applied when nothing could be done.
+        # The last applied batch at the time when nothing could be done.
         self._stuck_at: i64 = -1
 
     def turn(self) -> bool:
-        """Take messages out of memory, of which there are too many. True if there is more to do
+        """Take messages out of memory, where there are too many. Return whether there is more to do
         now."""
         agenda = self._agenda
         pager = self.pager
@@ -97,7 +99,7 @@ class Sweep:
             paging.note(self._changes.number, applied)
             left = self._go_through(paging, budget)
             if left > 0:
-                # There is nothing more to be had of it now.
+                # No more of this queue can leave memory now.
                 self._queues.pop()
             budget = left
         pager.flush()
@@ -105,7 +107,7 @@ class Sweep:
         return budget <= 0 and agenda.held > low
 
     def tidy(self) -> None:
-        """To be called now and then: let go of queues that have nothing out any more."""
+        """Drop the paging state of queues that have no messages out; called from time to time."""
         for queue in self.queues():
             entries = queue.entries
             paging = entries.paging
@@ -129,7 +131,7 @@ class Sweep:
         return queues
 
     def _look(self) -> None:
-        """Find the queues that have most in memory."""
+        """Find the queues that have most bytes in memory."""
         now = self._agenda.now
         self._look_at = now + self.period
         sized: list[tuple[int, int, Queue]] = []
@@ -158,8 +160,8 @@ class Sweep:
                 paging.begin_again()
 
     def _go_through(self, paging: PagingState, budget: i64) -> i64:
-        """Take messages of a queue out; return what is left of the budget, 0 if there may be
-        more."""
+        """Take messages of a queue out of memory; return what is left of the budget, 0 if there may
+        be more."""
         for priority_level in reversed(paging.entries.priority_levels):
             budget = self._go_along(paging, priority_level, budget)
             if budget <= 0:
@@ -171,7 +173,7 @@ class Sweep:
         pager = self.pager
         low = pager.low
         cursor = paging.cursor(priority_level)
-        # What the next deliveries are of.
+        # The next deliveries begin at this entry.
         near = priority_level.plain.next
         begin = cursor.next
         entry = begin

@@ -1,4 +1,4 @@
-"""Browsers: they look at a queue and take nothing (AMQP 1.0 §3.5.7, distribution-mode copy)."""
+"""Browsers: they read a queue and take nothing out (AMQP 1.0 §3.5.7, distribution-mode copy)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
 
-# What it takes to read a message from disk, in questions to a filter.
+# The cost of reading a message from disk, in questions to a filter.
 _READING: Final = 10
-# Whether it has seen an entry, or why not: it has no credit, its turn is over, or the entry is not
-# stable.
+# The browser has seen the entry, or why not: it has no credit, its turn is over, or the entry is
+# not stable.
 _SEEN: Final = 0
 _NOT_READY: Final = 1
 _NOT_NOW: Final = 2
@@ -28,7 +28,7 @@ _NOT_THERE: Final = 3
 
 @final
 class Browser(EntryPointer):
-    """A consumer that browses, and how far it has come: by level, the last entry it has passed."""
+    """A browser and its position: for each level, the last entry that it has passed."""
 
     __slots__ = ("consumer", "_entries", "_positions", "_patience")
 
@@ -36,19 +36,19 @@ class Browser(EntryPointer):
         self.consumer = consumer
         self._entries = entries
         self._positions: list[Entry | None] = [None] * LEVELS
-        # How much more it may be shown in this turn.
+        # The amount that it may still be shown in this turn.
         self._patience: i64 = 0
         entries.add_pointer(self)
 
     def close(self) -> None:
-        """Point to nothing any more."""
+        """Release all positions."""
         self._entries.drop_pointer(self)
 
     def show(self) -> bool:
-        """Show it what it has not seen. What others hold at this moment is passed over; entries
-        that are not stable are not there yet.
+        """Show the browser what it has not seen. Entries that consumers hold at this moment are
+        skipped; entries that are not stable do not exist yet.
 
-        False if there is more to look at, in another turn.
+        Return false if there is more to look at in another turn.
         """
         self._patience = PATIENCE
         stable = self._entries.records.stable
@@ -70,8 +70,8 @@ class Browser(EntryPointer):
         return True
 
     def _show_run(self, runs: DiskRuns, place: Entry) -> i64:
-        """Show it the messages of a run. If it has not seen them all, the others have a place of
-        their own."""
+        """Show the browser the messages of a run. If it has not seen all of them, the others get a
+        place of their own."""
         run = runs.of(place)
         index = run.begin
         seen = _SEEN
@@ -89,7 +89,7 @@ class Browser(EntryPointer):
         return seen
 
     def _show_entry(self, entry: Entry) -> i64:
-        """Show it an entry, if it is to see that."""
+        """Show the browser an entry, if its filter lets the message pass."""
         consumer = self.consumer
         if not consumer.ready:
             return _NOT_READY
@@ -107,7 +107,7 @@ class Browser(EntryPointer):
         if message is not None and filter is not None:
             self._patience -= filter.price(message)
         if message is not None and (filter is None or filter.matches(message)):
-            # It is shown, and stays where it is.
+            # The entry is shown and stays in the queue.
             kept = entry.message
             entry.message = message
             verdict = consumer.deliver(entry)
@@ -118,11 +118,11 @@ class Browser(EntryPointer):
         return _SEEN
 
     def pointed(self, priority_level: PriorityLevel) -> Entry | None:
-        """Return the last entry, or place of a run, that it has passed in a level."""
+        """Return the last entry, or place of a run, that the browser has passed in a level."""
         return self._positions[priority_level.level]
 
     def has_more(self) -> bool:
-        """Return whether there is something that it has not come to."""
+        """Return whether there are entries that the browser has not passed."""
         for priority_level in self._entries.priority_levels:
             position = self._positions[priority_level.level]
             if (priority_level.first if position is None else position.next) is not None:
@@ -130,7 +130,7 @@ class Browser(EntryPointer):
         return False
 
     def forget(self, entry: Entry) -> None:
-        """Point no more to an entry that is about to leave the queue."""
+        """Move the position away from an entry that is about to leave the queue."""
         level = entry.level
         if self._positions[level] is entry:
             self._positions[level] = entry.prev

@@ -1,4 +1,5 @@
-"""Which consumers a queue has, and which of them are served: their places in views and tiers."""
+"""The registry of a queue's consumers: which ones there are, which are served, and their views and
+tiers."""
 
 from __future__ import annotations
 
@@ -20,18 +21,19 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.groups import Group
     from ferrymq_broker.values.policy import QueuePolicy
 
-# Consumers that an entry is kept from, of those that are gone: more are looked through.
+# Above this number of excluded consumers of an entry, those that are gone are removed.
 _SLACK: Final = 64
 
 
 @final
 class ConsumerRegistry:
-    """The consumers and browsers of the queue that is `node`, and the views that they have.
+    """The consumers and browsers of the queue `node`, and their views.
 
-    `takers` counts consumers, browsers aside, `exclusive_consumers` those of them that tolerate no
-    other. `plain` is the view without a filter, which is always there; `views` are all, by the keys
-    of filters. `tiers` are in the order of their turns, `sole` is the only one there is. `active`
-    is the consumer that is served where one at a time is.
+    `takers` counts consumers without browsers, `exclusive_consumers` counts those of them that
+    accept no other consumer. `plain` is the view without a filter, which always exists; `views` has
+    all views by the keys of their filters. `tiers` are in the order of their turns; `sole` is the
+    tier if there is only one. `active` is the consumer that is served if the policy is single
+    active consumer.
     """
 
     __slots__ = (
@@ -64,20 +66,20 @@ class ConsumerRegistry:
         self.sole: ViewTier | None = None
         self.browsers: dict[Consumer, Browser] = {}
         self.active: Consumer | None = None
-        # A heap of those that wait to be active, and some that have left.
+        # A heap of the consumers that wait to be active; some of them may have left.
         self.standby: list[tuple[int, int, Consumer]] = []
         self.tiers_made: i64 = 0
 
     def change_policy(self, policy: QueuePolicy) -> None:
-        """Serve one consumer at a time, or all, as the policy says from now on."""
+        """Serve one consumer at a time, or all, as the new policy says."""
         single = self.policy.single_active
         self.policy = policy
         if policy.single_active != single:
             self.reassign()
 
     def grant(self, terms: SourceTerms) -> None:
-        """Fill in what of its terms a link gets. Raises `BrokerError` if there may be no further
-        consumer."""
+        """Fill in what a link with these terms is granted. Raises `BrokerError` if no further
+        consumer is allowed."""
         terms.filters.decline_position()
         if terms.distribution_mode == "copy":
             terms.granted_mode = "copy"
@@ -89,22 +91,23 @@ class ConsumerRegistry:
         terms.granted_exclusive = terms.exclusive
 
     def _check_consumer_limit(self, exclusive: bool) -> None:
-        """Raise `BrokerError` if there may be no further consumer, or none that is to be alone."""
+        """Raise `BrokerError` if no further consumer is allowed, or no exclusive one."""
         others = self.takers
         if others > 0 and (exclusive or self.exclusive_consumers > 0):
             raise BrokerError(
                 "amqp:resource-locked",
-                f"{self._node.address!r} has a consumer, and one is to be alone",
+                f"{self._node.address!r} has a consumer, and one of the two is exclusive",
             )
         most = self.policy.max_consumers
         if most and others >= most:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"{self._node.address!r} has {most} consumers already",
+                f"{self._node.address!r} has {most} consumers already, which is its max_consumers",
             )
 
     def add(self, consumer: Consumer) -> None:
-        """Count a new consumer; give it a place, or let it stand by if one at a time is served."""
+        """Count a new consumer and give it a place, or let it stand by if there is a single active
+        consumer."""
         self.consumers[consumer] = None
         if consumer.copies:
             self.browsers[consumer] = Browser(self.entries, consumer)
@@ -120,7 +123,7 @@ class ConsumerRegistry:
             self._activate_next()
 
     def remove(self, consumer: Consumer) -> None:
-        """Take the place of a consumer away that leaves the queue."""
+        """Remove a consumer that leaves the queue, with its place."""
         if consumer in self.consumers:
             del self.consumers[consumer]
             if not consumer.copies:
@@ -138,7 +141,7 @@ class ConsumerRegistry:
             self._activate_next()
 
     def reassign(self) -> None:
-        """Give every consumer the place that it has by the policy as it is now."""
+        """Give every consumer its place by the present policy."""
         for consumer in self.consumers:
             self._leave_tier(consumer)
         self.active = None
@@ -157,7 +160,8 @@ class ConsumerRegistry:
                 self._assign_tier(consumer)
 
     def _activate_next(self) -> Consumer | None:
-        """Serve the waiting consumer of the highest priority, of several the first that came.
+        """Make the waiting consumer with the highest priority active; of several, the first that
+        came.
 
         Returns that consumer.
         """
@@ -174,7 +178,7 @@ class ConsumerRegistry:
         return None
 
     def _stand_by(self, consumer: Consumer) -> None:
-        """Queue the consumer until it is the one that is served."""
+        """Queue the consumer until it becomes active."""
         heappush(self.standby, (int(-consumer.priority), int(consumer.id), consumer))
         if len(self.standby) > 2 * self.takers + _SLACK:
             self.standby = [one for one in self.standby if one[2] in self.consumers]
@@ -193,7 +197,7 @@ class ConsumerRegistry:
         tier.members[consumer] = None
         consumer.tier = tier
         own = [record for record in view.aside if record[1].state == AVAILABLE]
-        # A heap: in order.
+        # A sorted list is a heap.
         own.sort(key=_rank_of)
         consumer.own = own or None
         if consumer.ready:
@@ -210,7 +214,8 @@ class ConsumerRegistry:
         return view
 
     def _leave_tier(self, consumer: Consumer) -> None:
-        """Take the consumer's place away; what waited for it alone is for others."""
+        """Remove the consumer from its tier; entries that waited for it alone are offered to
+        others."""
         tier = consumer.tier
         if tier is None:
             return
@@ -229,7 +234,7 @@ class ConsumerRegistry:
             self._abandon(view)
 
     def _abandon(self, view: FilterView) -> None:
-        """Drop a view that no consumer has; the view without a filter stays."""
+        """Drop a view without consumers; the view without a filter stays."""
         if view.filter is None:
             view.return_aside()
             return
@@ -241,8 +246,8 @@ class ConsumerRegistry:
         self.sole = self.tiers[0] if len(self.tiers) == 1 else None
 
     def _let_groups_go(self, consumer: Consumer) -> None:
-        """Release the groups of this consumer; other consumers get them as soon as the messages
-        that it still holds are decided on."""
+        """Release the groups of this consumer; other consumers get them when the messages that it
+        still holds are settled."""
         groups = self.entries.groups
         if groups is None:
             return
@@ -259,14 +264,14 @@ class ConsumerRegistry:
             self.offer_waiting(group)
 
     def exclude(self, number: i64, entry: Entry) -> None:
-        """Keep the message of an entry from the consumer that has this number from now on.
+        """Do not offer the message of an entry to the consumer with this number any more.
 
-        Where the number means something behind a restart, so does this.
+        If the number is valid after a restart, this is stored.
         """
         entry.exclude(number)
         excluded = entry.excluded
         if excluded is not None and len(excluded) > 2 * len(self.consumers) + _SLACK:
-            # Most of them are gone, and nobody has their numbers again.
+            # Most of these consumers are gone, and their numbers are not used again.
             alive = {int(one.id) for one in self.consumers}
             entry.excluded = excluded & (alive | self._node.agenda.remembered)
         if number <= OWNER:
@@ -275,24 +280,24 @@ class ConsumerRegistry:
     # -- entries -----------------------------------------------------------------------------
 
     def offer_again(self, entry: Entry) -> None:
-        """Offer an available entry that cursors may have passed."""
+        """Offer an available entry that cursors may have passed already."""
         for view in self.views.values():
             view.offer_again(entry)
 
     def offer_waiting(self, group: Group) -> None:
-        """Offer what has been passed over again: the group has another consumer, or none."""
+        """Offer the messages of a group that were passed over: it has another consumer, or none."""
         for entry in group.take_waiting():
             self.offer_again(entry)
         self._node.touch()
 
     def settle_group(self, entry: Entry) -> None:
-        """Continue with the group of a message if it has waited for this one."""
+        """Continue with the group of a message if the group has waited for this message."""
         group = entry.group
         if group is not None and group.settle(entry):
             self.offer_waiting(group)
 
     def leave_group(self, entry: Entry) -> None:
-        """Take an entry that has left the queue out of its group."""
+        """Remove an entry that has left the queue from its group."""
         group = entry.group
         groups = self.entries.groups
         if group is not None and groups is not None:
@@ -303,7 +308,8 @@ class ConsumerRegistry:
                 self.offer_waiting(group)
 
     def count_available(self, consumer: Consumer) -> i64:
-        """Count what is available, if the consumer or browser may still be offered some of it."""
+        """Return the number of available messages if the consumer or browser may still be offered
+        some, else 0."""
         browser = self.browsers.get(consumer)
         tier = consumer.tier
         if browser is not None:
@@ -313,13 +319,13 @@ class ConsumerRegistry:
         return self.entries.available if more else 0
 
     def evaluations(self) -> i64:
-        """Return how often filters have been asked about a message."""
+        """Return how often filters have been asked about messages."""
         return sum(view.evaluations for view in self.views.values())
 
 
 def _place_of(tiers: list[ViewTier], tier: ViewTier) -> int:
-    """Return the index that the tier has, or is to have, among tiers in the order of their turns:
-    those of higher priority first, of equal ones the one that was made first."""
+    """Return the index of the tier among tiers in the order of their turns: by priority, the
+    highest first, then by age."""
     low = 0
     high = len(tiers)
     while low < high:
@@ -335,7 +341,7 @@ def _place_of(tiers: list[ViewTier], tier: ViewTier) -> int:
 
 
 def _tier_of(view: FilterView, priority: i64) -> ViewTier | None:
-    """Return the tier of a priority in a view, which has one of each at most."""
+    """Return the tier of a priority in a view; there is at most one."""
     low = 0
     high = len(view.tiers)
     while low < high:

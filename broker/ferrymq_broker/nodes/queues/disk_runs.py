@@ -1,19 +1,21 @@
-"""Runs: what a level keeps of messages that are on disk, in place of an entry for each.
+"""Runs: a level keeps one run for many messages that are on disk, instead of an entry for each.
 
-Entries of messages that are out differ in few numbers: the sequence, the size, the deadline. A run
-keeps these for up to `MOST` messages, as rows of bytes, and has one *place* in the level: an entry
-in the state `RUN`, with the sequence of the first message. Whoever walks a level meets places among
-entries. Rows become entries again when somebody needs one: `take` (those at the front), `cut` (one
-in the middle), `release_due` (those that expire). `stand_in` makes an entry to look at only.
+Entries of messages that are out differ in a few numbers only: the sequence, the size, the deadline.
+A run keeps these for up to `MOST` messages, as rows of bytes, and has one *place* in the level: an
+entry in the state `RUN`, with the sequence of the first message. Code that walks a level finds
+places among entries. Rows become entries again when one is needed: `take` (those at the front),
+`cut` (one in the middle), `release_due` (those that expire). `stand_in` makes a temporary entry to
+look at.
 
-A place is passed as a whole: a cursor that points to it has passed none of its messages, the
-position of a browser that has it all of them. Whoever stops in the middle divides it (`divide`).
+A place is passed as a whole: a cursor that points to it has passed none of its messages; a
+browser's position that points to it has passed all of them. Code that stops in the middle divides
+the run (`divide`).
 
-Only entries that nothing points to become rows (`fold`): those that are available, no consumer has
-had, and that no consumer is excluded from; without a group, a failed delivery or a last value.
+Only entries that nothing points to become rows (`fold`). Such an entry is available, no consumer
+has had it or is excluded from it, and it has no group, no failed delivery and no last value.
 
-A row: sequence (less `DiskRun.base`) i32 | size i32 | index of its kind i32. Deadlines
-(`Agenda`) are i64 each: `Entry.expires` and, where a message has both, `Entry.expires_too`.
+A row: sequence (less `DiskRun.base`) i32 | size i32 | index of its kind i32. Deadlines (`Agenda`)
+are i64 each: `Entry.expires` and, where a message has both, `Entry.expires_too`.
 """
 
 from __future__ import annotations
@@ -30,21 +32,21 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
 
-# Messages in a run.
+# The most messages in a run.
 MOST: Final = 1024
-# Kinds of messages in a run; those of another kind begin another run.
+# The most kinds of messages in a run; a message of another kind begins another run.
 _KINDS: Final = 64
-# Bytes of a row.
+# Bytes in a row.
 ROW: Final = 12
 _DEADLINE: Final = 8
-# How far the sequences of a run may be apart.
+# The largest difference between the sequences of a run.
 _SPAN: Final = 0x7FFF_FFFF
 _NOTHING: Final = BrokerMessage(b"", 0, 0)
 
 
 class RowWatcher:
-    """A watcher that learns which messages on disk expire, and says which may not become rows.
-    The lifecycle of the queue is one."""
+    """The interface of a watcher that learns which messages on disk expire, and says which must
+    stay entries. The lifecycle of the queue implements it."""
 
     __slots__ = ()
 
@@ -56,20 +58,20 @@ class RowWatcher:
         """Watch the expiry of an entry that was a row."""
 
     def forget_expiry(self, entry: Entry) -> None:
-        """Forget when the entry expires: it is a row from now on."""
+        """Stop watching the expiry of an entry, which becomes a row."""
 
     def watch_run(self, place: Entry, moment: i64, date: i64) -> None:
         """Watch the expiry of a run: the first message expires at a moment by `Agenda.now`, or
         on a date; 0 is never."""
 
     def forget_run(self, place: Entry) -> None:
-        """Forget a run that is no more."""
+        """Stop watching a run that no longer exists."""
 
 
 @final
 class Kind:
-    """The properties that messages of a run have in common: the `message` that stands for them,
-    whether they are `stored`, and how many `attempts` there were."""
+    """The properties that several messages of a run share: the `message` that stands for them (a
+    blank), whether they are `stored`, and their number of `attempts`."""
 
     __slots__ = ("message", "stored", "attempts")
 
@@ -81,8 +83,8 @@ class Kind:
 
 @final
 class DiskRun:
-    """The rows from `begin` to before `end`, of messages with `bytes` bytes; `deadlines` is empty
-    if none of them expires, `others` if none has two deadlines."""
+    """A run: the rows from `begin` to before `end`, of messages with `bytes` bytes. `deadlines` is
+    empty if none of them expires, `others` if none has two deadlines."""
 
     __slots__ = ("base", "begin", "end", "bytes", "rows", "deadlines", "others", "kinds")
 
@@ -113,16 +115,16 @@ class DiskRun:
         return self.kinds[i64(read_i32_be(self.rows, ROW * index + 8))]
 
     def deadline(self, index: i64) -> i64:
-        """Return the deadline of a row that comes first, 0 for never."""
+        """Return the deadline of a row that comes first; 0 for never."""
         return read_i64_be(self.deadlines, _DEADLINE * index) if self.deadlines else 0
 
     def deadline_too(self, index: i64) -> i64:
-        """Return the other deadline of a row, by the other clock, 0 if it has none."""
+        """Return the second deadline of a row, by the other clock; 0 if it has none."""
         return read_i64_be(self.others, _DEADLINE * index) if self.others else 0
 
     def earliest(self, dates: bool) -> i64:
-        """Return when the first of the messages expires by one of the clocks, 0 if none does: the
-        first date, or the first moment."""
+        """Return the earliest expiry of the messages by one of the clocks: a date, or a moment; 0
+        if none expires."""
         earliest: i64 = 0
         for deadlines in (self.deadlines, self.others):
             if not deadlines:
@@ -138,7 +140,7 @@ class DiskRun:
         return earliest
 
     def kind_of(self, message: BrokerMessage, stored: bool, attempts: i64) -> i64:
-        """Return the index of a kind, -1 if there is no room for one more."""
+        """Return the index of a kind, -1 if there is no room for another kind."""
         index: i64 = 0
         for kind in self.kinds:
             if kind.message is message and kind.stored == stored and kind.attempts == attempts:
@@ -150,8 +152,8 @@ class DiskRun:
         return index
 
     def append(self, entries: list[Entry], first: i64) -> i64:
-        """Take in entries from the index `first` on, which are later than all others here; the
-        index of the first for which there is no room."""
+        """Append entries from the index `first` on, which are later than all rows; return the index
+        of the first entry that does not fit."""
         rows = BytesWriter()
         deadlines = BytesWriter()
         others = BytesWriter()
@@ -190,8 +192,8 @@ class DiskRun:
         return index
 
     def weigh(self) -> None:
-        """Count the bytes of rows that were not appended one by one, and for each kind how many
-        messages it stands for."""
+        """Count the bytes of rows that were not appended one by one, and the messages of each
+        kind."""
         index = self.begin
         while index < self.end:
             self.bytes += self.size(index)
@@ -217,7 +219,8 @@ class DiskRun:
 
 @final
 class DiskRuns:
-    """The runs of one `priority_level` of a queue. Less than `least` messages remain entries."""
+    """The runs of one `priority_level` of a queue. A run has at least `least` messages; fewer
+    remain entries."""
 
     __slots__ = ("entries", "priority_level", "least", "_runs")
 
@@ -228,11 +231,11 @@ class DiskRuns:
         self._runs: dict[Entry, DiskRun] = {}
 
     def of(self, place: Entry) -> DiskRun:
-        """Return the run that has this place."""
+        """Return the run of this place."""
         return self._runs[place]
 
     def has_any(self, place: Entry, sequences: set[int]) -> bool:
-        """Return whether the run has a message of these sequences."""
+        """Return whether the run has a message with one of these sequences."""
         run = self._runs[place]
         index = run.begin
         while index < run.end:
@@ -242,13 +245,13 @@ class DiskRuns:
         return False
 
     def append(self, run: DiskRun) -> None:
-        """Put a run behind all that is in the level."""
+        """Append a run at the end of the level."""
         self.priority_level.append(self._add(run))
 
     # -- entries out of rows -------------------------------------------------------------------
 
     def stand_in(self, run: DiskRun, index: i64) -> Entry:
-        """Return an entry like that of a row, which is in no list."""
+        """Return a temporary entry with the content of a row; it is in no list."""
         kind = run.kind(index)
         entry = Entry(kind.message, run.sequence(index), self.priority_level.level)
         entry.size = i32(run.size(index))
@@ -259,7 +262,7 @@ class DiskRuns:
         return entry
 
     def all(self, place: Entry) -> list[Entry]:
-        """Return stand-ins of all rows."""
+        """Return temporary entries of all rows."""
         run = self._runs[place]
         entries: list[Entry] = []
         index = run.begin
@@ -269,8 +272,8 @@ class DiskRuns:
         return entries
 
     def take(self, place: Entry, most: i64) -> Entry:
-        """Make entries of up to so many rows at the front; the first of them. What pointed to the
-        place, because it has passed none of the messages, points to that."""
+        """Make entries of up to `most` rows at the front; return the first one. Pointers to the
+        place, which have passed none of its messages, now point to that entry."""
         run = self._runs[place]
         end = run.begin + most
         if end > run.end:
@@ -281,19 +284,19 @@ class DiskRuns:
             run.begin += 1
             if first is None:
                 first = entry
-        assert first is not None, "a run is never empty"
+        assert first is not None, "a run must not be empty"
         self.priority_level.redirect(place, first)
         self._shrink(place, run)
         return first
 
     def cut(self, place: Entry, index: i64) -> Entry:
-        """Make an entry of the row; those before it have a place of their own."""
+        """Make an entry of the row; the rows before it get a place of their own."""
         self.divide(place, index)
         return self.take(place, 1)
 
     def divide(self, place: Entry, index: i64) -> None:
         """Split off the rows before `index`: they become entries, or get a place of their own,
-        before the place. What has passed none of the messages points there."""
+        before the place. Pointers that have passed none of the messages point there."""
         run = self._runs[place]
         if index <= run.begin:
             return
@@ -309,7 +312,7 @@ class DiskRuns:
         self._shrink(place, run)
 
     def release_due(self, place: Entry) -> None:
-        """Make entries of the rows that expire by now; they lie before the place."""
+        """Make entries of the rows that have expired; the entries lie before the place."""
         agenda = self.entries.agenda
         run = self._runs[place]
         due: list[int] = []
@@ -342,8 +345,8 @@ class DiskRuns:
             self._watch(place)
 
     def _enter(self, place: Entry, run: DiskRun, index: i64) -> Entry:
-        """Make an entry of the row, before the place; the row is still to be taken out of the
-        run."""
+        """Make an entry of the row, before the place; the caller still has to remove the row from
+        the run."""
         entry = self.stand_in(run, index)
         run.bytes -= i64(entry.size)
         self.priority_level.insert(entry, place)
@@ -352,7 +355,7 @@ class DiskRuns:
         return entry
 
     def _shrink(self, place: Entry, run: DiskRun) -> None:
-        """Rows at the front are gone."""
+        """Note that rows at the front have been removed."""
         if run.begin == run.end:
             self._remove(place)
         else:
@@ -361,13 +364,13 @@ class DiskRuns:
     # -- rows out of entries -------------------------------------------------------------------
 
     def fold(self, begin: Entry, end: Entry | None, restored: i64) -> None:
-        """Make rows of the entries from `begin` to before `end` where that is possible. Nobody
-        has had those up to the sequence `restored` since they were restored."""
+        """Make rows of the entries from `begin` to before `end` where possible. No consumer has had
+        the entries up to the sequence `restored` since they were restored."""
         held = self.entries.pointed(self.priority_level)
         place: Entry | None = None
         before = begin.prev
         back: i64 = 0
-        # Those that were too few for a run the last time.
+        # Entries that were too few for a run the last time.
         while before is not None and back < self.least and self._fits(before, restored):
             begin = before
             before = begin.prev
@@ -406,8 +409,8 @@ class DiskRuns:
         )
 
     def _fold(self, entries: list[Entry], place: Entry | None) -> Entry | None:
-        """Make rows of these entries, which follow each other, in the run just before them, or
-        in others; return the place that is last then, None if an entry is."""
+        """Make rows of these consecutive entries, in the run just before them or in new runs;
+        return the last place, or None if an entry is last."""
         index: i64 = 0
         while index < len(entries):
             begin = index
@@ -429,14 +432,14 @@ class DiskRuns:
 
     def _leave(self, entry: Entry) -> None:
         self.priority_level.unlink(entry)
-        # For whatever still has it: it is in the queue no more.
+        # For code that still has the entry: it is no longer in the queue.
         entry.state = REMOVED
         if entry.expires != 0:
             self.entries.row_watcher.forget_expiry(entry)
 
     def _merge(self, place: Entry, other: Entry) -> bool:
-        """Merge the run of the other place into that of `place`, if there is room; return
-        whether it is."""
+        """Append the run of the other place to that of `place` if it fits; return whether it
+        does."""
         run = self._runs[place]
         more = self._runs[other]
         if run.count() + more.count() > MOST or len(run.kinds) + len(more.kinds) > _KINDS:
@@ -449,7 +452,7 @@ class DiskRuns:
         return True
 
     def _add(self, run: DiskRun) -> Entry:
-        """Return a place for a run; it is still to be put into the level."""
+        """Return a place for a run; the caller has to put it into the level."""
         place = Entry(_NOTHING, run.sequence(0) if run.end else run.base, self.priority_level.level)
         place.state = RUN
         self._runs[place] = run
@@ -466,7 +469,7 @@ class DiskRuns:
     # -- the end of a run ----------------------------------------------------------------------
 
     def drop(self, place: Entry) -> None:
-        """Drop all messages of the run, out of memory and the store."""
+        """Drop all messages of the run, from memory and from the store."""
         entries = self.entries
         records = entries.records
         run = self._runs[place]

@@ -1,5 +1,5 @@
-"""Messages out of a queue: to one tier at one cursor (`_serve_plain`), or where there is a choice:
-several tiers, filters, exclusions, groups."""
+"""The dispatcher: it offers messages of a queue to consumers. With one tier and one cursor
+`_serve_plain` does it; with several tiers, filters, exclusions or groups, `_serve` does."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
 
-# What a tier of one counts for a message it takes.
+# The share that a tier with one consumer gets for a message.
 _SHARE: Final = 1 << 20
 
 
 @final
 class Continuation(Timer):
-    """The timer that gives a queue, which has looked long enough, another turn in the next pass,
-    so that others get theirs."""
+    """The timer that gives a queue another turn in the next pass, after a long look, so that other
+    nodes get their turns."""
 
     __slots__ = ("_node",)
 
@@ -37,11 +37,11 @@ class Continuation(Timer):
         self._node = node
 
     def ask(self) -> None:
-        """Ask for a next pass at once."""
+        """Ask for another pass at once."""
         self._node.space.timers.set(self, self._node.agenda.now)
 
     def cancel(self) -> None:
-        """Ask for no other pass: there is nothing to go on with."""
+        """Ask for no other pass, because nothing is left to do."""
         self._node.space.timers.cancel(self)
 
     def on_time(self, now: i64) -> None:
@@ -80,18 +80,18 @@ class Dispatcher:
         self.delivered: i64 = 0
         self.settled: i64 = 0
         self.declined: i64 = 0
-        # Consumers that want to be told when nothing is left for them.
+        # Consumers that want to know when no message is left for them.
         self.draining: dict[Consumer, None] = {}
         self.continuation = Continuation(node)
         self._agenda = node.agenda
         self._entries = entries
         self._registry = registry
         self._lifecycle = lifecycle
-        # How many wait until all that is to return has returned.
+        # How many callers of `pause` have not called `resume` yet.
         self._held_back: i64 = 0
 
     def pause(self) -> None:
-        """Hand out nothing until `resume`. Calls are counted."""
+        """Stop dispatching until `resume`. Calls are counted."""
         self._held_back += 1
 
     def resume(self) -> bool:
@@ -100,8 +100,8 @@ class Dispatcher:
         return self._held_back == 0
 
     def dispatch(self) -> bool:
-        """Offer messages until they, or the consumers that can take them, run out; return false if
-        nothing may be offered now."""
+        """Offer messages until there are no more, or no consumers that can take them; return false
+        if dispatching is paused."""
         if self._held_back > 0:
             return False
         registry = self._registry
@@ -128,19 +128,19 @@ class Dispatcher:
         return True
 
     def _acquire(self, consumer: Consumer, entry: Entry) -> None:
-        """Record that the consumer, which has been sent the message, holds the entry."""
+        """Give the entry to the consumer, which has been sent the message and holds it now."""
         self.delivered += 1
         self._entries.acquire(entry)
         consumer.hold(entry)
 
     def _consume(self, entry: Entry) -> None:
-        """Take out an entry that a consumer has been sent settled."""
+        """Remove an entry whose message was sent settled to a consumer."""
         self.delivered += 1
         self.settled += 1
         self._entries.consume(entry)
 
     def _is_plain(self, tier: ViewTier) -> bool:
-        """Return whether all that can be offered to the only tier is at one cursor."""
+        """Return whether everything for the only tier is at one cursor."""
         plain = self._registry.plain
         return (
             tier.view is plain
@@ -152,7 +152,7 @@ class Dispatcher:
         )
 
     def _serve_plain(self, tier: ViewTier) -> bool:
-        """Serve the tier where there is one cursor; return true if an entry is for `_serve`."""
+        """Serve the tier at its only cursor; return true if an entry needs `_serve`."""
         entries = self._entries
         cursor = entries.default_level.plain
         stable = entries.records.stable
@@ -193,7 +193,7 @@ class Dispatcher:
                 self._registry.exclude(consumer.id, entry)
 
     def _serve_all(self) -> None:
-        """Serve the tiers by priority, those of the same one in turns."""
+        """Serve the tiers by priority; tiers of the same priority take turns."""
         tiers = self._registry.tiers
         start: i64 = 0
         while start < len(tiers):
@@ -208,13 +208,14 @@ class Dispatcher:
             start = end
 
     def _serve_in_turns(self, tiers: list[ViewTier]) -> None:
-        """Give every message to the tier that has had the least for its size."""
+        """Give every message to the tier that has had the least share for its number of
+        consumers."""
         least: i64 = -1
         for tier in tiers:
             if tier.count > 0 and (least < 0 or tier.taken < least):
                 least = tier.taken
         for tier in tiers:
-            # Nobody is owed more than one message for the time when he took none.
+            # A tier that has taken nothing for some time is owed one message for it, not more.
             ahead = tier.taken - least
             tier.taken = 0 if ahead < 0 else _SHARE if ahead > _SHARE else ahead
         while True:
@@ -231,7 +232,7 @@ class Dispatcher:
                 tiers = [tier for tier in tiers if tier is not best]
 
     def _serve(self, tier: ViewTier, turns: i64) -> bool:
-        """Offer the tier up to so many messages; return whether it took any."""
+        """Offer the tier up to `turns` messages; return whether it took any."""
         view = tier.view
         served = False
         while turns > 0 and tier.count > 0:
@@ -282,14 +283,15 @@ class Dispatcher:
         return served
 
     def _serve_eager(self, tier: ViewTier) -> bool:
-        """Offer entries to one of the consumers that have their own, as none is left for all."""
+        """Offer entries to a consumer that has entries of its own, when none is left for all."""
         consumer = next(iter(tier.eager))
         tier.eager.move_to_end(consumer)
         entry = self._own_front(consumer)
         return entry is not None and self._hand(consumer, entry, None)
 
     def _serve_carefully(self, tier: ViewTier, consumer: Consumer, entry: Entry) -> bool:
-        """Offer an entry that not every consumer may get, or to a consumer that has its own."""
+        """Offer an entry that not every consumer may get, or that goes to a consumer with entries
+        of its own."""
         if consumer.own is not None:
             own = self._own_front(consumer)
             if own is not None and own.rank < entry.rank:
@@ -314,7 +316,7 @@ class Dispatcher:
         return False
 
     def _hand(self, consumer: Consumer, entry: Entry, view: FilterView | None) -> bool:
-        """Deliver the entry at the front of the view, or of the consumer's own."""
+        """Deliver the entry at the front of the view, or of the consumer's own entries."""
         if entry.expires != 0 and self._agenda.left(entry.expires) <= 0:
             self._lifecycle.expired(entry)
             return False
@@ -342,7 +344,7 @@ class Dispatcher:
         return True
 
     def _own_front(self, consumer: Consumer) -> Entry | None:
-        """Return the first of the entries that wait for this consumer."""
+        """Return the first of the entries that wait for this consumer alone."""
         own = consumer.own
         if own is None:
             return None
@@ -355,7 +357,7 @@ class Dispatcher:
                     if group is None or self._is_free(None, entry, group, consumer):
                         return entry
                     if group.consumer is None and not group.blocks(entry):
-                        # It has just been taken from another consumer.
+                        # The entry has just been taken from another consumer.
                         continue
                 elif group is not None and group.consumer is consumer:
                     self._disown(group)
@@ -367,7 +369,7 @@ class Dispatcher:
         return None
 
     def _give_own(self, consumer: Consumer, entry: Entry) -> None:
-        """Keep the entry for this consumer."""
+        """Keep the entry for this consumer alone."""
         own = consumer.own
         if own is None:
             own = []
@@ -378,7 +380,7 @@ class Dispatcher:
         push(own, entry, self._entries.available)
 
     def _set_aside(self, view: FilterView, entry: Entry, excluded: set[int]) -> None:
-        """Keep an entry, which no ready consumer may get, for the other consumers and new ones."""
+        """Keep an entry that no ready consumer may get, for other consumers and new ones."""
         for tier in view.tiers:
             for consumer in tier.members:
                 if not consumer.is_among(excluded):
@@ -393,7 +395,7 @@ class Dispatcher:
     ) -> bool:
         """Return whether this consumer may have a message of the group.
 
-        If not, the message is passed over, in `view` too, and waits for the one that may.
+        If not, the message is passed over, in `view` too, and waits for the consumer of the group.
         """
         owner = group.consumer
         excluded = entry.excluded
@@ -419,7 +421,7 @@ class Dispatcher:
         return True
 
     def _disown(self, group: Group) -> None:
-        """Release the group: its consumer cannot take the next message."""
+        """Release the group, because its consumer cannot take the next message."""
         if self._entries.groups is not None:
             self._entries.groups.release(group)
         self._registry.offer_waiting(group)

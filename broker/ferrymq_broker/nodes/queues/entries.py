@@ -1,11 +1,11 @@
-"""The entries of one queue: their order, their number and size, and how they come and go.
+"""The entries of one queue: their order, number and size, and how they enter and leave.
 
-Entries lie in `priority_levels`, one for each level of priority in use. Whoever points to entries
-(views of consumers, browsers) registers as an `EntryPointer`. What else has to happen when an
-entry has left is told to an `EntryWatcher`; for the entries of a plain queue nobody is told.
+Entries lie in `priority_levels`, one for each level of priority in use. Objects that point to
+entries (views of consumers, browsers) register as an `EntryPointer`. If more has to happen when an
+entry leaves, an `EntryWatcher` is told; a plain queue needs no watcher.
 
 An entry leaves in one of these ways: `drop` (available, wherever it lies), `remove` (a consumer
-held it), `consume` (a consumer was sent it settled), `drop_run` (all messages of a run on disk).
+held it), `consume` (it was sent settled to a consumer), `drop_run` (all messages of a run on disk).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 class EntryWatcher:
-    """A watcher that learns which entries have left the queue, if it wants to be told."""
+    """The interface of a watcher that learns which entries have left the queue, if it wants to
+    know."""
 
     __slots__ = ()
 
@@ -47,14 +48,14 @@ class EntryWatcher:
 
 @final
 class QueueEntries:
-    """The entries of the queue that is `node`.
+    """The entries of the queue `node`.
 
-    `available` and `acquired` count entries by state, `bytes` is the size of their payloads.
-    `published` is the sequence of the last message, of which those up to `recovered` came before
-    the broker was started. `priority_levels` are in order, the most urgent first; most messages are
-    in `default_level`. `groups` are those of the messages, None if the queue does not go by groups.
-    `paging` is what the pager does with the queue, None as long as that is nothing. `purges` counts
-    purges that are not over.
+    `available` and `acquired` count entries by state; `bytes` is the size of their payloads.
+    `published` is the sequence of the last message; messages up to `recovered` came before the
+    broker was started. `priority_levels` are in order, the most urgent first; most messages are in
+    `default_level`. `groups` has the message groups, None if the queue does not use groups.
+    `paging` is the paging state of the queue, None if there is none. `purges` counts purges in
+    progress.
     """
 
     __slots__ = (
@@ -97,25 +98,27 @@ class QueueEntries:
         self.groups: Groups | None = None
         self.paging: PagingState | None = None
         self.purges: i64 = 0
-        # What is told which messages on disk expire.
+        # The watcher of messages on disk that expire.
         self.row_watcher: RowWatcher = RowWatcher()
         self._watcher = watcher
-        # Whether it matters to anybody that an entry leaves; `_told` is the watcher's part in that.
+        # Whether anything has to be told when an entry leaves; `_told` is the watcher's part of
+        # that.
         self._watched = False
         self._told = False
-        # Whether anybody has asked for the oldest entry: then levels keep note of it.
+        # Whether the oldest entry has been asked for: from then on levels remember it.
         self._aged = False
         self._pointers: dict[EntryPointer, None] = {}
         self._by_level: list[PriorityLevel] | None = None
-        # Below and above these levels priorities make no difference.
+        # Priorities below and above these levels count as these levels.
         self._low: i64 = 0
         self._high: i64 = 0
-        # The entry that leaves as a dead letter: it has its record until the letter is published.
+        # The entry that leaves as a dead letter: its record stays until the dead letter is
+        # published.
         self._leaving: Entry | None = None
 
     def use_levels(self, count: i64) -> None:
-        """Tell `count` levels of priority apart from now on (AMQP 1.0 §3.2.1)."""
-        # With 10 levels they are 0 and 9, with one they are both 4.
+        """Use `count` priority levels from now on (AMQP 1.0 §3.2.1)."""
+        # With 10 levels the bounds are 0 and 9, with one level both are 4.
         self._low = 5 - (count + 1) // 2
         self._high = 4 + count // 2
 
@@ -125,7 +128,7 @@ class QueueEntries:
         self.reconsider()
 
     def reconsider(self) -> None:
-        """Find out what can be left out while nobody needs it."""
+        """Find out which optional work is needed at present."""
         self._watched = (
             self._told
             or self._aged
@@ -136,22 +139,22 @@ class QueueEntries:
         )
 
     def use_paging(self, paging: PagingState | None) -> None:
-        """Set what the pager does with the queue, None if that is nothing any more."""
+        """Set the paging state of the queue; None removes it."""
         self.paging = paging
         self.reconsider()
 
     def add_pointer(self, pointer: EntryPointer) -> None:
-        """Register a pointer, which is told of levels that are made and of entries that leave."""
+        """Register a pointer, which is told of new levels and of entries that leave."""
         self._pointers[pointer] = None
         self.reconsider()
 
     def drop_pointer(self, pointer: EntryPointer) -> None:
-        """Forget a pointer that points to nothing any more."""
+        """Remove a pointer, which points to no entry any more."""
         self._pointers.pop(pointer, None)
         self.reconsider()
 
     def begin_purge(self) -> None:
-        """Note a purge that has begun: it is told of entries that leave."""
+        """Count a purge that begins: its cursors must be told of entries that leave."""
         self.purges += 1
         self.reconsider()
 
@@ -163,7 +166,7 @@ class QueueEntries:
     # -- entries in ----------------------------------------------------------------------------
 
     def append(self, message: BrokerMessage) -> Entry:
-        """Put the message behind all others of its priority, and ask for a turn of the queue."""
+        """Append a message behind all others of its priority, and ask for a turn of the queue."""
         self.published += 1
         level = i64(message.priority)
         if level == DEFAULT_LEVEL:
@@ -195,8 +198,7 @@ class QueueEntries:
         return entry
 
     def restore(self, entry: Entry, size: i64) -> None:
-        """Append an entry that was stored, with a payload of this size; its message is counted
-        apart."""
+        """Append a stored entry, with a payload of this size; the caller counts its message."""
         entry.size = i32(size)
         self.level_of(entry.level).append(entry)
         self.available += 1
@@ -204,7 +206,7 @@ class QueueEntries:
         self.count_from(entry.sequence)
 
     def count_from(self, sequence: i64) -> None:
-        """Leave out messages up to this sequence: they came before the broker was started."""
+        """Count from this sequence on: earlier messages came before the broker was started."""
         if sequence > self.published:
             self.published = sequence
             self.recovered = sequence
@@ -216,12 +218,12 @@ class QueueEntries:
         self.count_from(last)
 
     def level_of(self, level: i64) -> PriorityLevel:
-        """Return the entries of a level, which is made if it was not needed before."""
+        """Return the entries of a level; create the level if necessary."""
         by_level = self._by_level
         if by_level is None:
             if level == DEFAULT_LEVEL:
                 return self.default_level
-            # Levels that nobody has used have the default one here.
+            # A level that has not been used yet has the default level in its place.
             by_level = [self.default_level] * LEVELS
             self._by_level = by_level
         priority_level = by_level[level]
@@ -244,20 +246,20 @@ class QueueEntries:
     # -- states --------------------------------------------------------------------------------
 
     def acquire(self, entry: Entry) -> None:
-        """Count an available entry among those that consumers hold."""
+        """Count an available entry as held by a consumer."""
         entry.state = ACQUIRED
         entry.attempts += 1
         self.available -= 1
         self.acquired += 1
 
     def acquire_restored(self, entry: Entry) -> None:
-        """Count an entry among those held that was held before the broker was started."""
+        """Count an entry as held that was held before the broker was started."""
         entry.state = ACQUIRED
         self.available -= 1
         self.acquired += 1
 
     def give_back(self, entry: Entry) -> None:
-        """Make an entry available that a consumer held."""
+        """Make an entry that a consumer held available."""
         self.acquired -= 1
         entry.state = AVAILABLE
         self.available += 1
@@ -265,14 +267,14 @@ class QueueEntries:
             self.level_of(entry.level).is_back(entry)
 
     def set_aside(self, entry: Entry) -> None:
-        """Keep an available entry, whose message cannot be read, from everybody: the entry counts
-        among those that are held."""
+        """Keep an available entry, whose message cannot be read, from all consumers: it counts as
+        held."""
         entry.state = DAMAGED
         self.available -= 1
         self.acquired += 1
 
     def take_back(self, entry: Entry) -> None:
-        """Make an entry available that was set aside: it is to be dropped."""
+        """Make an entry that was set aside available, so that it can be dropped."""
         entry.state = AVAILABLE
         self.available += 1
         self.acquired -= 1
@@ -299,18 +301,18 @@ class QueueEntries:
     # -- entries out ---------------------------------------------------------------------------
 
     def drop(self, entry: Entry) -> None:
-        """Take an available entry out, wherever it is."""
+        """Remove an available entry, wherever it is in its list."""
         self.level_of(entry.level).forget(entry)
         self.available -= 1
         self._unlink(entry)
 
     def remove(self, entry: Entry) -> None:
-        """Take out an entry that a consumer held."""
+        """Remove an entry that a consumer held."""
         self.acquired -= 1
         self._unlink(entry)
 
     def consume(self, entry: Entry) -> None:
-        """Take out an available entry that all cursors have passed."""
+        """Remove an available entry that all cursors have passed."""
         self.available -= 1
         self._unlink(entry)
 
@@ -346,17 +348,18 @@ class QueueEntries:
             self._watcher.on_unlinked(entry)
 
     def keep_record(self, entry: Entry) -> None:
-        """Leave record and message of the entry, which leaves the queue next, until `release`."""
+        """Keep the record and the message of the entry, which leaves the queue next, until
+        `release`."""
         self._leaving = entry
 
     def release(self, entry: Entry) -> None:
-        """Drop the record of an entry that has left the queue, and let go of its message."""
+        """Drop the record of an entry that has left the queue, and release its message."""
         if entry.stored:
             self.records.drop(entry)
         self.release_message(entry)
 
     def detach(self, entry: Entry) -> None:
-        """Make cursors and pointers point past the entry."""
+        """Move cursors and pointers past the entry."""
         self.level_of(entry.level).forget(entry)
         for pointer in self._pointers:
             pointer.forget(entry)
@@ -364,18 +367,19 @@ class QueueEntries:
     # -- messages in memory and on disk ----------------------------------------------------------
 
     def page_in(self, entry: Entry) -> bool:
-        """Have the message of an entry that is out in memory; return false if it cannot be read."""
+        """Read the message of an entry that is out into memory; return false if it cannot be
+        read."""
         pager = pager_of(self.agenda)
         return pager is not None and pager.load(self, entry)
 
     def page_in_scheduled(self, message: BrokerMessage, size: i64) -> bool:
-        """Read a message, which is scheduled here and an entry elsewhere, into memory; see
+        """Read a message into memory that is scheduled here and has an entry in another queue; see
         `page_in`."""
         pager = pager_of(self.agenda)
         return pager is not None and pager.load_message(self, message, size)
 
     def read_message(self, entry: Entry) -> BrokerMessage | None:
-        """Return the message of an entry, in memory or not, to be looked at; None if it cannot be
+        """Return the message of an entry to look at, from memory or disk; None if it cannot be
         read."""
         if not entry.is_out():
             return entry.message
@@ -383,7 +387,7 @@ class QueueEntries:
         return None if pager is None else pager.peek(self, entry)
 
     def passes(self, filter: Filter, entry: Entry) -> bool:
-        """Return whether the message of an entry passes a filter; one that cannot be read does
+        """Return whether the message of an entry passes a filter; an unreadable message does
         not."""
         message = self.read_message(entry)
         return message is not None and filter.matches(message)
@@ -406,15 +410,16 @@ class QueueEntries:
                 drop_body(agenda, message)
 
     def release_out(self, blank: BrokerMessage, sequence: i64, size: i64) -> None:
-        """Release a message that is out, and that a blank stands for."""
+        """Release a message that is out and has a blank."""
         pager = pager_of(self.agenda)
         if pager is not None:
             pager.forget_out(self, blank, sequence, size)
 
-    # -- what there is ---------------------------------------------------------------------------
+    # -- information -----------------------------------------------------------------------------
 
     def first_available(self) -> Entry | None:
-        """Return the oldest available entry of the least priority: the first to make room."""
+        """Return the oldest available entry of the lowest priority, which is dropped first to make
+        room."""
         self._aged = True
         self._watched = True
         for priority_level in reversed(self.priority_levels):
@@ -424,7 +429,7 @@ class QueueEntries:
         return None
 
     def first_sequence(self) -> i64:
-        """Return a sequence such that no entry has a lower one."""
+        """Return a sequence that is not above that of any entry."""
         least = self.published + 1
         for priority_level in self.priority_levels:
             entry = priority_level.first
@@ -433,7 +438,7 @@ class QueueEntries:
         return least
 
     def pointed(self, priority_level: PriorityLevel) -> set[Entry]:
-        """Return what cursors, browsers and others point to in a level."""
+        """Return the entries of a level to which cursors, browsers and other pointers point."""
         found: set[Entry] = set()
         _add_to(found, priority_level.oldest)
         _add_to(found, priority_level.plain.next)
@@ -446,9 +451,9 @@ class QueueEntries:
         return found
 
     def peek(self, count: int, from_sequence: i64 = 0) -> list[Entry]:
-        """Return up to `count` entries in the order of delivery, held ones among them.
+        """Return up to `count` entries in the order of delivery, including held ones.
 
-        Those with a sequence below `from_sequence` are left out. Nothing changes.
+        Entries with a sequence below `from_sequence` are left out. Nothing changes.
         """
         found: list[Entry] = []
         for priority_level in self.priority_levels:

@@ -1,8 +1,8 @@
 """Views and tiers of the consumers that take messages out of a queue.
 
-A *view* is what consumers with the same filter see of a queue. It has a cursor in every level of
-priority and a heap of what came back behind the cursors. A view looks at an entry once; consumers
-that would look at the entry again for the sake of the same filter are in the same view.
+A *view* is what consumers with the same filter see of a queue. It has a cursor in every priority
+level and a heap of entries that came back behind the cursors. Consumers with the same filter share
+a view, so that the filter is asked about each entry only once.
 
 A *tier* is the consumers of one view that have the same priority. They take turns, message by
 message. Tiers of the same priority take turns in proportion to how many consumers they have.
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
 
-# A heap may have so many outdated records before somebody looks whether it has too many.
+# The number of outdated records that a heap may have before it is checked for too many.
 _SLACK: Final = 64
-# How many messages a filter may be asked about in one turn of the queue, some 20 ms: the broker
-# does nothing else meanwhile.
+# How many messages a filter may be asked about in one turn of the queue. That takes some 20 ms, in
+# which the broker does nothing else.
 PATIENCE: Final = 10_000
-# And what it takes to read one from disk first, in questions.
+# The cost of reading a message from disk, in questions to a filter.
 _READING: Final = 9
 # The key of the view without a filter; filters have others.
 UNFILTERED: Final = ""
 
 
 def push(heap: list[tuple[int, Entry]], entry: Entry, available: i64) -> None:
-    """Put an entry into a heap, of which no more than `available` records can be up to date."""
+    """Put an entry into a heap, in which at most `available` records can be up to date."""
     heappush(heap, (entry.rank, entry))
     if len(heap) > _SLACK and len(heap) > 2 * available:
         kept: dict[int, Entry] = {}
@@ -51,12 +51,12 @@ def push(heap: list[tuple[int, Entry]], entry: Entry, available: i64) -> None:
 
 @final
 class FilterView(EntryPointer):
-    """The view of consumers with the same `filter`; None lets everything pass.
+    """The view of consumers with the same `filter`; None lets all messages pass.
 
     `cursors` are in the order of the levels. `returned` is a heap of entries that the cursors have
-    passed and that are to be offered now. `aside` is a heap of entries that no consumer of the view
-    may get, or none that is ready: they are for consumers to come. `evaluations` counts what the
-    filter was asked about, `patience` how much more it may be asked in this turn.
+    passed and that are to be offered again. `aside` is a heap of entries that no consumer of the
+    view may get, or no ready one: they wait for other consumers. `evaluations` counts the questions
+    to the filter, `patience` is how many more are allowed in this turn.
     """
 
     __slots__ = (
@@ -78,20 +78,20 @@ class FilterView(EntryPointer):
         self.cursors: list[LevelCursor] = []
         self.returned: list[tuple[int, Entry]] = []
         self.aside: list[tuple[int, Entry]] = []
-        # Those of higher priority first.
+        # Tiers of higher priority come first.
         self.tiers: list[ViewTier] = []
         self.evaluations: i64 = 0
         self.patience: i64 = PATIENCE
-        # Where `front` found its answer; None for the heap.
+        # The cursor at which `front` found its answer; None for the heap.
         self._source: LevelCursor | None = None
-        # What the filter let pass last: a cursor may point to it.
+        # The last entry that the filter let pass: a cursor may point to it.
         self._match: Entry | None = None
         for priority_level in entries.priority_levels:
             self.cursors.append(self._new_cursor(priority_level))
         entries.add_pointer(self)
 
     def _new_cursor(self, priority_level: PriorityLevel) -> LevelCursor:
-        """Return where the view begins in a level, which knows the cursor."""
+        """Return a cursor for the view, at the beginning of a level; the level moves it."""
         if self.filter is None:
             return priority_level.plain
         cursor = LevelCursor(priority_level)
@@ -99,26 +99,26 @@ class FilterView(EntryPointer):
         return cursor
 
     def add_level(self, at: i64, priority_level: PriorityLevel) -> None:
-        """Look at the entries of a new level too."""
+        """Include the entries of a new level."""
         self.cursors.insert(at, self._new_cursor(priority_level))
 
     def close(self) -> None:
-        """Point to nothing any more: no consumer has this view."""
+        """Release all cursors, because no consumer has this view."""
         self.entries.drop_pointer(self)
         for cursor in self.cursors:
             cursor.priority_level.drop_cursor(cursor)
 
     def return_aside(self) -> None:
-        """Offer what was kept for consumers to come to everybody again."""
+        """Offer the entries that were kept aside to all consumers again."""
         for _, entry in self.aside:
             if entry.state == AVAILABLE:
                 push(self.returned, entry, self.entries.available)
         self.aside = []
 
     def front(self, stable: i64) -> Entry | None:
-        """Return the first available entry that the filter lets pass and nobody was offered since.
+        """Return the first available entry that the filter lets pass and that was not offered yet.
 
-        Entries with sequences above `stable` are not there yet.
+        Entries with sequences above `stable` do not count yet.
         """
         cursors = self.cursors
         entry: Entry | None = None
@@ -177,8 +177,9 @@ class FilterView(EntryPointer):
         return entry
 
     def _enter(self, cursor: LevelCursor, place: Entry, stable: i64) -> Entry | None:
-        """Return the first message of a run that passes, made an entry. If none does, the cursor is
-        at the place of those nobody was asked about yet, or behind it."""
+        """Make an entry of the first message of a run that passes, and return it. If none passes,
+        the cursor is at the first message that the filter was not asked about yet, or behind the
+        run."""
         if self.filter is None:
             return cursor.priority_level.enter(place, AHEAD)
         runs = cursor.priority_level.runs
@@ -200,7 +201,8 @@ class FilterView(EntryPointer):
         return None
 
     def pointed(self, priority_level: PriorityLevel) -> Entry | None:
-        """Return what the filter let pass last, if it is still there, and in this level."""
+        """Return the last entry that the filter let pass, if it is still in the queue and in this
+        level."""
         match = self._match
         return match if match is not None and match.level == priority_level.level else None
 
@@ -223,7 +225,7 @@ class FilterView(EntryPointer):
         return True
 
     def step(self, entry: Entry) -> None:
-        """Go on behind the entry that `front` has answered with."""
+        """Move on behind the entry that `front` has returned."""
         source = self._source
         if source is not None:
             source.next = entry.next
@@ -231,14 +233,14 @@ class FilterView(EntryPointer):
             heappop(self.returned)
 
     def has_more(self) -> bool:
-        """Return whether there is something that may still be offered."""
+        """Return whether there are more entries to offer."""
         for cursor in self.cursors:
             if cursor.next is not None:
                 return True
         return bool(self.returned)
 
     def offer_again(self, entry: Entry) -> None:
-        """Offer an entry that is available again, if the cursor will not come to it."""
+        """Offer an entry that is available again, if the cursor has passed it."""
         level = entry.level
         for cursor in self.cursors:
             if cursor.priority_level.level == level:
@@ -247,7 +249,7 @@ class FilterView(EntryPointer):
                 return
 
     def forget(self, entry: Entry) -> None:
-        """Point no more to an entry that is about to leave the queue."""
+        """Move away from an entry that is about to leave the queue."""
         if self._match is entry:
             self._match = None
 
@@ -264,8 +266,8 @@ class FilterView(EntryPointer):
 
 @final
 class ViewTier(PriorityTier):
-    """The consumers of one `view` with one `priority`. `number` tells tiers of one priority apart:
-    the tier that was made later has the higher one."""
+    """The consumers of one `view` with one `priority`. `number` orders tiers of one priority: a
+    later tier has a higher number."""
 
     __slots__ = ("view", "priority", "number")
 

@@ -1,14 +1,14 @@
 """Message groups: messages of one group-id (AMQP 1.0 §3.2.4) go to one consumer, in order.
 
-A group belongs to the consumer that got the first of its messages, until that consumer leaves or
-nothing of the group is left in the queue. Messages that come to the front while somebody else has
-his turn wait for their consumer in a heap of its own, so that other groups go on.
+A group belongs to the consumer that got its first message, until that consumer leaves or the queue
+has no more messages of the group. Messages that reach the front in the turn of another consumer
+wait in a heap for their own consumer, so that other groups go on.
 
-A message that its consumer must not have any more (undeliverable-here, too large) takes the group
-away from it. If nobody can take the message now, the group waits behind it.
+If the consumer must not get a message any more (undeliverable-here, too large), it loses the group.
+If no consumer can take the message now, the rest of the group waits behind it.
 
-A consumer may leave while a transaction, or a source that outlives its link, goes on holding
-messages of its group. These may come back, so the group waits until they have, or are gone.
+A consumer may leave while a transaction, or a source that outlives its link, still holds messages
+of its group. These messages may come back, so the group waits until they are back or settled.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from ferrymq_broker.nodes.message_view import view_of
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.consumer import Consumer
 
-# A list may have so many outdated entries before somebody looks whether it has too many.
+# The number of outdated entries that a list may have before it is checked for too many.
 _SLACK: Final = 64
 
 
 @final
 class Group:
-    """A group: `count` of its messages are in the queue, `consumer` gets them.
+    """A message group: `count` of its messages are in the queue, and `consumer` gets them.
 
-    `waiting` are those that were passed over, for the consumer or because of `blockers`: a heap of
-    those that nobody could take. `left` are those that are still held for a consumer that has left,
-    None if there are none.
+    `waiting` has the messages that were passed over, for the consumer or because of `blockers`: a
+    heap of messages that no consumer could take. `left` has messages that are still held for a
+    consumer that has left, None if there are none.
     """
 
     __slots__ = ("id", "count", "consumer", "waiting", "blockers", "left")
@@ -48,7 +48,7 @@ class Group:
         self.left: set[Entry] | None = None
 
     def blocks(self, entry: Entry) -> bool:
-        """Return whether an older message of the group has to be taken before, or decided on."""
+        """Return whether an older message of the group must be taken, or settled, first."""
         if self.left is not None:
             return True
         blockers = self.blockers
@@ -57,11 +57,11 @@ class Group:
         return bool(blockers) and blockers[0][1].rank < entry.rank
 
     def block(self, entry: Entry) -> None:
-        """Block the group behind this message, which nobody could take."""
+        """Block the group behind this message, which no consumer could take."""
         heappush(self.blockers, (entry.rank, entry))
 
     def leave_behind(self, entry: Entry) -> None:
-        """Note a message that is still held though the consumer of the group leaves."""
+        """Add a message that is still held though the consumer of the group leaves."""
         left = self.left
         if left is None:
             self.left = {entry}
@@ -69,7 +69,7 @@ class Group:
             left.add(entry)
 
     def settle(self, entry: Entry) -> bool:
-        """Note that a message left behind is decided on; return whether it was the last."""
+        """Remove a settled message from those left behind; return whether it was the last."""
         left = self.left
         if left is None or entry not in left:
             return False
@@ -80,14 +80,15 @@ class Group:
         return True
 
     def wait(self, entry: Entry) -> None:
-        """Note a message that has been passed over."""
+        """Add a message that was passed over."""
         waiting = self.waiting
         waiting.append(entry)
         if len(waiting) > _SLACK and len(waiting) > 2 * self.count:
             self.waiting = list(dict.fromkeys(self.take_waiting()))
 
     def take_waiting(self) -> list[Entry]:
-        """Return those that were passed over and are still there; they are to be offered again."""
+        """Return the messages that were passed over and are still in the queue, to offer them
+        again."""
         waiting = self.waiting
         self.waiting = []
         return [entry for entry in waiting if entry.state == AVAILABLE]
@@ -107,7 +108,7 @@ class Groups:
         return len(self._groups)
 
     def join(self, entry: Entry) -> None:
-        """Add a message, which has come into the queue, to its group."""
+        """Add a new message of the queue to its group."""
         id = view_of(entry.message).group_id
         if id is None:
             return
@@ -119,7 +120,7 @@ class Groups:
         entry.group = group
 
     def leave(self, group: Group) -> None:
-        """Count a message of the group that is gone."""
+        """Count out a message of the group that has left the queue."""
         group.count -= 1
         if group.count == 0:
             self.release(group)

@@ -1,4 +1,4 @@
-"""Messages that management moves from a queue to another node."""
+"""Moving messages from a queue to another node, by management."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
 
 
-# Messages that are moved in one step.
+# How many messages are moved in one step.
 _MOVED: Final = 100
 
 
 def move(
     entries: QueueEntries, lifecycle: MessageLifecycle, target: Node, count: int
 ) -> Generator[None, None, tuple[int, Refusal | None]]:
-    """Publish up to `count` messages that nobody holds to `target`, in order, and drop them here.
+    """Publish up to `count` messages that no consumer holds to `target`, in order, and drop them
+    here.
 
-    Answers how many were moved, and why it ended if `target` did not want one. The time that they
-    have left stays the same, and so does what their headers tell of deliveries (AMQP 1.0 §3.2.1).
+    Returns how many were moved, and the refusal of `target`, if any. The remaining time to live
+    stays the same, and so do the delivery counts in the headers (AMQP 1.0 §3.2.1).
     """
     moved = 0
     for turn, chosen in enumerate(entries.select_available(count), 1):
         if turn % _MOVED == 0:
-            # Others are served in between.
+            # Other clients are served in between.
             yield
-        # What is published may push others out of this very queue.
+        # Publishing may drop other messages of this same queue.
         if chosen.state != AVAILABLE:
             continue
         if chosen.expires != 0 and entries.agenda.left(chosen.expires) <= 0:
@@ -55,9 +56,10 @@ def move(
         if chosen.is_out() and not entries.page_in(chosen):
             continue
         if target.room() <= 0:
-            # Nobody has promised room for what is moved.
+            # No room is reserved for moved messages.
             return moved, Refusal(
-                "amqp:resource-limit-exceeded", f"{target.address[:200]!r} is full"
+                "amqp:resource-limit-exceeded",
+                f"{target.address[:200]!r} is full; consume from it or raise its limits",
             )
         refusal = target.publish(_with_time_left(chosen, entries.agenda))
         if refusal is not None:
@@ -71,15 +73,15 @@ def move(
 
 
 def _with_time_left(entry: Entry, agenda: Agenda) -> BrokerMessage:
-    """Return the message of the entry as another queue gets it: its ttl and its deliveries count
-    on, no delay begins."""
+    """Return the message of the entry for another queue: its ttl and its deliveries continue, a
+    delay does not begin again."""
     message = entry.message
     if entry.attempts > 0:
         message = delivered_before(message, i64(entry.failures))
     if message.opaque:
         return message
     left: i64 = message.ttl
-    # A moment, which a ttl or that of the queue has set; a date the message says itself.
+    # A moment comes from the ttl of the message or of the queue; a date is in the message itself.
     for moment in (entry.expires, entry.expires_too):
         if moment > 0:
             rest = agenda.left(moment)

@@ -1,20 +1,20 @@
-"""The records that a queue writes to the store, and what they look like.
+"""The records that a queue writes to the store, and their format.
 
-The head of an entry, in front of the message as the queue has it, or of the id of its body:
+The head of an entry comes before the message, or before the id of its body:
 
     arrived i64 | format u32 | level u8 | flags u8
 
 `arrived` is in milliseconds since the epoch. The flags say that the message has a body of its own
 (`SHARED`), that it is `special`, that the time is not that of arrival but the one at which the
-message expires (`EXPIRES`), and that it is the broker's `OWN`: no client sent it like this. That
-is enough to know an entry without reading its message.
+message expires (`EXPIRES`), and that the broker itself made the message (`OWN`). So an entry can be
+restored without reading its message.
 
-What has happened to an entry since it came is in a record of its own:
+Changes of an entry since it came are in a record of their own:
 
     failures i64 | numbers i64 …
 
-The numbers are those of the links that must not get the message again (`Consumer.known_as`), as far
-as they mean something behind a restart.
+The numbers are those of the links that must not get the message again (`Consumer.known_as`), if
+they are valid after a restart.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SPECIAL: Final = 2
 EXPIRES: Final = 4
 OWN: Final = 8
 
-# So many links may be kept from an entry through a restart.
+# The most links that can be excluded from an entry through a restart.
 MOST_EXCLUDED: Final = 64
 
 _FORMATS: Final = 0x1_0000_0000
@@ -59,8 +59,8 @@ _SIGNED: Final = 0x7FFF_FFFF
 
 
 class EntryHead(NamedTuple):
-    """The head of an entry or of a scheduled message; `time` is when it came or, if it `expires`,
-    when it does so, or when it is due."""
+    """The head of an entry or of a scheduled message. `time` is the arrival; if the message
+    `expires`, it is the expiry; for a scheduled message it is when the message is due."""
 
     time: int
     format: int
@@ -73,11 +73,11 @@ class EntryHead(NamedTuple):
 
 @final
 class QueueRecords:
-    """The records of the queue that is `node`. `persist` is whether it keeps messages that are not
-    durable too.
+    """The records of the queue `node`. `persist` is whether it also stores messages that are not
+    durable.
 
-    `stable` is the sequence of the last entry that may be handed out: later ones are not on disk
-    yet. `unstable` is the last batch with others.
+    `stable` is the sequence of the last entry that may be delivered: later entries are not on disk
+    yet. `unstable` is the last batch that has such entries.
     """
 
     __slots__ = ("node", "agenda", "persist", "stable", "unstable", "_sealed")
@@ -96,17 +96,17 @@ class QueueRecords:
         return self.node.store_id != 0 and (message.durable or self.persist)
 
     def seal(self, published: i64) -> None:
-        """Note that the batch that is written next has the entries up to this sequence."""
+        """Note that the next batch has the entries up to this sequence."""
         self._sealed = published
 
     def stabilise(self, number: i64) -> None:
-        """Release the entries of the batch `number`, which is on disk, to consumers."""
+        """Release the entries of the batch `number`, which is on disk now, to consumers."""
         self.stable = BOUNDLESS if self.unstable == number else self._sealed
 
     # -- entries -----------------------------------------------------------------------------
 
     def keep(self, entry: Entry) -> None:
-        """Store an entry that has just been appended; until that is done nobody gets it."""
+        """Store an entry that has just been appended; consumers get it only after that."""
         entry.stored = True
         changes = self.agenda.changes
         self._put(entry, encode_head(self.agenda.wall, entry.level, entry.message, 0))
@@ -117,7 +117,7 @@ class QueueRecords:
             changes.watch(self.node)
 
     def put(self, entry: Entry) -> None:
-        """Store the entry as it is now."""
+        """Store the present state of the entry."""
         if entry.expires != 0:
             expires = self.agenda.date_of(entry.expires)
             head = encode_head(expires, entry.level, entry.message, EXPIRES)
@@ -136,7 +136,7 @@ class QueueRecords:
         """Drop the records of an entry that leaves the queue."""
         id = self.node.store_id
         if id == 0:
-            # The queue is being deleted, and all its records are dropped.
+            # The queue is being deleted, with all its records.
             return
         changes = self.agenda.changes
         sequence = entry.sequence
@@ -145,8 +145,8 @@ class QueueRecords:
             changes.drop(STATE, id, sequence)
 
     def drop_range(self, first: i64, last: i64) -> None:
-        """Drop the records of all sequences from `first` to `last`; no entry of them has a failed
-        delivery."""
+        """Drop the records of all sequences from `first` to `last`; none of these entries has a
+        failed delivery."""
         id = self.node.store_id
         if id == 0 or last < first:
             return
@@ -156,8 +156,8 @@ class QueueRecords:
             self.agenda.changes.drop_range(ENTRY, id, first, last)
 
     def put_state(self, entry: Entry) -> None:
-        """Store how many deliveries of a stored entry failed, and which links must not get it
-        again."""
+        """Store the number of failed deliveries of a stored entry, and the links excluded from
+        it."""
         id = self.node.store_id
         if id == 0 or not entry.stored:
             return
@@ -170,10 +170,10 @@ class QueueRecords:
                 write_i64_be(w, number)
         self.agenda.changes.put(STATE, id, entry.sequence, w.getvalue())
 
-    # -- what is no entry --------------------------------------------------------------------
+    # -- records without an entry ------------------------------------------------------------
 
     def put_scheduled(self, sequence: i64, due: i64, message: BrokerMessage) -> None:
-        """Store a message that enters the queue at the deadline `due`."""
+        """Store a message that becomes available at the deadline `due`."""
         agenda = self.agenda
         id = self.node.store_id
         head = encode_head(agenda.date_of(due), i64(message.priority), message, 0)
@@ -181,20 +181,20 @@ class QueueRecords:
         agenda.changes.put_parts(SCHEDULED, id, sequence, head, value)
 
     def drop_scheduled(self, sequence: i64) -> None:
-        """Drop the record of a scheduled message that has come, or will not."""
+        """Drop the record of a scheduled message that has been appended or cancelled."""
         if self.node.store_id != 0:
             self.agenda.changes.drop(SCHEDULED, self.node.store_id, sequence)
 
     def put_identity(self, number: i64, time: i64, identity: object) -> None:
-        """Store the identity of a message, and the date when the message came."""
+        """Store the identity of a message and the date of its arrival."""
         w = BytesWriter()
         write_i64_be(w, time)
-        # A digest is a tuple, and no type of AMQP's.
+        # A digest is stored as a tuple, which no AMQP type is.
         write_value(w, list(identity) if isinstance(identity, tuple) else identity, "identity")
         self.agenda.changes.put(DUPLICATE, self.node.store_id, number, w.getvalue())
 
     def drop_identity(self, number: i64) -> None:
-        """Drop the record of an identity: the message may come again."""
+        """Drop the record of an identity, which is no longer remembered."""
         if self.node.store_id != 0:
             self.agenda.changes.drop(DUPLICATE, self.node.store_id, number)
 
@@ -208,7 +208,7 @@ class QueueRecords:
 
 
 def take_state(entry: Entry, value: bytes) -> None:
-    """Give an entry what was stored of it with `put_state`; nothing where `value` is empty."""
+    """Restore the state of an entry that `put_state` stored; an empty `value` changes nothing."""
     at: i64 = 8
     size: i64 = len(value)
     if size < at:
@@ -222,24 +222,24 @@ def take_state(entry: Entry, value: bytes) -> None:
 
 
 def read_identity(value: bytes) -> tuple[int, object]:
-    """Return when it came, and what it was known by. Raises `StoreDamaged`."""
+    """Return the time and the identity in a record. Raises `StoreDamaged`."""
     try:
         reader = Reader(value, 8, len(value))
         identity = read_value(reader, "identity")
     except DecodeError as error:
-        raise StoreDamaged(f"an identity cannot be read: {error}") from error
+        raise StoreDamaged(f"the stored identity of a message cannot be read: {error}") from error
     return int(read_i64_be(value, 0)), tuple(identity) if isinstance(identity, list) else identity
 
 
 def drop_body(agenda: Agenda, message: BrokerMessage) -> None:
-    """Drop the record of a body that no entry has any more."""
+    """Drop the record of a body that no entry uses any more."""
     id = agenda.bodies.pop(message, 0)
     if id != 0:
         agenda.changes.drop(BODY, id, 0)
 
 
 def _body(agenda: Agenda, message: BrokerMessage) -> bytes:
-    """Return the id of the body of a message, stored if it has not been before."""
+    """Return the id of the body of a message; store the body if it is not stored yet."""
     id: i64 = agenda.bodies.get(message, 0)
     if id == 0:
         id = agenda.changes.new_id()
@@ -270,7 +270,7 @@ def encode_head(time: i64, level: i64, message: BrokerMessage, flags: int) -> by
 def read_head(value: bytes) -> EntryHead:
     """Return the head of the value of an `ENTRY` or `SCHEDULED`. Raises `StoreDamaged`."""
     if len(value) < HEAD:
-        raise StoreDamaged("an entry is shorter than its head")
+        raise StoreDamaged("the record of an entry is shorter than its head")
     format: int = read_i32_be(value, 8)
     flags: int = value[13]
     return EntryHead(
@@ -285,13 +285,13 @@ def read_head(value: bytes) -> EntryHead:
 
 
 def is_plain_head(head: bytes) -> bool:
-    """Return whether the head says of a message all that a plain queue has to know: it is neither
-    shared nor special, and does not say when it expires."""
+    """Return whether the head has everything that a plain queue must know of the message: the
+    message is neither shared nor special, and the head has no expiry."""
     return i64(head[13]) & (SHARED | SPECIAL | EXPIRES) == 0
 
 
 def body_id(value: bytes) -> int:
-    """Return the id of the body that the value of an entry with `EntryHead.shared` names."""
+    """Return the id of the body in the value of an entry with `EntryHead.shared`."""
     if len(value) != HEAD + 8:
-        raise StoreDamaged("an entry does not name its body")
+        raise StoreDamaged("the record of an entry has no id of its body")
     return int(read_i64_be(value, HEAD))

@@ -1,4 +1,4 @@
-"""The order of a queue: its levels of priority, each in order of publication."""
+"""The priority levels of a queue, each in order of publication."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.disk_runs import DiskRuns
 
-# How many levels there are (AMQP 1.0 §3.2.1), and that of messages which do not say theirs. However
-# many levels a queue tells apart, this one keeps its number.
+# The number of levels (AMQP 1.0 §3.2.1), and the level of messages without a priority. This level
+# keeps its number however many levels a queue uses.
 LEVELS: Final = 10
 DEFAULT_LEVEL: Final = 4
-# Messages of a run that become entries together: where they are consumed, and where one is looked
-# for that may go.
+# How many messages of a run become entries together: when they are consumed, and when one is
+# searched for that may leave.
 AHEAD: Final = 64
 _MAKE_ROOM: Final = 16
 
 
 class EntryPointer:
-    """A pointer to entries of a queue, which has to let go of those that leave."""
+    """The interface of an object that points to entries of a queue and must release entries that
+    leave."""
 
     __slots__ = ()
 
     def forget(self, entry: Entry) -> None:
-        """Point no more to the entry, which is about to leave the queue."""
+        """Release the entry, which is about to leave the queue."""
 
     def pointed(self, priority_level: PriorityLevel) -> Entry | None:
-        """Return the entry of a level that this points to, cursors aside."""
+        """Return the entry of a level that this object points to, not counting cursors."""
         return None
 
     def add_level(self, at: i64, priority_level: PriorityLevel) -> None:
-        """Take notice of a new level, which is the one at the index `at`."""
+        """Add a new level, which has the index `at`."""
 
 
 @final
 class LevelCursor:
-    """The position of a view in a level: `next` is what it looks at next, None at the end."""
+    """The position of a view in a level: `next` is the next entry to look at, None at the end."""
 
     __slots__ = ("priority_level", "next")
 
@@ -48,7 +49,7 @@ class LevelCursor:
         self.next: Entry | None = priority_level.first
 
     def has_passed(self, entry: Entry) -> bool:
-        """Return whether it will not come to the entry any more."""
+        """Return whether the cursor has passed the entry."""
         next = self.next
         return next is None or next.sequence > entry.sequence
 
@@ -57,9 +58,9 @@ class LevelCursor:
 class PriorityLevel:
     """The entries of one level, from `first` to `last`.
 
-    `plain` is the cursor of those who take everything, `others` are those of filters and that of
-    the pager, `out`. `oldest` is where to look for the first available entry: none before it is.
-    `runs` are those that have places among the entries, None as long as none ever had.
+    `plain` is the cursor of consumers without a filter; `others` are the cursors of filters and the
+    pager's cursor, `out`. `oldest` is where the search for the first available entry begins: there
+    is none before it. `runs` are the runs of the level, None if it never had any.
     """
 
     __slots__ = ("level", "first", "last", "plain", "others", "out", "oldest", "runs")
@@ -75,14 +76,14 @@ class PriorityLevel:
         self.runs: DiskRuns | None = None
 
     def add_cursor(self, cursor: LevelCursor) -> None:
-        """Move the cursor on from now on when the entry that it points to leaves."""
+        """Register a cursor, which moves on when its entry leaves."""
         if self.others is None:
             self.others = {cursor: None}
         else:
             self.others[cursor] = None
 
     def drop_cursor(self, cursor: LevelCursor) -> None:
-        """Forget a cursor that nobody needs any more."""
+        """Remove a cursor that is no longer needed."""
         others = self.others
         if others is not None:
             others.pop(cursor, None)
@@ -90,7 +91,7 @@ class PriorityLevel:
                 self.others = None
 
     def append(self, entry: Entry) -> None:
-        """Put an entry behind all others."""
+        """Append an entry."""
         last = self.last
         if last is None:
             self.first = entry
@@ -108,7 +109,7 @@ class PriorityLevel:
                     cursor.next = entry
 
     def insert(self, entry: Entry, after: Entry) -> None:
-        """Put an entry before another one."""
+        """Insert an entry before another one."""
         before = after.prev
         entry.prev = before
         entry.next = after
@@ -119,7 +120,7 @@ class PriorityLevel:
             before.next = entry
 
     def redirect(self, entry: Entry, other: Entry) -> None:
-        """Move the cursors that point to the entry to the other one."""
+        """Move the cursors at the entry to the other entry."""
         if self.oldest is entry:
             self.oldest = other
         if self.plain.next is entry:
@@ -131,19 +132,20 @@ class PriorityLevel:
                     cursor.next = other
 
     def enter(self, place: Entry, count: i64) -> Entry:
-        """Make entries of the first messages of the run that has this place; the first of them."""
+        """Make entries of the first messages of the run at this place; return the first one."""
         runs = self.runs
         assert runs is not None
         return runs.take(place, count)
 
     def bytes_of(self, entry: Entry) -> i64:
-        """Return how large the message of an entry is, or those of the run that has this place."""
+        """Return the size of the message of an entry, or of the messages of the run at this
+        place."""
         if entry.state == RUN and self.runs is not None:
             return self.runs.of(entry).bytes
         return i64(entry.size)
 
     def all(self) -> list[Entry]:
-        """Return all entries, and stand-ins of what is in runs, to be looked at."""
+        """Return all entries, with temporary entries for messages in runs, to look at."""
         found: list[Entry] = []
         entry = self.first
         while entry is not None:
@@ -155,7 +157,7 @@ class PriorityLevel:
         return found
 
     def unlink(self, entry: Entry) -> None:
-        """Take an entry out. Nothing may point to it but its neighbours."""
+        """Remove an entry. Only its neighbours may point to it."""
         before = entry.prev
         after = entry.next
         if before is None:
@@ -170,7 +172,7 @@ class PriorityLevel:
             entry.next = None
 
     def forget(self, entry: Entry) -> None:
-        """Before it is taken out: whatever points to the entry shall point to the next."""
+        """Move all pointers at the entry, which is about to be removed, to the next entry."""
         if self.oldest is entry:
             after = entry.next
             self.oldest = entry.prev if after is None else after
@@ -183,13 +185,13 @@ class PriorityLevel:
                     cursor.next = entry.next
 
     def is_back(self, entry: Entry) -> None:
-        """Note an entry that is available again."""
+        """Note that an entry is available again."""
         oldest = self.oldest
         if oldest is not None and entry.sequence < oldest.sequence:
             self.oldest = entry
 
     def first_available(self) -> Entry | None:
-        """Return the oldest entry that nobody holds."""
+        """Return the oldest available entry."""
         entry = self.oldest
         if entry is None:
             entry = self.first
@@ -197,7 +199,7 @@ class PriorityLevel:
             if entry.state == RUN:
                 entry = self.enter(entry, _MAKE_ROOM)
                 break
-            # Here and not at the end: what is appended later is found from the last one.
+            # Remember this entry and not the end: entries that are appended later come after it.
             self.oldest = entry
             entry = entry.next
         if entry is not None:

@@ -1,4 +1,4 @@
-"""Messages of a queue that are dropped all together, in slices."""
+"""Purge: dropping all messages of a queue, in slices."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.filter_views import FilterView
 
-# A heap may have so many outdated records before they are worth a look.
+# The number of outdated records in a heap that are not worth a clean-up.
 _SLACK: Final = 64
-# Messages of a run that become entries together.
+# How many messages of a run become entries together.
 _ENTERED: Final = 64
 
 
 @final
 class Purge(SlicedTask):
-    """The task that drops what nobody holds of what is in a queue when it begins; `count`
-    messages so far.
+    """The task that drops all messages that are in a queue when it begins, except those that
+    consumers hold; `count` is the number of dropped messages so far.
 
-    `over` is whether that is all. Messages that come meanwhile stay, and so does what consumers
-    hold or take meanwhile. With `whole` the queue is gone, and nothing stays.
+    `over` is whether the task is complete. Messages that come meanwhile stay, and so do messages
+    that consumers hold or acquire meanwhile. With `whole` the queue itself is deleted, and all
+    messages are dropped.
     """
 
     __slots__ = ("count", "over", "_entries", "_views", "_last", "_cursors")
@@ -40,18 +41,18 @@ class Purge(SlicedTask):
         self.over = False
         self._entries = entries
         self._views = views
-        # The last message that is dropped.
+        # The sequence of the last message to drop.
         self._last: i64 = BOUNDLESS if whole else entries.published
         self._cursors: list[LevelCursor] = []
         for priority_level in entries.priority_levels:
-            # The level moves it on when the entry that it points to leaves.
+            # The level moves the cursor on when its entry leaves.
             cursor = LevelCursor(priority_level)
             priority_level.add_cursor(cursor)
             self._cursors.append(cursor)
         entries.begin_purge()
 
     def go_on(self, slices: Slices) -> bool:
-        """Drop as many as the slice allows."""
+        """Drop messages, as far as the slice allows."""
         entries = self._entries
         cursors = self._cursors
         while cursors:
@@ -83,8 +84,8 @@ class Purge(SlicedTask):
         return True
 
     def _drop_run(self, cursor: LevelCursor, place: Entry, slices: Slices) -> Entry | None:
-        """Drop the messages of a run on disk, or make entries of some of them if others have come
-        since; what comes next."""
+        """Drop the messages of a run on disk, or make entries of some of them if later messages
+        have joined the run; return the next entry."""
         entries = self._entries
         priority_level = cursor.priority_level
         runs = priority_level.runs
@@ -105,8 +106,8 @@ class Purge(SlicedTask):
 
 @final
 class _Outdated(SlicedTask):
-    """The task that frees records a few at a time: to free a hundred thousand objects takes its
-    time."""
+    """The task that frees records a few at a time: freeing a hundred thousand objects at once takes
+    too long."""
 
     __slots__ = ("_records",)
 
@@ -115,7 +116,7 @@ class _Outdated(SlicedTask):
         self._records = records
 
     def go_on(self, slices: Slices) -> bool:
-        """Free as many as the slice allows."""
+        """Free records, as far as the slice allows."""
         records = self._records
         while records:
             if slices.is_spent():
@@ -126,11 +127,12 @@ class _Outdated(SlicedTask):
 
 
 def _tidy(view: FilterView, slices: Slices) -> None:
-    """Drop outdated records from the heaps of a view, and with them messages that are gone."""
+    """Remove outdated records from the heaps of a view, and with them the messages that have
+    left."""
     available = view.entries.available
     for heap in (view.returned, view.aside):
         if heap and (available == 0 or len(heap) > 2 * available + _SLACK):
             outdated = heap[:]
-            # Still in the order of a heap: it is sorted.
+            # A sorted list is still a heap.
             heap[:] = sorted(record for record in outdated if record[1].state == AVAILABLE)
             slices.do(_Outdated(outdated))

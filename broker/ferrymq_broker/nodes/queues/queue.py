@@ -1,24 +1,25 @@
-"""The queue: first in, first out within a priority; each message to one consumer; browsers look on.
+"""The queue: first in, first out within a priority; each message goes to one consumer; browsers
+only read.
 
 A queue is composed of parts that own their state and know no queue:
 
 - `QueueEntries`: the entries by levels of priority, their counts and records;
-- `ConsumerRegistry`: consumers, browsers and views. Who takes messages out has a place in a *view*,
-  one for each distinct filter, and in it in a *tier*, one for each priority of consumers. A view
-  has a cursor in every level; what is behind a cursor has been taken, does not pass the filter, or
-  waits in a heap:
+- `ConsumerRegistry`: consumers, browsers and views. Each consumer belongs to a *view*, one for each
+  distinct filter, and in it to a *tier*, one for each priority of consumers. A view has a cursor in
+  every level; an entry behind a cursor has been taken, does not pass the filter, or waits in a
+  heap:
 
-  - `FilterView.returned`: entries that came back: released, modified, or held by a lost link.
-    They are offered first: a message comes back to the place it was published at;
-  - `Consumer.own`: entries that not every consumer of the view may get;
-  - `FilterView.aside`: the same, for consumers that are still to come;
+- `FilterView.returned`: entries that came back: released, modified, or held by a lost link. They
+  are offered first: a message comes back to the place it was published at;
+- `Consumer.own`: entries that not every consumer of the view may get;
+- `FilterView.aside`: the same, for consumers that are still to come;
 
 - `MessageLifecycle`: limits, expiry, dead letters and the like;
-- `Dispatcher`: consumers that may be offered something take turns, message by message. One that
-  answers IDLE is taken out until it wakes.
+- `Dispatcher`: ready consumers take turns, message by message. A consumer that returns IDLE is not
+  ready until it wakes the queue.
 
-The queue itself is the node that links see: it forwards to its parts, counts outcomes, and tells
-its parts of what other parts do (`docs/decisions/0020-queues-of-parts.md`).
+The queue itself is the node that links see: it forwards calls to its parts, counts outcomes, and
+tells its parts what other parts do (`docs/decisions/0020-queues-of-parts.md`).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 @final
 class _Watcher(EntryWatcher):
-    """The watcher that tells a queue which entries have left."""
+    """The watcher that tells a queue which entries have left it."""
 
     __slots__ = ("_queue",)
 
@@ -69,8 +70,8 @@ class _Watcher(EntryWatcher):
 
 @final
 class Queue(Node):
-    """A queue. Since the broker was started `released`, `modified` and `rejected` count what
-    deliveries ended as."""
+    """A queue. `released`, `modified` and `rejected` count the outcomes of deliveries since the
+    broker was started."""
 
     __slots__ = (
         "policy",
@@ -94,9 +95,9 @@ class Queue(Node):
         self.released: i64 = 0
         self.modified: i64 = 0
         self.rejected: i64 = 0
-        # Those that were sent unsettled; `Dispatcher.settled` counts the others.
+        # Deliveries that were sent unsettled; `Dispatcher.settled` counts the others.
         self._accepted: i64 = 0
-        # The last purge of all, when the queue is deleted.
+        # The purge of the deleted queue.
         self._rest: Purge | None = None
         entries = QueueEntries(self, policy.persist, _Watcher(self))
         self.entries = entries
@@ -124,11 +125,11 @@ class Queue(Node):
             entries.groups = Groups()
 
     def reconsider(self) -> None:
-        """Find out what can be left out while nobody needs it."""
+        """Find out which optional work is needed at present."""
         self.entries.tell_watcher(self.lifecycle.guarded or self.lifetime != PERMANENT)
 
     def change_policy(self, policy: QueuePolicy) -> None:
-        """Follow another policy from now on. Messages keep the places they have."""
+        """Use another policy from now on. Messages keep their places."""
         self.policy = policy
         self._read_policy()
         self.lifecycle.change_policy(policy)
@@ -137,8 +138,8 @@ class Queue(Node):
         self.touch()
 
     def open_source(self, terms: SourceTerms) -> Node:
-        """Accept a consumer or a browser. Raises `BrokerError` if there may be no further
-        consumer."""
+        """Accept a consumer or a browser. Raises `BrokerError` if no further consumer is
+        allowed."""
         self.target(terms.part)
         self.registry.grant(terms)
         return self
@@ -146,14 +147,14 @@ class Queue(Node):
     # -- messages in -------------------------------------------------------------------
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Append the message, if the lifecycle does not mind."""
+        """Append the message, unless the lifecycle refuses it."""
         if self.lifecycle.guarded or message.special:
             return self.lifecycle.publish(message)
         self.entries.append(message)
         return None
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Keep room for a message that is to come."""
+        """Keep room for a message that comes later."""
         return self.lifecycle.reserve(message, holders)
 
     def unreserve(self, message: BrokerMessage) -> None:
@@ -165,24 +166,24 @@ class Queue(Node):
         return self.entries.records.keeps(message)
 
     def seal(self) -> None:
-        """Note that the messages up to now are in the batch that is written next."""
+        """Note that the messages so far are in the next batch."""
         self.entries.records.seal(self.entries.published)
 
     def stabilise(self, number: i64) -> None:
-        """Release the entries of a batch that is on disk to consumers."""
+        """Release the entries of a batch that is on disk now to consumers."""
         self.entries.records.stabilise(number)
         self.touch()
 
     # -- outcomes ----------------------------------------------------------------------
 
     def remove(self, consumer: Consumer, entry: Entry) -> None:
-        """Take out a message that the consumer holds and has done with."""
+        """Remove a message that the consumer has accepted."""
         consumer.unhold(entry)
         self._accepted += 1
         self.entries.remove(entry)
 
     def reject(self, consumer: Consumer, entry: Entry, error: Error | None) -> None:
-        """Take out a message that the consumer found invalid (AMQP 1.0 §3.4.3)."""
+        """Remove a message that the consumer found invalid (AMQP 1.0 §3.4.3)."""
         consumer.unhold(entry)
         self.rejected += 1
         self.lifecycle.on_rejected(entry, error)
@@ -219,7 +220,8 @@ class Queue(Node):
         self.touch()
 
     def hand_over(self, entry: Entry, before: Consumer, after: Consumer) -> None:
-        """See `Node.hand_over`. The group of the message waits for it if its consumer leaves."""
+        """See `Node.hand_over`. If the consumer of the message's group leaves, the group waits for
+        the message."""
         super().hand_over(entry, before, after)
         group = entry.group
         groups = self.entries.groups
@@ -228,7 +230,7 @@ class Queue(Node):
         if group.consumer is before:
             group.leave_behind(entry)
         elif group.left is not None and entry in group.left:
-            # The link has come back.
+            # The link is attached again.
             if group.consumer is None:
                 groups.give(group, after)
             self.registry.settle_group(entry)
@@ -251,7 +253,7 @@ class Queue(Node):
         self.entries.amend(entry, message)
 
     def on_unlinked(self, entry: Entry) -> None:
-        """Tell the parts of an entry that has left: it matters to some of them."""
+        """Tell the parts of an entry that has left, as far as they need to know."""
         self.registry.leave_group(entry)
         if self.lifecycle.guarded or entry.expires != 0:
             self.lifecycle.on_unlinked(entry)
@@ -260,7 +262,7 @@ class Queue(Node):
             self.touch()
 
     def on_run_dropped(self) -> None:
-        """Tell the lifecycle of messages that have left."""
+        """Tell the lifecycle that messages of a run have left."""
         self.lifecycle.on_dropped()
         if self.waiting_for_room or self.lifetime != PERMANENT:
             self.touch()
@@ -272,7 +274,7 @@ class Queue(Node):
         self.registry.add(consumer)
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """Forget a consumer that has given back what it held."""
+        """Remove a consumer that has given back the messages that it held."""
         self.dispatcher.draining.pop(consumer, None)
         self.registry.remove(consumer)
 
@@ -296,7 +298,7 @@ class Queue(Node):
         self.touch()
 
     def dispatch(self) -> None:
-        """Offer messages until they, or the consumers that can take them, run out."""
+        """Offer messages until there are no more, or no consumers that can take them."""
         if self.deleted or not self.dispatcher.dispatch():
             return
         if self.waiting_for_room:
@@ -307,17 +309,17 @@ class Queue(Node):
     # -- the end -----------------------------------------------------------------------
 
     def purge(self) -> Purge:
-        """Begin to drop every message that is there and that nobody holds."""
+        """Begin to drop every message that no consumer holds."""
         purge = Purge(self.entries, self.registry.views)
         self.agenda.slices.do(purge)
         return purge
 
     def drop(self, entry: Entry) -> None:
-        """Take an available entry out, wherever it is."""
+        """Remove an available entry, wherever it is in its list."""
         self.entries.drop(entry)
 
     def delete(self, error: Error) -> None:
-        """End every link with `error`, drop every message."""
+        """End every link with `error` and drop every message."""
         self.entries.records.drop_all()
         self.lifecycle.stop()
         self.dispatcher.continuation.cancel()
@@ -328,7 +330,7 @@ class Queue(Node):
         return list(self.registry.consumers)
 
     def drop_rest(self, slices: Slices) -> bool:
-        """Drop the messages of the queue, which is deleted; return whether all are gone."""
+        """Drop the messages of the queue, which is deleted; return whether all are dropped."""
         if self._rest is None:
             self._rest = Purge(self.entries, self.registry.views, True)
         return self._rest.go_on(slices) and self.lifecycle.close(slices)
@@ -342,65 +344,65 @@ class Queue(Node):
     # -- the store ---------------------------------------------------------------------
 
     def describe_stored(self) -> dict[str, object]:
-        """Return what is to be stored of the queue beside its policy."""
+        """Return the stored fields of the queue beside its policy."""
         policy_history = self.lifecycle.policy_history
         return {} if policy_history is None else policy_history.fields()
 
     def restore(self, id: i64, fields: dict[str, object]) -> None:
-        """Make the queue, which is new, the one that was stored with this id and what
-        `describe_stored` gave. Raises `StoreDamaged`."""
+        """Restore the queue that was stored with this id and these fields of `describe_stored`;
+        this queue must be new. Raises `StoreDamaged`."""
         self.agenda.changes.has_id(id)
         self.store_id = id
         if "unkeyed" in fields or "ttls" in fields:
             self.entries.count_from(self.lifecycle.restore_policy_history(fields))
 
     def restorer(self) -> QueueRestore:
-        """Return what brings back the entries of the queue, after `restore`."""
+        """Return the object that restores the entries of the queue, after `restore`."""
         return QueueRestore(self.entries, self.lifecycle, self.registry.plain)
 
-    # -- what there is to know -----------------------------------------------------------
+    # -- information -------------------------------------------------------------------------
 
     @property
     def available(self) -> i64:
-        """How many messages may be delivered."""
+        """Return the number of messages that can be delivered."""
         return self.entries.available
 
     @property
     def acquired(self) -> i64:
-        """How many messages consumers hold."""
+        """Return the number of messages that consumers hold."""
         return self.entries.acquired
 
     @property
     def bytes(self) -> i64:
-        """How large the payloads of its messages are together."""
+        """Return the size in bytes of the payloads of all messages."""
         return self.entries.bytes
 
     @property
     def published(self) -> i64:
-        """The sequence of the last message."""
+        """Return the sequence of the last message."""
         return self.entries.published
 
     @property
     def accepted(self) -> i64:
-        """How many deliveries ended as accepted, those that were sent settled included."""
+        """Return how many deliveries ended as accepted, including those that were sent settled."""
         return self._accepted + self.dispatcher.settled
 
     @property
     def consumers(self) -> dict[Consumer, None]:
-        """Consumers and browsers."""
+        """Return consumers and browsers."""
         return self.registry.consumers
 
     def message_count(self) -> i64:
-        """Count available and held messages, and those that are to come."""
+        """Return the number of available, held and scheduled messages."""
         entries = self.entries
         return entries.available + entries.acquired + self.lifecycle.scheduled()
 
     def room(self) -> i64:
-        """Return how many more messages get in, as the lifecycle has it."""
+        """Return how many more messages fit by the length limit."""
         return self.lifecycle.room()
 
     def describe(self) -> dict[str, object]:
-        """Return its settings and figures by their public names."""
+        """Return settings and figures by their public names."""
         described: dict[str, object] = {"name": self.address, "type": self.kind}
         policy = self.policy
         for setting in fields(policy):
@@ -409,7 +411,7 @@ class Queue(Node):
         return described
 
     def figures(self) -> dict[str, int]:
-        """Return what it counts, by public names."""
+        """Return the counters by their public names."""
         entries = self.entries
         paging = entries.paging
         figures: dict[str, int] = {
@@ -445,13 +447,13 @@ class Queue(Node):
     # -- management ----------------------------------------------------------------------
 
     def peek(self, count: int, from_sequence: i64 = 0) -> list[Entry]:
-        """Return up to `count` messages in the order of delivery, held ones among them.
+        """Return up to `count` messages in the order of delivery, including held ones.
 
-        Those with a sequence below `from_sequence` are left out. Nothing changes.
+        Messages with a sequence below `from_sequence` are left out. Nothing changes.
         """
         return self.entries.peek(count, from_sequence)
 
     def move(self, target: Node, count: int) -> Generator[None, None, tuple[int, Refusal | None]]:
-        """Publish up to `count` messages that nobody holds to `target`, in order, and drop them
-        here; see `queues/move.py`."""
+        """Publish up to `count` messages that no consumer holds to `target`, in order, and drop
+        them here; see `queues/move.py`."""
         return move(self.entries, self.lifecycle, target, count)

@@ -1,4 +1,5 @@
-"""A queue as it was, from what its `QueueRecords` have written; nothing is written on the way.
+"""Restoring the entries of a queue from the records that `QueueRecords` has written. Nothing is
+written meanwhile.
 
     queue.restore(id, fields)              # what `Queue.describe_stored` gave
     restore = queue.restorer()
@@ -9,11 +10,11 @@
     held = restore.acquire(sequences)      # once, before anybody consumes
     for entry in held.values(): consumer.hold(entry)
 
-Entries that consumers held are available again, and count as delivered before.
+Entries that consumers held are available again and count as delivered before.
 
-A cursor never points to an entry that somebody holds and may remove. So where some are held, the
-cursor begins behind the last of them, and what is available before counts as returned. Where the
-queue is paged the cursor stays where it is: the pager's runs see to it that it is moved.
+A cursor must not point to an entry that a consumer holds and may remove. So if consumers hold
+entries, the cursor begins behind the last of them, and available entries before it count as
+returned. If the queue is paged, the cursor stays where it is: the runs of the pager move it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 
 @final
 class QueueRestore:
-    """The restore of the entries of one queue. `plain` is its view without a filter."""
+    """The object that restores the entries of one queue. `plain` is the queue's view without a
+    filter."""
 
     __slots__ = ("_entries", "_lifecycle", "_plain")
 
@@ -60,11 +62,11 @@ class QueueRestore:
         size: i64,
         state: bytes,
     ) -> None:
-        """Append an entry, after all those of lower sequences.
+        """Append an entry; the entries of lower sequences come first.
 
-        `time` is when the message came or, if so, `expires`. `size` is that of its payload, which
-        may have left memory again since another entry had it. `state` is the value of its `STATE`,
-        empty if it has none.
+        `time` is the arrival of the message or, with `expires`, its expiry. `size` is the size of
+        its payload, which may be out of memory again since another entry had it. `state` is the
+        value of its `STATE` record, empty if it has none.
         """
         entries = self._entries
         lifecycle = self._lifecycle
@@ -79,7 +81,7 @@ class QueueRestore:
             lifecycle.guarded or message.special or expires or lifecycle.policy_history is not None
         )
         if (watched or groups is not None) and entry.is_out():
-            # What follows may read the message.
+            # The lines below may read the message.
             entries.page_in(entry)
         if groups is not None:
             groups.join(entry)
@@ -90,7 +92,7 @@ class QueueRestore:
             pager.leave_restored(entries, entry)
 
     def is_indifferent(self) -> bool:
-        """Return whether the queue need not see plain messages to have them as entries."""
+        """Return whether plain messages can become entries without the lifecycle of the queue."""
         policy = self._lifecycle.policy
         return (
             self._entries.groups is None
@@ -100,14 +102,14 @@ class QueueRestore:
         )
 
     def can_rest(self) -> bool:
-        """Return whether entries can be restored without their messages."""
+        """Return whether entries can be restored without reading their messages."""
         agenda = self._entries.agenda
         pager = pager_of(agenda)
         return pager is not None and agenda.held > pager.low and self.is_indifferent()
 
     def unread(self, sequence: i64, level: i64, size: i64, state: bytes, origin: i64) -> None:
-        """Append an entry as `entry` does, of a queue that `can_rest`; its message, with a payload
-        of this size, is plain and stays on disk."""
+        """Append an entry as `entry` does, for a queue that `can_rest`. Its message is plain, has a
+        payload of this size and stays on disk."""
         pager = pager_of(self._entries.agenda)
         assert pager is not None
         entry = _make(pager.blank_of(origin), sequence, level, state)
@@ -115,8 +117,8 @@ class QueueRestore:
         pager.leave_unread(self._entries, entry)
 
     def run(self, level: i64, run: DiskRun) -> None:
-        """Append messages that stay on disk, of a queue that `is_indifferent`, after all those of
-        the level with lower sequences."""
+        """Append a run of messages that stay on disk, for a queue that `is_indifferent`; lower
+        sequences of the level come first."""
         entries = self._entries
         pager = pager_of(entries.agenda)
         assert pager is not None
@@ -124,29 +126,30 @@ class QueueRestore:
         entries.restore_run(run.count(), run.bytes, run.sequence(run.end - 1))
 
     def scheduled(self, sequence: i64, due: i64, message: BrokerMessage, size: i64) -> None:
-        """Keep a message that is to come at `due`, with a payload of this size."""
+        """Restore a message scheduled for `due`, with a payload of this size."""
         self._lifecycle.restore_scheduled(sequence, due, message, size)
 
     def identity(self, number: i64, time: i64, identity: object) -> bool:
-        """Remember that a message with this identity came at `time`; return false if the queue
-        does not look for duplicates any more."""
+        """Restore the identity of a message that came at `time`; return false if the queue does not
+        detect duplicates any more."""
         return self._lifecycle.restore_identity(number, time, identity)
 
     def finish(self) -> None:
-        """Drop what was replaced while a consumer held it: all is there. From now on changes are
-        written again."""
+        """End the restore: drop entries that were replaced while a consumer held them, and write
+        changes to the store from now on."""
         entries = self._entries
         paging = entries.paging
         if paging is not None:
-            # Levels have come side by side.
+            # Messages of several levels have come in one order.
             paging.note_restored(entries.recovered)
         self._lifecycle.drop_replaced()
         entries.node.touch()
 
-    # -- entries that consumers have held since before ---------------------------------------
+    # -- entries that consumers held before the restart ----------------------------------------
 
     def acquire(self, sequences: set[int]) -> dict[int, Entry]:
-        """Acquire the entries of these sequences; return those that there are and nobody has."""
+        """Acquire the entries with these sequences; return those that exist and that no consumer
+        holds."""
         held: dict[int, Entry] = {}
         if sequences:
             last: i64 = max(sequences)
@@ -164,7 +167,7 @@ class QueueRestore:
         entries = self._entries
         passed: list[Entry] = []
         entry = priority_level.first
-        # Up to here the cursor has passed them all.
+        # The cursor has passed all entries up to here.
         behind: Entry | None = None
         count = 0
         while entry is not None and entry.sequence <= last:
@@ -197,7 +200,7 @@ class QueueRestore:
 def _make(message: BrokerMessage, sequence: i64, level: i64, state: bytes) -> Entry:
     entry = Entry(message, sequence, level)
     entry.stored = True
-    # Perhaps somebody has had it.
+    # A consumer may have had the message.
     entry.attempts = 1
     take_state(entry, state)
     return entry

@@ -1,1 +1,1 @@
-"""Streams: logs of messages that stay where they are, read by many from where they like."""
+"""Streams: logs of messages that stay when they are read; every reader chooses its position."""

@@ -1,9 +1,10 @@
-"""A reader that sends many records at once, as they were published: see `ferrymq.chunks`.
+"""A reader that sends many records in one message, as they were published: see `ferrymq.chunks`.
 
-A chunk is gathered in slices of its own, so that a large one keeps nobody waiting, and only while
-the link can be sent something. It ends before whatever the reader comes to: the end of what there
-is, a gap, a record that cannot be read. So what was gathered is told before any trouble is. All
-readers together have a share of a pass, and of memory: see `ferrymq_broker.nodes.chunk_budget`.
+A chunk is gathered in slices, so that a large chunk does not stop others, and only while the link
+can be sent something. The chunk ends before the end of the records, before a gap, and before a
+record that cannot be read. So the gathered records are sent before the client is told of any
+trouble. All readers together share a budget of work in one pass and of memory: see
+`ferrymq_broker.nodes.chunk_budget`.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from ferrymq_broker.nodes.streams.reader import PartitionCursor, StreamReader
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.stream import Stream
 
-# What is gathered in one turn: records, of which a filter is asked about fewer, or bytes.
+# The work of one turn: records (fewer if a filter is asked), or bytes.
 _RECORDS: Final = 1024
 _BYTES: Final = 256 * 1024
-# A chunk covers no more offsets than this, however few of them pass the filter.
+# The most offsets that a chunk covers, however few of the records pass the filter.
 _SPAN: Final = 65_536
 
-# What gathering ends with.
-_MORE: Final = 0  # the slice is eaten
-_FULL: Final = 1  # no more goes into this chunk
-_END: Final = 2  # nothing to read now, or for ever
+# The results of gathering.
+_MORE: Final = 0  # the slice is used up
+_FULL: Final = 1  # the chunk is full
+_END: Final = 2  # nothing to read now, or ever
 
 
 @final
 class _Maker(ChunkMaker):
-    """A reader, as the budget of all chunks sees it."""
+    """A reader as a `ChunkMaker` of the budget of all chunks."""
 
     __slots__ = ("_reader",)
 
@@ -70,10 +71,10 @@ class _Maker(ChunkMaker):
 
 @final
 class ChunkStreamReader(StreamReader):
-    """A reader of one partition; a chunk has up to `most_bytes` and `most_records`, one record
-    at least.
+    """A reader of one partition. A chunk has up to `most_bytes` and `most_records`, but at least
+    one record.
 
-    `next` is where the last chunk that was sent ends: the client knows of what is before it.
+    `next` is the end of the last chunk that was sent: the client knows the records before it.
     """
 
     __slots__ = (
@@ -97,11 +98,11 @@ class ChunkStreamReader(StreamReader):
         self.next: i64 = start
         self._builder = ChunkBuilder()
         self._builder.begin(start)
-        # A chunk that could not be sent yet; up to where it, or the one that is made, goes.
+        # A chunk that could not be sent yet; the end of that chunk, or of the chunk in the making.
         self._built: BrokerMessage | None = None
         self._covered: i64 = start
-        # Bytes of payloads that were gathered and not sent, which are in `Agenda.held`; and of the
-        # chunk sent last, while nobody knows that it is gone. Both are in `ChunkBudget.held`.
+        # Bytes of payloads that were gathered and not sent (counted in `Agenda.held`), and of the
+        # last sent chunk while it may not have gone out. Both are counted in `ChunkBudget.held`.
         self._held: i64 = 0
         self._sent: i64 = 0
         self._maker = _Maker(self)
@@ -113,11 +114,12 @@ class ChunkStreamReader(StreamReader):
         super().unsubscribe(consumer)
 
     def bookmark(self, consumer: Consumer) -> list[int] | None:
-        """Return what the next chunk begins with."""
+        """Return the offset with which the next chunk begins."""
         return [int(self.next)]
 
     def rewind(self, consumer: Consumer, bookmark: list[int]) -> None:
-        """Go back. What is gone meanwhile shows in where the chunk begins."""
+        """Go back. If records are gone meanwhile, the chunk begins after them, and the client sees
+        it."""
         if bookmark[0] < self.next:
             self.next = bookmark[0]
             super().rewind(consumer, bookmark)
@@ -125,7 +127,7 @@ class ChunkStreamReader(StreamReader):
                 self._begin_at(self.cursors[0].at())
 
     def _begin_at(self, offset: i64) -> None:
-        """Forget what was gathered: the next chunk begins here."""
+        """Drop the gathered records: the next chunk begins here."""
         self._built = None
         self._covered = offset
         self._builder.begin(offset)
@@ -143,8 +145,8 @@ class ChunkStreamReader(StreamReader):
     # -- reading ---------------------------------------------------------------------------
 
     def read(self, consumer: Consumer) -> bool:
-        """Gather a slice, and send the chunk if that completes it; whether there is nothing more
-        for now."""
+        """Gather a slice, and send the chunk if it is complete; return whether nothing is left for
+        now."""
         message = self._built
         cursor = self.cursors[0]
         if message is None:
@@ -170,7 +172,7 @@ class ChunkStreamReader(StreamReader):
                     return False
                 self.wait()
                 return True
-            # It is found again, once this chunk is sent.
+            # The fault is found again after this chunk is sent.
             self.fault = None
             chunk = self._builder.build(self._covered, cursor.partition.log.next)
             message = BrokerMessage(chunk, CHUNK_FORMAT, 0)
@@ -186,17 +188,17 @@ class ChunkStreamReader(StreamReader):
             self.give_up(consumer, cursor, self._covered - 1, len(message.payload))
             return False
         self.next = self._covered
-        # Behind a gap, it begins there.
+        # After a gap, the next chunk begins there.
         self._begin_at(cursor.at())
         self.count_sent(len(message.payload))
         self.touch()
         return False
 
     def _has_news(self, consumer: Consumer, cursor: PartitionCursor) -> bool:
-        """Return whether the client is to learn how far the reader has got, at the end of what
-        there is.
+        """Return whether the client must be told how far the reader has got, at the end of the
+        records.
 
-        Without a filter it knows already, unless all up to where it wanted to read is gone.
+        Without a filter the client knows it, unless all records up to its end offset are gone.
         """
         if self._builder.count > 0:
             return True
@@ -204,7 +206,7 @@ class ChunkStreamReader(StreamReader):
         return self.next < at and (consumer.filter is not None or at >= cursor.until)
 
     def _gather(self, consumer: Consumer, cursor: PartitionCursor) -> i64:
-        """Add records to the chunk, which goes as far as `_covered` then."""
+        """Add records to the chunk, whose end is then `_covered`."""
         builder = self._builder
         partition = cursor.partition
         filter = consumer.filter
@@ -221,7 +223,7 @@ class ChunkStreamReader(StreamReader):
             if index >= segment.count or segment.dropped:
                 moved = self.step(cursor)
                 if cursor.at() != offset:
-                    # There is a gap.
+                    # The position has jumped: there is a gap.
                     if offset > builder.first:
                         return _FULL
                     self._covered = cursor.at()
@@ -262,6 +264,7 @@ class ChunkStreamReader(StreamReader):
             if builder.count >= self.most_records or offset + 1 - builder.first >= _SPAN:
                 return _FULL
             if not builder.fits(0, self.most_bytes):
-                # One that is too large is the last of its chunk, so `give_up` knows which it was.
+                # A record that is too large is the last of its chunk, so that `give_up` knows which
+                # one it was.
                 return _FULL
         return _MORE

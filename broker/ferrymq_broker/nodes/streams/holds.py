@@ -1,11 +1,11 @@
-"""Holds: records that stay, whatever the limits say, because somebody still has to copy them.
+"""Holds: records that stay in spite of the limits, because a holder still has to copy them.
 
 A holder has an offset in some partitions of a stream, or in all: records from there on are kept.
-Limits let go whole segments; one with any record at that offset or behind it stays. A hold that
+Limits drop whole segments; a segment with any record at or after that offset stays. A hold that
 names every partition there is covers those that are added later, from their first record on.
 
-Nothing but a holder moves its hold, or releases it. PURGE and DELETE are of those who may manage
-the stream: what they drop is gone, and holds go on behind it.
+Only the holder moves or releases its hold. But PURGE and DELETE, for which the right to manage the
+stream is needed, drop held records too; holds then continue after the dropped records.
 
 | table | id | number | value |
 |---|---|---|---|
@@ -29,19 +29,21 @@ from ferrymq_broker.store.tables import HELD, HOLD
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.stream import Stream
 
-# Holds of one stream, and the characters of a holder's name.
+# The most holds of one stream, and the most characters of a holder's name.
 MAX_HOLDS: Final = 100
 MAX_NAME: Final = 256
-# How many offsets a description of all holds shows.
+# The most offsets in a description of all holds.
 _SHOWN: Final = 30_000
 
 
 @final
 class RetentionHold:
-    """Who holds what: `offsets` by partition. `whole` is whether it covers partitions to come,
-    `since` when it was made, in milliseconds since the epoch, `id` that of its records or 0.
+    """A hold: the holder and its `offsets` by partition. `whole` is whether the hold covers
+    partitions that are added later; `since` is when it was made, in milliseconds since the epoch;
+    `id` is the id of its records, or 0.
 
-    From the offsets `begun` on the holder has moved it: there it was made, or a purge put it.
+    `begun` has the offsets at which the hold was made, or to which a purge moved it. From there on
+    the holder has moved it.
     """
 
     __slots__ = ("holder", "id", "since", "whole", "offsets", "begun")
@@ -57,7 +59,7 @@ class RetentionHold:
 
 @final
 class RetentionHolds:
-    """The holds of one stream, by holder. Each partition knows the lowest offset in it (`held`)."""
+    """The holds of one stream, by holder. Each partition knows its lowest held offset (`held`)."""
 
     __slots__ = ("stream", "_holds")
 
@@ -69,11 +71,11 @@ class RetentionHolds:
         return len(self._holds)
 
     def find(self, holder: str) -> RetentionHold | None:
-        """Return the hold of that name."""
+        """Return the hold of a holder; None if there is none."""
         return self._holds.get(holder)
 
     def keeper(self, partition: i64) -> str:
-        """Return who holds the lowest offset of a partition; empty if nobody holds any."""
+        """Return the holder of the lowest offset of a partition; empty if there is no hold."""
         lowest: i64 = ENDLESS
         name = ""
         for hold in self._holds.values():
@@ -83,13 +85,14 @@ class RetentionHolds:
                 name = hold.holder
         return name
 
-    # -- what holders do -------------------------------------------------------------------
+    # -- requests of holders ---------------------------------------------------------------
 
     def move(self, holder: str, offsets: dict[int, int]) -> None:
-        """Hold records from these offsets on, by partition; what the limits have waited for goes.
+        """Hold records from these offsets on, by partition; records below them are dropped if
+        limits say so.
 
-        Partitions that are not named stay as they are. Raises `BrokerError`, and does nothing, if
-        there is no such partition, or no such offset in it any more or yet.
+        Partitions that are not named keep their offsets. Raises `BrokerError`, and changes nothing,
+        if a partition does not exist, or does not have the offset any more or yet.
         """
         stream = self.stream
         places: dict[int, int] = {}
@@ -102,7 +105,7 @@ class RetentionHolds:
         elif not hold.whole and len(hold.offsets.keys() | offsets.keys()) == len(stream.partitions):
             hold.whole = True
             self._write(hold)
-        # Who asks goes by the answer, whatever has changed just now.
+        # The client relies on the answer, even if nothing has changed now.
         changes.claim()
         for number, offset in places.items():
             self._place(hold, number, offset, False)
@@ -121,12 +124,13 @@ class RetentionHolds:
         stream = self.stream
         if not holder or len(holder) > MAX_NAME:
             raise BrokerError(
-                "amqp:invalid-field", f"a holder has a name of 1 to {MAX_NAME} characters"
+                "amqp:invalid-field", f"the name of a holder must have 1 to {MAX_NAME} characters"
             )
         if len(self._holds) >= MAX_HOLDS:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"{stream.address!r} has {MAX_HOLDS} holds already, as many as there may be",
+                f"{stream.address!r} has {MAX_HOLDS} holds already, which is the limit; "
+                "release some first",
             )
         agenda = stream.agenda
         id: i64 = 0
@@ -138,7 +142,7 @@ class RetentionHolds:
         return hold
 
     def _place(self, hold: RetentionHold, number: i64, offset: i64, begins: bool) -> None:
-        """Set the offset of the hold in a partition; with `begins` it begins there anew."""
+        """Set the offset of the hold in a partition; with `begins` it begins there."""
         before: i64 = hold.offsets.get(number, -1)
         if before == offset:
             return
@@ -155,7 +159,7 @@ class RetentionHolds:
             self._tell(number)
 
     def _tell(self, number: i64) -> None:
-        """Tell a partition the lowest offset that is held."""
+        """Tell a partition its lowest held offset."""
         partition = self.stream.partitions[number]
         lowest: i64 = ENDLESS
         for hold in self._holds.values():
@@ -165,7 +169,7 @@ class RetentionHolds:
         if lowest != partition.held:
             partition.hold_from(lowest)
 
-    # -- what becomes of the stream --------------------------------------------------------
+    # -- changes of the stream -------------------------------------------------------------
 
     def cover(self, number: i64) -> None:
         """Extend holds of the whole stream to a new partition."""
@@ -174,14 +178,15 @@ class RetentionHolds:
                 self._place(hold, number, 0, True)
 
     def pass_(self, number: i64, end: i64) -> None:
-        """Move holds up to this offset: all records of the partition before it are dropped."""
+        """Move holds up to this offset, because all records of the partition before it are
+        dropped."""
         for hold in self._holds.values():
             offset: i64 = hold.offsets.get(number, ENDLESS)
             if offset < end:
                 self._place(hold, number, end, True)
 
     def clear(self) -> None:
-        """Drop all holds: the stream is deleted."""
+        """Drop all holds, because the stream is deleted."""
         for hold in self._holds.values():
             self._drop(hold)
         self._holds.clear()
@@ -210,7 +215,10 @@ class RetentionHolds:
     def restore(self, hold: RetentionHold) -> None:
         """Restore a hold that was stored; its offsets follow. Raises `StoreDamaged`."""
         if not hold.holder or hold.holder in self._holds:
-            raise StoreDamaged(f"hold {hold.id} of {self.stream.address!r} has no name of its own")
+            raise StoreDamaged(
+                f"hold {hold.id} of {self.stream.address!r} has no name, or the name of "
+                "another hold"
+            )
         self._holds[hold.holder] = hold
 
     def restore_offset(self, hold: RetentionHold, number: i64, offset: i64, begun: i64) -> None:
@@ -218,20 +226,21 @@ class RetentionHolds:
         partitions = self.stream.partitions
         if number < 0 or number >= len(partitions) or offset < 0:
             raise StoreDamaged(
-                f"hold {hold.id} of {self.stream.address!r} has offset {offset} in partition"
-                f" {number}"
+                f"hold {hold.id} of {self.stream.address!r} has the invalid offset {offset} in "
+                f"partition {number}"
             )
         hold.offsets[number] = offset
         hold.begun[number] = begun
         if offset < partitions[number].held:
             partitions[number].held = offset
 
-    # -- what there is to know -------------------------------------------------------------
+    # -- information -----------------------------------------------------------------------
 
     def describe(self) -> list[dict[str, object]]:
-        """Each hold: `holder`, `since`, the `bytes` that go as soon as it is gone, if no other
-        keeps them, and its `offsets`: a list by partition, with None where it has none. Both are
-        None if the holds of the stream have more than 30 000 together: that would take seconds."""
+        """Return each hold: `holder`, `since`, `bytes` (what is dropped without this hold, if no
+        other hold keeps it), and `offsets`: a list by partition, with None where there is none.
+        Both are None if the holds of the stream have more than 30 000 offsets together, because
+        that would take seconds."""
         partitions = self.stream.partitions
         shown = len(self._holds) * len(partitions) <= _SHOWN
         found: list[dict[str, object]] = []

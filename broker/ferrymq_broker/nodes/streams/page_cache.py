@@ -1,4 +1,4 @@
-"""Records that have left memory, as readers have them back: a page of a few dozen at a time."""
+"""The cache of records that have left memory: readers get them back in pages of a few dozen."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ferrymq_broker.store.tables import RECORD
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.partition import StreamPartition
 
-# Records of a page, and bytes with which it is full.
+# The most records of a page, and the bytes with which it is full.
 PAGE: Final = 64
 _PAGE_BYTES: Final = 128 * 1024
 
-# How many records that cannot be read are remembered, to be spoken of once.
+# How many unreadable records are remembered, so that each is logged once.
 _REMEMBERED: Final = 1000
 
 
 @final
 class PageCache:
-    """The pages of a partition that are in memory: no more than `most` bytes, but one always.
+    """The pages of a partition that are in memory: at most `most` bytes, but at least one page.
 
     `bytes` is the size of their payloads, which are counted in `Agenda.held`. Records before the
-    offset `recovered` came in another process: the number of the connection that brought them does
-    not mean anything in this one.
+    offset `recovered` came before the broker was started: the connection numbers in them are not
+    valid now.
     """
 
     __slots__ = ("most", "bytes", "recovered", "_partition", "_id", "_pages", "_spoken_of")
@@ -40,13 +40,14 @@ class PageCache:
         self.recovered: i64 = 0
         self._partition = partition
         self._id: i64 = id
-        # By the first offset that a page with these records could have, the last used at the end.
+        # By the lowest offset that a page with these records could have; the last used page is at
+        # the end.
         self._pages: dict[int, LogSegment] = {}
         self._spoken_of: set[int] = set()
 
     def find(self, extent: Extent, offset: i64) -> LogSegment:
-        """Return the page with a record of the extent. Raises `StoreDamaged` if that cannot be
-        read."""
+        """Return the page with a record of the extent. Raises `StoreDamaged` if the record cannot
+        be read."""
         pages = self._pages
         slot = offset - (offset - extent.first) % PAGE
         page = pages.pop(slot, None)
@@ -66,7 +67,7 @@ class PageCache:
         return page
 
     def _load(self, offset: i64, end: i64) -> LogSegment:
-        """Records from an offset on, one at least, up to one that cannot be read."""
+        """Read records from an offset on, at least one, up to a record that cannot be read."""
         page = LogSegment(offset)
         store = self._partition.agenda.store
         values: list[bytes] = []
@@ -80,7 +81,7 @@ class PageCache:
         for value in values:
             if len(value) < HEAD:
                 if page.count == 0:
-                    # It is told what is wrong with it.
+                    # The reason has been logged.
                     self.value_of(offset)
                     raise StoreDamaged(f"the record {offset} cannot be read")
                 break
@@ -93,8 +94,8 @@ class PageCache:
         return page
 
     def value_of(self, offset: i64) -> bytes | None:
-        """Return the value of a record; None if it cannot be read, which is told once."""
-        reason = "it is missing"
+        """Return the value of a record; None if it cannot be read, which is logged once."""
+        reason = "the record is missing"
         partition = self._partition
         store = partition.agenda.store
         if store is not None:
@@ -103,7 +104,7 @@ class PageCache:
                 if value is not None:
                     if len(value) >= HEAD:
                         return value
-                    reason = "it is shorter than its head"
+                    reason = "the record is shorter than its head"
             except StoreDamaged as error:
                 reason = str(error)
         if offset not in self._spoken_of and len(self._spoken_of) < _REMEMBERED:
@@ -118,13 +119,13 @@ class PageCache:
         return None
 
     def search(self, extent: Extent, time: i64) -> i64:
-        """Return the offset of the first record of the extent appended at `time` or later; the one
-        behind it if there is none. Looks at a few records."""
+        """Return the offset of the first record of the extent that was appended at `time` or later;
+        the end of the extent if there is none. Reads only a few records."""
         low = extent.first
         high = low + extent.count
         while low < high:
             middle = (low + high) // 2
-            # One that cannot be read counts as being as old as the next.
+            # An unreadable record counts as being as old as the next one.
             probe = middle
             value = self.value_of(probe)
             while value is None and probe + 1 < high:
@@ -137,7 +138,7 @@ class PageCache:
         return low
 
     def drop_before(self, end: i64) -> None:
-        """Records before this offset are no more."""
+        """Drop records before this offset from the cache, because they are deleted."""
         for slot in list(self._pages):
             if slot < end:
                 self._evict(self._pages.pop(slot))

@@ -1,4 +1,4 @@
-"""One partition of a stream: its log, how long that is kept, and what its records look like."""
+"""A partition of a stream: its log, the retention, and the deliveries of its records."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from ferrymq_broker.values.policy import StreamPolicy
     from ferrymq_types.transport import Error
 
-# How many records a reader takes in one turn. While there are several readers, as many deliveries
-# are kept encoded, so that those at the same place do the work once; only small ones, for copying a
-# large one costs more than the annotations in front of it.
+# How many records a reader takes in one turn. While there are several readers, so many deliveries
+# are kept encoded, so that readers at the same place share the work. Large ones are not kept,
+# because copying them costs more than encoding the annotations in front of them.
 SLICE: Final = 64
 _SMALL: Final = 4096
 
 DAMAGED: Final = "ferrymq:record-damaged"
 
-# Into how many segments at least the age or number of records that is kept is divided: so much
-# more than was asked for may be there.
+# Into how many segments the retained age or number of records is divided, at least: up to one
+# segment more than asked for may be kept.
 _DIVISIONS: Final = 8
 
 
@@ -52,13 +52,13 @@ class _Expiry(Timer):
         self.partition = partition
 
     def on_time(self, now: i64) -> None:
-        """Drop what is too old."""
+        """Drop segments that are too old."""
         self.partition.expire(now)
 
 
 class RecordWaiter:
-    """A reader of a partition that may have read all its records. `waiting` is true while the
-    partition is to tell of the next record."""
+    """The interface of a reader of a partition that may have read all its records. `waiting` is
+    true while the partition has to wake it for the next record."""
 
     __slots__ = ("waiting",)
 
@@ -66,11 +66,11 @@ class RecordWaiter:
         self.waiting = False
 
     def rouse(self) -> None:
-        """Read on: there is another record."""
+        """Continue reading: there is another record."""
 
 
 class PartitionOwner(Node):
-    """A stream, as its partitions know it."""
+    """The interface of a stream, as its partitions see it."""
 
     __slots__ = ("policy",)
 
@@ -81,19 +81,21 @@ class PartitionOwner(Node):
         self.policy = policy
 
     def keeper_of(self, partition: i64) -> str:
-        """Return who holds the lowest offset of a partition; empty if nobody holds any."""
+        """Return the holder of the lowest offset of a partition; empty if there is no hold."""
         return ""
 
     def pass_holds(self, partition: i64, end: i64) -> None:
-        """Move holds to the offset `end`: all records of the partition before it are dropped."""
+        """Move holds to the offset `end`, because all records of the partition before it are
+        dropped."""
 
 
 @final
 class StreamPartition(Node):
-    """A log of messages, the node that links to ``STREAM::N`` publish to.
+    """A log of messages, and the node to which links to ``STREAM::N`` publish.
 
-    `waiting` has the readers that have read everything. `readers` is how many there are, and
-    `shared` whether these are several. Records from the offset `held` on stay, whatever limits say.
+    `waiting` has the readers that have read everything. `readers` is the number of readers,
+    `shared` is whether there are several. Records from the offset `held` on stay, whatever the
+    limits say.
     """
 
     __slots__ = (
@@ -123,14 +125,15 @@ class StreamPartition(Node):
         self.readers: i64 = 0
         self.shared = False
         self.held: i64 = ENDLESS
-        # Whether it was told that holds keep a lot.
+        # Whether it has been logged that holds keep much more than the limits.
         self._warned = False
         self._entry = partition_entry(number)
         self._expiry = _Expiry(self)
         self._max_age: i64 = ENDLESS
         self._max_bytes: i64 = ENDLESS
         self._max_records: i64 = ENDLESS
-        # Deliveries of the last records read, by the offset modulo `SLICE`, while it is shared.
+        # Encoded deliveries of the last records that were read, by the offset modulo `SLICE`, while
+        # `shared`.
         self._encoded: list[BrokerMessage | None] = []
         self._encoded_offsets = vec[i64]()
         self.keep(stream.policy)
@@ -154,13 +157,13 @@ class StreamPartition(Node):
         self.stream.link_closed()
 
     def message_count(self) -> i64:
-        """Return how many records there are."""
+        """Return the number of records."""
         return self.log.next - self.log.first
 
     # -- messages in -----------------------------------------------------------------------
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Append the message, whatever it says about partitions itself."""
+        """Append the message, whatever partition the message itself names."""
         log = self.log
         agenda = self.agenda
         log.append(message, agenda.wall, agenda.now)
@@ -184,7 +187,7 @@ class StreamPartition(Node):
         return None
 
     def rouse(self) -> None:
-        """Wake the readers that have waited: there is something to read."""
+        """Wake the readers that wait: there is something to read."""
         waiting = self.waiting
         self.waiting = []
         for waiter in waiting:
@@ -194,7 +197,7 @@ class StreamPartition(Node):
     # -- the store -------------------------------------------------------------------------
 
     def keep_stored(self, id: i64) -> None:
-        """Store the partition, which has no records so far, from now on, with this id."""
+        """Store the partition, which has no records yet, from now on with this id."""
         self._store_as(id).write()
 
     def _store_as(self, id: i64) -> StoredLog:
@@ -210,26 +213,26 @@ class StreamPartition(Node):
         self._store_as(id).restore(fields)
 
     def restore_record(self, offset: i64, value: bytes) -> None:
-        """Restore a record with this value, empty if that cannot be read. In order."""
+        """Restore a record with this value, empty if it cannot be read. Records come in order."""
         log = self.log
         if isinstance(log, StoredLog):
             log.restore_record(offset, value)
 
     def restored(self) -> None:
-        """Drop what is not to be kept: all records are restored."""
+        """Drop records beyond the limits, after all records are restored."""
         log = self.log
         if isinstance(log, StoredLog):
             log.restored()
         self.keep(self.stream.policy)
 
     def seal(self) -> None:
-        """Note that the records until now are in the batch that is written next."""
+        """Note that the records so far are in the next batch."""
         log = self.log
         if isinstance(log, StoredLog):
             log.seal()
 
     def stabilise(self, number: i64) -> None:
-        """Show readers the records of that batch, which is on disk, and count them."""
+        """Show readers the records of that batch, which is on disk now, and count them."""
         log = self.log
         if self.deleted or not isinstance(log, StoredLog):
             return
@@ -253,7 +256,7 @@ class StreamPartition(Node):
     # -- retention -------------------------------------------------------------------------
 
     def keep(self, policy: StreamPolicy) -> None:
-        """Keep what the policy says from now on."""
+        """Use the limits of this policy from now on."""
         self._max_age = policy.max_age or ENDLESS
         self._max_bytes = policy.max_bytes or ENDLESS
         self._max_records = policy.max_records or ENDLESS
@@ -270,7 +273,7 @@ class StreamPartition(Node):
         )
 
     def _trim(self) -> None:
-        """Drop segments that nobody holds while enough remains without them."""
+        """Drop segments that are not held while enough remains without them."""
         log = self.log
         first = log.first
         while True:
@@ -288,7 +291,7 @@ class StreamPartition(Node):
             log.trimmed()
 
     def expire(self, now: i64) -> None:
-        """Drop the segments that nobody holds of which the last record is too old."""
+        """Drop the segments that are not held and whose last record is too old."""
         log = self.log
         before = now - self._max_age
         first = log.first
@@ -310,7 +313,7 @@ class StreamPartition(Node):
             return
         due = oldest.moment + self._max_age
         if oldest.first + oldest.count > self.held:
-            # It goes when the hold moves. Until then somebody may have to be told.
+            # The segment is dropped when the hold moves. Until then a warning may be necessary.
             due += self._max_age
             if due <= self.agenda.now:
                 return
@@ -319,17 +322,17 @@ class StreamPartition(Node):
     # -- holds -----------------------------------------------------------------------------
 
     def held_at(self, offset: i64) -> i64:
-        """Return the offset that a hold gets which asks for this one: it is behind what is being
-        dropped.
+        """Return the offset of a hold that asks for this one: a hold begins after records that are
+        being dropped.
 
-        Raises `BrokerError` if there is no record of this offset, and none comes next.
+        Raises `BrokerError` if there is no record with this offset and it is not the next one.
         """
         log = self.log
         if offset < log.first or offset > log.next:
             raise BrokerError(
                 "amqp:precondition-failed",
-                f"{self.address!r} has the records from {log.first} to before {log.next};"
-                f" none can be held from {offset} on",
+                f"{self.address!r} has the records from {log.first} to before {log.next}; a "
+                f"hold cannot begin at {offset}",
                 {
                     "partition": int(self.number),
                     "expected": int(offset),
@@ -342,7 +345,7 @@ class StreamPartition(Node):
         return offset
 
     def hold_from(self, offset: i64) -> None:
-        """Records from this offset on are held, from now on; others go if limits say so."""
+        """Hold records from this offset on; drop others if the limits say so."""
         forward = offset > self.held
         self.held = offset
         if not forward:
@@ -356,14 +359,14 @@ class StreamPartition(Node):
             self._warned = False
 
     def beyond(self, offset: i64) -> i64:
-        """Bytes of records from the segment of this offset on that are there for holds alone."""
+        """Return the bytes of records, from the segment of this offset on, that only holds keep."""
         before: i64 = -ENDLESS
         if self._max_age != ENDLESS:
             before = self.agenda.now - self._max_age
         return self.log.overdue(offset, self._max_bytes, self._max_records, before)
 
     def _is_too_much(self, oldest: Extent, now: i64) -> bool:
-        """Return whether there is more than twice of what limits say."""
+        """Return whether there is more than twice of what the limits allow."""
         log = self.log
         return (
             log.bytes // 2 > self._max_bytes
@@ -372,7 +375,7 @@ class StreamPartition(Node):
         )
 
     def _hold_back(self, oldest: Extent, now: i64) -> None:
-        """Report records that would go if nobody held them."""
+        """Log a warning about records that only holds keep."""
         if self._warned or not self._is_too_much(oldest, now):
             return
         self._warned = True
@@ -388,14 +391,14 @@ class StreamPartition(Node):
     # -- dropping --------------------------------------------------------------------------
 
     def _drop(self) -> None:
-        # Not in one statement: what is read for it must not be older than what trimming takes off.
+        # Two statements: `trim` itself may change `held`, so `held` must be read after it.
         freed = self.log.trim(self.agenda.slices)
         self.agenda.held -= freed
 
     def clear(self) -> i64:
-        """Drop all records, held or not; how many there were. Offsets go on.
+        """Drop all records, held or not; return how many there were. Offsets continue.
 
-        Those that are not on disk yet go when they are: until then they have not been here.
+        Records that are not on disk yet are dropped when they are: readers never see them.
         """
         log = self.log
         count = log.doom()
@@ -408,14 +411,14 @@ class StreamPartition(Node):
         self._forget_encoded()
         self.space.timers.cancel(self._expiry)
         if self.held != ENDLESS:
-            # Held or not: what is dropped on purpose is gone.
+            # Held or not: a purge drops all records.
             self.stream.pass_holds(
                 self.number, log.doomed if isinstance(log, StoredLog) else log.next
             )
         return count
 
     def delete(self, error: Error) -> None:
-        """End every link with `error`, and drop everything."""
+        """End every link with `error` and drop everything."""
         id = self.store_id
         log = self.log
         if id != 0:
@@ -432,7 +435,7 @@ class StreamPartition(Node):
     # -- messages out ----------------------------------------------------------------------
 
     def count_readers(self, change: i64) -> None:
-        """Count so many readers more, or less."""
+        """Add `change` to the number of readers."""
         self.readers += change
         shared = self.readers > 1
         if shared != self.shared:
@@ -448,8 +451,7 @@ class StreamPartition(Node):
         self._encoded_offsets = vec[i64]([-1] * SLICE)
 
     def message_at(self, segment: LogSegment, index: i64) -> BrokerMessage:
-        """Return the message that a delivery of a record consists of, its place in the
-        annotations."""
+        """Return the message for a delivery of a record, with its place in the annotations."""
         if not self.shared:
             return self.encode(segment, index, 0)
         offset = segment.first + index
@@ -465,14 +467,15 @@ class StreamPartition(Node):
         return message
 
     def raw(self, segment: LogSegment, index: i64) -> BrokerMessage:
-        """Return a record as it was published, for a delivery that begins with its `stamp`."""
+        """Return a record as it was published, for a delivery that begins with the bytes of
+        `stamp`."""
         formats = segment.formats
         format: i64 = 0 if formats is None else formats.get(index, 0)
         return BrokerMessage(segment.payloads[index], format, 0)
 
     def stamp(self, segment: LogSegment, index: i64, skipped: i64) -> tuple[bytes, int]:
-        """Return what `encode` does without a copy of the record: the sections that a delivery
-        begins with, and where in the record the rest of it begins."""
+        """Return, as `encode` without copying the record: the sections with which a delivery
+        begins, and where the rest of the delivery begins in the record."""
         formats = segment.formats
         if formats is not None and (formats.get(index, 0) >> 8) != 0:
             return b"", 0
@@ -502,26 +505,26 @@ class StreamPartition(Node):
         return message
 
     def find(self, offset: i64) -> LogSegment:
-        """Return where a record that may be seen is in memory. Raises `BrokerError` if it cannot be
-        read."""
+        """Return the segment in memory with a record that readers may see. Raises `BrokerError` if
+        the record cannot be read."""
         try:
             return self.log.find(offset)
         except StoreDamaged as error:
             raise BrokerError(
                 DAMAGED,
-                f"{self.address!r}: {error}; the broker's log says why",
+                f"{self.address!r}: {error}; the log of the broker has the reason",
                 {"partition": int(self.number), "offset": int(offset)},
             ) from error
 
-    # -- what there is to know -------------------------------------------------------------
+    # -- information -----------------------------------------------------------------------
 
     def offset_at(self, time: i64) -> i64:
-        """Return the offset of the first record appended at `time` (milliseconds since the epoch)
-        or later; the next to come if there is none."""
+        """Return the offset of the first record that was appended at `time` (milliseconds since the
+        epoch) or later; the offset of the next record if there is none."""
         return self.log.offset_at(time)
 
     def describe(self) -> dict[str, object]:
-        """Return where it begins and ends, in offsets and in time, and what is in between."""
+        """Return the first and last offset and time, and the counts and sizes."""
         log = self.log
         figures: dict[str, object] = {
             "partition": int(self.number),
@@ -539,7 +542,7 @@ class StreamPartition(Node):
 
 
 def _part_of(limit: i64) -> i64:
-    """Return how much of what is kept one segment may have."""
+    """Return the share of a limit that one segment may have."""
     if limit == 0:
         return ENDLESS
     part = limit // _DIVISIONS

@@ -1,9 +1,9 @@
-"""The records of one partition, in order: what is kept, where it begins, how it is found.
+"""The log of one partition: its records in order, where they begin, and how they are found.
 
-A log is a row of segments. A record is appended to the last one; what is too old goes by whole
-segments, from the front.
+A log is a row of segments. A record is appended to the last segment; old records are dropped in
+whole segments, from the front.
 
-`PartitionLog` is what partitions and readers know; `MemoryLog` keeps everything in memory,
+`PartitionLog` is the interface for partitions and readers; `MemoryLog` keeps everything in memory,
 `StoredLog` does not have to.
 """
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class PartitionLog:
-    """Records with offsets from 0 without gaps: those from `first` to before `next` may be read.
+    """The log of a partition: offsets are from 0 without gaps; records from `first` to before
+    `next` may be read.
 
-    `bytes` is the size of their payloads together. A log that keeps its records elsewhere hands
-    out segments with the records in memory, by the same methods. It may have records that nobody
-    may see yet: behind `next`, in nothing of what this says, and their offsets are taken.
+    `bytes` is the size of the payloads of all readable records. A log that keeps records elsewhere
+    returns segments with these records in memory. A log may have records that nobody may see yet:
+    they are not counted here, but `next` is before them and their offsets are taken.
     """
 
     __slots__ = ("first", "next", "bytes")
@@ -37,61 +38,63 @@ class PartitionLog:
         self.bytes: i64 = 0
 
     def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
-        """Close segments from now on when they have so many bytes or records, or are so old."""
+        """From now on, close a segment when it has so many bytes or records, or is so old."""
 
     def append(self, message: BrokerMessage, time: i64, now: i64) -> None:
-        """Add a record with the next offset, at the moment `now`.
+        """Append a record with the next offset, at the moment `now`.
 
-        It is dated `time`, or as the last one if that is later.
+        Its date is `time`, or the date of the last record if that is later.
         """
 
     def find(self, offset: i64) -> LogSegment:
         """Return the segment with the record at an offset between `first` and `next`, both
         included.
 
-        That of `next` is the one it will be in, or the one that ends there. Raises `StoreDamaged`
-        if the record is kept elsewhere and cannot be read.
+        For `next` that is the segment in which it will be, or the one that ends there. Raises
+        `StoreDamaged` if the record is kept elsewhere and cannot be read.
         """
         return LogSegment(offset)
 
     def offset_at(self, time: i64) -> i64:
-        """Return the offset of the first record appended at `time` or later; `next` if there is
-        none."""
+        """Return the offset of the first record that was appended at `time` or later; `next` if
+        there is none."""
         return self.next
 
     def reach(self, offset: i64, size: i64) -> i64:
-        """Return the offset up to which records from `offset` on have `size` bytes and no more: one
-        record at least, and `next` at most. `offset` is between `first` and `next`, both included.
+        """Return the end of the records from `offset` on that have at most `size` bytes: at least
+        one record, and at most up to `next`. `offset` is between `first` and `next`, both included.
 
-        Records that are not in memory count by what their extent has on the average.
+        Records that are not in memory count with the average size of their extent.
         """
         return offset
 
     def began(self) -> i64:
-        """Return when the first record was appended; there has to be one."""
+        """Return when the first record was appended; the log must not be empty."""
         return 0
 
     def ended(self) -> i64:
-        """Return when the last record was appended; there has to be one."""
+        """Return when the last record was appended; the log must not be empty."""
         return 0
 
     def oldest(self) -> Extent | None:
-        """Return the records that would go next, together; None if there are none."""
+        """Return the extent that is dropped next; None if there is none."""
         return None
 
     def overdue(self, offset: i64, max_bytes: i64, max_records: i64, before: i64) -> i64:
-        """Bytes of records from about an offset on that limits let go: see `RecordRow.overdue`."""
+        """Return the bytes, from about an offset on, that are beyond the limits: see
+        `RecordRow.overdue`."""
         return 0
 
     def trim(self, slices: Slices) -> i64:
-        """Drop what `oldest` has, and free it in slices; how many bytes of memory that is."""
+        """Drop the `oldest` extent and free it in slices; return how many bytes of memory that
+        is."""
         return 0
 
     def trimmed(self) -> None:
-        """Write down what was dropped: that was all for now."""
+        """Store which records were dropped; called after the last `trim` of a pass."""
 
     def doom(self) -> i64:
-        """Mark all records for `trim` to drop; return how many there are."""
+        """Mark all records to be dropped by `trim`; return how many there are."""
         return self.next - self.first
 
 
@@ -110,13 +113,13 @@ class MemoryLog(PartitionLog):
         self._time: i64 = 0
 
     def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
-        """Close segments so from now on."""
+        """From now on, close segments by these limits."""
         self._division.change(segment_bytes, segment_records, segment_span)
 
     def append(self, message: BrokerMessage, time: i64, now: i64) -> None:
         """Add a record on the date `time`, at the moment `now`."""
         if time < self._time:
-            # Somebody has set the clock back; the order of records does not follow.
+            # The clock was set back; dates of records must not fall.
             time = self._time
         self._time = time
         payload = message.payload
@@ -139,16 +142,17 @@ class MemoryLog(PartitionLog):
         self.next += 1
 
     def find(self, offset: i64) -> LogSegment:
-        """Return the segment with the record at an offset: the last that begins there or before."""
+        """Return the segment with the record at an offset: the last segment that begins there or
+        before."""
         return self._row.find(offset)
 
     def offset_at(self, time: i64) -> i64:
-        """Return the offset of the first record appended at `time` or later."""
+        """Return the offset of the first record that was appended at `time` or later."""
         segment = self._row.find_time(time)
         return self.next if segment is None else segment.first + segment.index_at(time)
 
     def reach(self, offset: i64, size: i64) -> i64:
-        """Return where so many bytes from an offset on end, to the record."""
+        """Return the end of so many bytes from an offset on, exact to the record."""
         segments = self._row.extents
         i = self._row.index_of(offset)
         measure = SizeEstimate(offset, size)
@@ -170,7 +174,8 @@ class MemoryLog(PartitionLog):
         return None if segment.count == 0 else segment
 
     def overdue(self, offset: i64, max_bytes: i64, max_records: i64, before: i64) -> i64:
-        """Bytes of segments from that with an offset on that limits let go."""
+        """Return the bytes of segments, from the segment of an offset on, that are beyond the
+        limits."""
         return self._row.overdue(self.bytes, self.next, offset, max_bytes, max_records, before)
 
     def trim(self, slices: Slices) -> i64:

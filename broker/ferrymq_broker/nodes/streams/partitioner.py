@@ -1,8 +1,8 @@
-"""Which partition of a stream a message goes to.
+"""The partitioner: it chooses the partition of a stream for a message.
 
-1. The one that the message annotation ``x-opt-partition`` names.
-2. That of the key: the message annotation ``x-opt-partition-key``, else properties.group-id.
-3. Without either, the next one in turn.
+1. The partition in the message annotation ``x-opt-partition``. 2. The partition of the key: of the
+message annotation ``x-opt-partition-key``, else of properties.group-id. 3. Without either, the next
+partition in turn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ferrymq_codec.scalars import Timestamp
 
 PARTITION_KEY: Final = "x-opt-partition-key"
 
-# More digits than any stream has partitions.
+# More digits than the number of any partition.
 _DIGITS: Final = 9
 
 
@@ -30,9 +30,9 @@ def partition_of_key(key: bytes, partitions: i64) -> i64:
 
 
 def place(message: BrokerMessage, partitions: i64) -> i64:
-    """Return the partition that the message itself decides on, −1 if it does not.
+    """Return the partition that the message itself chooses, −1 if it does not.
 
-    Raises `BrokerError` if it names one that is not there, or a key of a type that is none.
+    Raises `BrokerError` if the partition does not exist, or the key is of a wrong type.
     """
     view = view_of(message)
     annotations = view.message_annotations
@@ -48,7 +48,8 @@ def place(message: BrokerMessage, partitions: i64) -> i64:
         if key is not None:
             raise BrokerError(
                 "amqp:invalid-field",
-                f"{PARTITION_KEY} is a {type(key).__name__}; it may be a string, symbol or binary",
+                f"the annotation {PARTITION_KEY} is of type {type(key).__name__}; it must be a "
+                "string, symbol or binary",
             )
     if partitions == 1:
         return 0
@@ -57,22 +58,24 @@ def place(message: BrokerMessage, partitions: i64) -> i64:
 
 
 def _chosen(value: object, partitions: int) -> i64:
-    # In this order: compiled code knows no more of what is an int than its value.
+    # Check bool and Timestamp first: compiled code forgets the narrower type of an int.
     if isinstance(value, bool | Timestamp) or not isinstance(value, int):
         raise BrokerError(
-            "amqp:invalid-field", f"{PARTITION} is a {type(value).__name__} and has to be an int"
+            "amqp:invalid-field",
+            f"the annotation {PARTITION} is of type {type(value).__name__}; it must be an int",
         )
     if value < 0 or value >= partitions:
         raise BrokerError(
             "amqp:invalid-field",
-            f"{PARTITION} is {value}; there are the partitions 0 to {partitions - 1}",
+            f"the annotation {PARTITION} is {value}; the stream has the partitions 0 to "
+            f"{partitions - 1}",
         )
     return value
 
 
 def read_part(part: str) -> i64:
-    """Return the number of a partition in an address, −1 if it is none. There is one way to write
-    it."""
+    """Return the number of a partition in an address, −1 if it is not a number. Each number has
+    only one spelling."""
     if not (part.isascii() and part.isdigit()) or len(part) > _DIGITS:
         return -1
     return -1 if part[0] == "0" and len(part) > 1 else int(part)

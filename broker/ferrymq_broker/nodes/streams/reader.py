@@ -1,10 +1,10 @@
-"""A link that reads a stream: where it is in each partition, and how it goes on.
+"""A reader of a stream: the position of one link in each partition.
 
-A reader is the node that its link consumes from, one for each link, so that a slow one is nobody's
-concern but its own. It takes a slice of the records in a turn and goes to the end of the agenda;
-the share of a pass that its connection has bounds how often. Records that a filter keeps from the
-link do not count there. After `SCAN` of them in a pass the reader is set aside, and goes on in a
-pass of its own.
+A reader is the node that its link consumes from. Each link has its own, so that a slow link does
+not affect others. A reader takes a slice of the records in one turn and goes to the end of the
+agenda; the share of a pass that its connection has limits the number of turns. Records that a
+filter rejects do not count there. Therefore, after `SCAN` such records in a pass, the reader waits
+and continues in a pass of its own.
 
 `RecordReader` sends records one by one, `ChunkReader` many at once.
 """
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 TRIMMED: Final = "ferrymq:stream-trimmed"
 
-# Records a filter may keep from a reader before others have their turn; more if they are short and
-# it is simple, fewer if not: simple questions.
+# How many rejected records a reader may pass before others have their turn, in simple questions to
+# a filter: more records if they are short and the filter is simple, fewer if not.
 SCAN: Final = 1024
 
 
@@ -38,9 +38,9 @@ SCAN: Final = 1024
 class PartitionCursor(RecordWaiter):
     """The position of a reader in one partition: before the record `index` of `segment`.
 
-    It reads no record with the offset `until` or a later one. `skipped` counts the records that
-    were dropped before the reader came to them and of which its client has not been told. `waiting`
-    is true while the partition is to tell of the next record.
+    The reader reads no record with the offset `until` or higher. `skipped` counts the records that
+    were dropped before the reader came to them and of which the client has not been told. `waiting`
+    is true while the partition has to wake the reader for the next record.
     """
 
     __slots__ = ("reader", "partition", "segment", "index", "until", "skipped")
@@ -55,37 +55,38 @@ class PartitionCursor(RecordWaiter):
         self.skipped: i64 = 0
 
     def rouse(self) -> None:
-        """Give the reader its turn: there is another record."""
+        """Give the reader its turn, because there is another record."""
         self.reader.touch()
 
     def at(self) -> i64:
-        """Return the offset of the record to be read next."""
+        """The offset of the next record to read."""
         return self.segment.first + self.index
 
     def place(self, offset: i64) -> None:
-        """Read the record with this offset next."""
+        """Set the next record to read by its offset."""
         self.segment = _somewhere(offset)
         self.index = 0
 
     def seek(self, offset: i64) -> None:
-        """Go to the record with this offset. Raises `BrokerError` if it cannot be read."""
+        """Go to the record with this offset. Raises `BrokerError` if the record cannot be read."""
         segment = self.partition.find(offset)
         self.segment = segment
         self.index = offset - segment.first
 
 
 def _somewhere(offset: i64) -> LogSegment:
-    """Return a segment that is to be looked for when the record is wanted."""
+    """Return an empty segment: the real one is looked up when the record is read."""
     segment = LogSegment(offset)
     segment.dropped = True
     return segment
 
 
 class StreamReader(Node):
-    """The node that one link consumes from. `forgiving` is whether it goes on behind a gap.
+    """The node that one link consumes from. `forgiving` is whether the reader continues after a
+    gap.
 
-    `parked` is true while it waits for a pass of its own. `fault` is why it cannot go on, once it
-    has come to what it cannot read.
+    `parked` is true while the reader waits for a pass of its own. `fault` is the reason why it
+    cannot continue, once it has reached something that it cannot read.
     """
 
     __slots__ = (
@@ -106,14 +107,14 @@ class StreamReader(Node):
         self.stream = stream
         self.consumer: Consumer | None = None
         self.cursors: list[PartitionCursor] = []
-        # Whether it reads all partitions, those to come too.
+        # Whether it reads all partitions, including those that are added later.
         self.whole = whole
         self.forgiving = forgiving
         self.parked = False
         self.fault: Error | None = None
-        # Records that a filter has kept from the link since others had their turn.
+        # How many records a filter has rejected since others had their turn.
         self.scanned: i64 = 0
-        # What is shown to the consumer: the same again and again, for copies are not held.
+        # The entry that is shown to the consumer: always the same one, because copies are not held.
         self._entry: Entry | None = None
         self._draining = False
 
@@ -147,12 +148,13 @@ class StreamReader(Node):
         self._entry = None
 
     def wake(self, consumer: Consumer) -> None:
-        """Read on: the link has credit, or its connection takes bytes again."""
+        """Continue reading: the link has credit, or its connection takes bytes again."""
         consumer.ready = True
         self.touch()
 
     def count_available(self, consumer: Consumer) -> i64:
-        """Records that the link has not been offered; a filter may keep some from it."""
+        """Return the number of records that the link has not been offered; a filter may reject
+        some."""
         found: i64 = 0
         for cursor in self.cursors:
             log = cursor.partition.log
@@ -161,27 +163,27 @@ class StreamReader(Node):
         return found
 
     def want_drained(self, consumer: Consumer) -> None:
-        """Tell the client when there is no more, as it asked for (AMQP 1.0 §2.6.7)."""
+        """Tell the client when there is no more, because it asked for a drain (AMQP 1.0 §2.6.7)."""
         self._draining = True
         self.touch()
 
     def read_too(self, partition: StreamPartition) -> None:
-        """Read a new partition of the stream from its beginning."""
+        """Read a new partition of the stream, too, from its beginning."""
         self.cursors.append(PartitionCursor(self, partition, 0))
         partition.count_readers(1)
         self.touch()
 
     def bookmark(self, consumer: Consumer) -> list[int] | None:
-        """Return the offset to be read next, of each partition."""
+        """Return the offset of the next record to read, for each partition."""
         return [int(cursor.at()) for cursor in self.cursors]
 
     def rewind(self, consumer: Consumer, bookmark: list[int]) -> None:
-        """Go back. What was dropped meanwhile is a gap, as it is to every reader."""
-        # Partitions are never fewer than there were.
+        """Go back. Records that were dropped meanwhile are a gap, as for every reader."""
+        # The number of partitions never falls.
         for cursor, place in zip(self.cursors, bookmark, strict=False):
             offset: i64 = place
             if offset >= cursor.until:
-                # It wanted nothing more, whatever is gone.
+                # The reader was at its end; it does not matter what is gone.
                 continue
             first = cursor.partition.log.first
             if offset < first and not self.forgiving:
@@ -189,7 +191,7 @@ class StreamReader(Node):
                 return
             if offset < first:
                 if first > cursor.until:
-                    # All that was left is gone.
+                    # All records before the end offset are gone.
                     first = cursor.until
                 cursor.skipped += first - offset
                 cursor.place(first)
@@ -200,7 +202,7 @@ class StreamReader(Node):
     # -- reading ---------------------------------------------------------------------------
 
     def dispatch(self) -> None:
-        """Take a slice of what there is."""
+        """Take a slice of the records."""
         consumer = self.consumer
         if consumer is None:
             return
@@ -213,17 +215,17 @@ class StreamReader(Node):
             self._draining = not consumer.nothing_left()
 
     def read(self, consumer: Consumer) -> bool:
-        """Take a slice for the consumer, which is ready; whether there is nothing more for now."""
+        """Take a slice for the consumer, which is ready; return whether nothing is left for now."""
         return True
 
     def show(self, consumer: Consumer, message: BrokerMessage, offset: i64) -> i64:
-        """Send the consumer a message; the answer is that of `Consumer.deliver`."""
+        """Send the consumer a message; return the result of `Consumer.deliver`."""
         return consumer.deliver(self._entry_of(message, offset))
 
     def show_stamped(
         self, consumer: Consumer, message: BrokerMessage, offset: i64, head: bytes, start: i64
     ) -> i64:
-        """Show a message that consists of `head` and of the payload from `start` on; see `show`."""
+        """Send a message that consists of `head` and the payload from `start` on; see `show`."""
         return consumer.deliver_headed(self._entry_of(message, offset), head, start)
 
     def _entry_of(self, message: BrokerMessage, offset: i64) -> Entry:
@@ -237,7 +239,7 @@ class StreamReader(Node):
         return entry
 
     def go_on(self) -> None:
-        """Ask for another turn: there is more than a slice."""
+        """Ask for another turn, because there is more than one slice."""
         if self.scanned >= SCAN:
             self.scanned = 0
             self.parked = True
@@ -246,7 +248,7 @@ class StreamReader(Node):
             self.touch()
 
     def wait(self) -> None:
-        """Everything is read: the partitions tell when there is more."""
+        """Wait until the partitions have more records."""
         self.scanned = 0
         for cursor in self.cursors:
             if not cursor.waiting and cursor.at() < cursor.until:
@@ -254,10 +256,11 @@ class StreamReader(Node):
                 cursor.partition.waiting.append(cursor)
 
     def step(self, cursor: PartitionCursor) -> bool:
-        """Leave a segment that is read to its end or dropped; false if there is nothing to read.
+        """Leave a segment that is read to its end or dropped; return false if there is nothing to
+        read.
 
-        That is at the end, or there is a `fault`: a gap, for a client that is not to go on behind
-        one, or a record that cannot be read.
+        That is at the end, or if there is a `fault`: a record that cannot be read, or a gap for a
+        client that does not want to continue after one.
         """
         segment = cursor.segment
         log = cursor.partition.log
@@ -271,7 +274,7 @@ class StreamReader(Node):
                     self.fault = _gap(cursor, expected)
                     return False
                 if first >= cursor.until:
-                    # All that was left is gone.
+                    # All records before the end offset are gone.
                     cursor.place(cursor.until)
                     return False
                 cursor.skipped += first - expected
@@ -281,7 +284,7 @@ class StreamReader(Node):
         try:
             cursor.seek(expected)
         except BrokerError as error:
-            # Leaving the record out, forgiving or not, would hide that it is lost.
+            # To skip the record, forgiving or not, would hide that it is lost.
             self.fault = Error(
                 condition=error.condition, description=error.description, info=error.info
             )
@@ -291,14 +294,14 @@ class StreamReader(Node):
     # -- the end ---------------------------------------------------------------------------
 
     def give_up(self, consumer: Consumer, cursor: PartitionCursor, offset: i64, size: i64) -> None:
-        """End the link: a record is larger than the client takes, and leaving it out would hide
+        """End the link, because a record is larger than the client accepts; to skip it would hide
         it."""
         self.stop(
             consumer,
             Error(
                 condition="amqp:link:message-size-exceeded",
-                description=f"{cursor.partition.address!r}: the record {offset} makes a message of"
-                f" {size} bytes, more than the link takes",
+                description=f"{cursor.partition.address!r}: the record {offset} makes a message of "
+                f"{size} bytes, more than the max-message-size of the link",
                 info={
                     "partition": int(cursor.partition.number),
                     "offset": int(offset),
@@ -308,9 +311,9 @@ class StreamReader(Node):
         )
 
     def stop(self, consumer: Consumer, error: Error) -> None:
-        """End the link, which cannot go on."""
+        """End the link, which cannot continue."""
         consumer.evict(error)
-        # Whatever it does about its link, it reads no further.
+        # Whatever the link does, the reader stops.
         self.unsubscribe(consumer)
 
 
@@ -319,8 +322,8 @@ def _gap(cursor: PartitionCursor, expected: i64) -> Error:
     log = partition.log
     return Error(
         condition=TRIMMED,
-        description=f"{partition.address!r}: the next record to read was {expected}, and what is"
-        f" left begins at {log.first}",
+        description=f"{partition.address!r}: the next record to read was {expected}, but the "
+        f"records before {log.first} have been dropped",
         info={
             "partition": int(partition.number),
             "expected": int(expected),

@@ -13,13 +13,13 @@ from ferrymq_broker.nodes.streams.reader import SCAN, StreamReader
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.stream import Stream
 
-# Records of more bytes are not copied for a delivery.
+# A record with more bytes is not copied for a delivery.
 LARGE: Final = 65_536
 
 
 @final
 class RecordStreamReader(StreamReader):
-    """A reader that takes a slice of what there is, from each partition in turn."""
+    """A reader that sends a slice of the records of each partition in turn."""
 
     __slots__ = ("_turn",)
 
@@ -28,7 +28,7 @@ class RecordStreamReader(StreamReader):
         self._turn: i64 = 0
 
     def read(self, consumer: Consumer) -> bool:
-        """Send a slice of the records; whether there is nothing more for now."""
+        """Send a slice of the records; return whether nothing is left for now."""
         cursors = self.cursors
         count: i64 = len(cursors)
         turn = self._turn
@@ -64,7 +64,7 @@ class RecordStreamReader(StreamReader):
             at_end = 0
             left -= 1
             partition = cursor.partition
-            # A large record goes to each reader as it is; only what differs is made for each.
+            # A large record is shared by all readers; only the sections in front are made for each.
             large = len(segment.payloads[index]) > LARGE
             if filter is None and large:
                 message = partition.raw(segment, index)

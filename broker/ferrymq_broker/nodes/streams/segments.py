@@ -1,7 +1,7 @@
-"""Runs of records: with the records in memory, in a row, and when the next one begins.
+"""Extents and segments: runs of records, the row of runs, and when the next run begins.
 
-A record in a segment costs its payload, which is the very object that arrived, and two numbers:
-segments hold no object for a record that the garbage collector would have to look at.
+A record in a segment costs its payload, which is the object that arrived, and two numbers: segments
+have no object for each record that the garbage collector would have to visit.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from mypy_extensions import i64
 # No limit.
 ENDLESS: Final = 0x7FFF_FFFF_FFFF_FFFF
 
-# Extents that have gone from the front are taken out of a row in batches of at least this many.
+# Extents that have gone from the front are removed from the list in batches of at least this many.
 SLACK: Final = 64
 
 
 class Extent:
-    """A run of `count` records without gaps, of which `first` is the offset of the first.
+    """A run of `count` records without gaps; `first` is the offset of the first record.
 
-    `bytes` is the size of their payloads together; `began` and `ended` are the dates on which the
-    first and the last was appended, once there is one. `moment` is when that was by `Agenda.now`:
-    what retention goes by, whatever is done to the wall clock.
+    `bytes` is the size of their payloads; `began` and `ended` are the dates on which the first and
+    the last record were appended. `moment` is `ended` by `Agenda.now`, which retention uses because
+    the wall clock can be set.
     """
 
     __slots__ = ("first", "count", "bytes", "began", "ended", "moment")
@@ -43,10 +43,10 @@ class LogSegment(Extent):
 
     `payloads` are the encoded messages, `times` when they were appended (milliseconds since the
     epoch, never falling), `origins` the numbers of the connections that brought them. `formats` has
-    the message-formats that are not 0, by index. `dropped` is set when its records are gone, from
-    the log or only from memory: whoever still points here asks the log for their offset.
+    the message-formats that are not 0, by index. `dropped` is set when the records are gone, from
+    the log or only from memory: a reader that still points here asks the log for its offset again.
 
-    `count` and `ended` are not for `add` to change: there may be records that are not to be seen.
+    `add` does not change `count` and `ended`, because added records may not be visible yet.
     """
 
     __slots__ = ("payloads", "times", "origins", "formats", "dropped")
@@ -60,7 +60,7 @@ class LogSegment(Extent):
         self.dropped = False
 
     def add(self, index: i64, payload: bytes, time: i64, origin: i64, format: i64) -> None:
-        """Add a record behind the others, which gets this index."""
+        """Add a record behind the others; it gets this index."""
         self.payloads.append(payload)
         self.times = append(self.times, time)
         self.origins = append(self.origins, origin)
@@ -73,8 +73,8 @@ class LogSegment(Extent):
             formats[index] = format
 
     def index_at(self, time: i64) -> i64:
-        """Return the index of the first record appended at `time` or later; `count` if there is
-        none."""
+        """Return the index of the first record that was appended at `time` or later; `count` if
+        there is none."""
         low: i64 = 0
         high = self.count
         while low < high:
@@ -86,7 +86,7 @@ class LogSegment(Extent):
         return low
 
     def drop(self) -> list[bytes]:
-        """Drop the records. Their payloads are returned: to free many of them takes its time."""
+        """Drop the records and return their payloads, because freeing many of them takes long."""
         payloads = self.payloads
         self.dropped = True
         self.payloads = []
@@ -98,8 +98,8 @@ class LogSegment(Extent):
 
 @final
 class Division:
-    """When a record begins another extent: when it would take the last one beyond `bytes`, when
-    that has so many `records`, or when its first record is `span` milliseconds old."""
+    """The rule for when a record begins another extent: when the last extent would exceed `bytes`,
+    has `records` records, or has a first record that is `span` milliseconds old."""
 
     __slots__ = ("bytes", "records", "span", "_until")
 
@@ -107,23 +107,23 @@ class Division:
         self.bytes: i64 = bytes
         self.records: i64 = records
         self.span: i64 = span
-        # When the last extent has to be closed.
+        # When the last extent must be closed.
         self._until: i64 = ENDLESS
 
     def change(self, bytes: i64, records: i64, span: i64) -> None:
-        """Divide so from now on."""
+        """Use other limits from now on."""
         self.bytes = bytes
         self.records = records
         self.span = span
 
     def is_full(self, extent: Extent, size: i64, now: i64) -> bool:
-        """Return whether a record of this size is to begin another extent."""
+        """Return whether a record of this size must begin another extent."""
         return (
             extent.bytes + size > self.bytes or extent.count >= self.records or now >= self._until
         )
 
     def begin(self, extent: Extent, time: i64, now: i64) -> None:
-        """Begin the extent with its first record, whose time is `time`."""
+        """Begin the extent with its first record, which was appended at `time`."""
         extent.began = time
         span = self.span
         self._until = ENDLESS if span == ENDLESS else now + span
@@ -134,17 +134,17 @@ ExtentType = TypeVar("ExtentType", bound=Extent)
 
 @final
 class RecordRow(Generic[ExtentType]):
-    """Extents one behind the other, one at least: those of `extents` from `head` on."""
+    """A row of consecutive extents, at least one: those in `extents` from `head` on."""
 
     __slots__ = ("extents", "head")
 
     def __init__(self, only: ExtentType) -> None:
-        # Those before `head` are gone.
+        # Extents before `head` are gone.
         self.extents: list[ExtentType] = [only]
         self.head: i64 = 0
 
     def restart(self, only: ExtentType) -> None:
-        """Keep nothing but this one."""
+        """Keep only this extent."""
         self.extents = [only]
         self.head = 0
 
@@ -153,14 +153,15 @@ class RecordRow(Generic[ExtentType]):
         return self.extents[self.head]
 
     def drop_front(self) -> None:
-        """Drop the first one, which is not the only one."""
+        """Drop the first extent, which is not the only one."""
         self.head += 1
         if self.head >= SLACK and self.head * 2 >= len(self.extents):
             del self.extents[: self.head]
             self.head = 0
 
     def index_of(self, offset: i64) -> i64:
-        """Which of `extents` has the record at an offset: the last that begins there or before."""
+        """Return the index in `extents` of the extent with an offset: the last one that begins
+        there or before."""
         extents = self.extents
         low = self.head
         high: i64 = len(extents)
@@ -173,17 +174,17 @@ class RecordRow(Generic[ExtentType]):
         return low
 
     def find(self, offset: i64) -> ExtentType:
-        """Return the extent with the record at an offset: the last that begins there or before."""
+        """Return the extent with an offset: the last one that begins there or before."""
         return self.extents[self.index_of(offset)]
 
     def overdue(
         self, size: i64, end: i64, offset: i64, max_bytes: i64, max_records: i64, before: i64
     ) -> i64:
-        """Bytes of extents, from that of `offset` on, that are more than is to be kept.
+        """Return the bytes of extents, from that of `offset` on, that are beyond the limits.
 
-        The row has `size` bytes and ends before `end`. To be kept are the last `max_bytes`, the
-        last `max_records`, and what was appended later than the moment `before`: what any of these
-        does not need goes.
+        The row has `size` bytes and ends before `end`. The limits are the last `max_bytes`, the
+        last `max_records`, and the time after the moment `before`. An extent that is beyond any one
+        of these limits is dropped.
         """
         extents = self.extents
         found: i64 = 0
@@ -202,7 +203,7 @@ class RecordRow(Generic[ExtentType]):
         return found
 
     def find_time(self, time: i64) -> ExtentType | None:
-        """Return the first extent that does not end before `time`; None if all do."""
+        """Return the first extent that does not end before `time`; None if all end before it."""
         extents = self.extents
         low = self.head
         high: i64 = len(extents)

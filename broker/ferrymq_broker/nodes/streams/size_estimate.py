@@ -1,4 +1,4 @@
-"""An estimate of how far so many bytes reach in a log."""
+"""An estimate of how many records a number of bytes covers in a log."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ferrymq_broker.nodes.streams.segments import Extent, LogSegment
 
 @final
 class SizeEstimate:
-    """Goes through extents, one behind the other, until `left` bytes are used up; then `offset` is
-    that of the first record that is not wholly among them.
+    """A walk through consecutive extents until `left` bytes are used up; then `offset` is the
+    offset of the first record that does not fit completely.
 
-    Records in memory are counted one by one. Of others only the extent is known, and they count as
-    if all of it had the same size. So what is found never goes back when more bytes are asked for,
-    or the same from a later offset on.
+    Records in memory are counted one by one. For other records only the size of the extent is
+    known, and they count with its average size. So the result never gets lower when more bytes are
+    asked for, or when the walk begins at a later offset.
     """
 
     __slots__ = ("offset", "left")
@@ -26,8 +26,8 @@ class SizeEstimate:
         self.left: i64 = left
 
     def go_through(self, extent: Extent, segment: LogSegment | None) -> bool:
-        """Return whether bytes are left behind the extent, which `segment` has in memory, if there
-        is one."""
+        """Return whether bytes are left after the extent; `segment` has its records if they are in
+        memory."""
         index = self.offset - extent.first
         if index == 0 and extent.bytes <= self.left:
             self.left -= extent.bytes
@@ -36,7 +36,7 @@ class SizeEstimate:
         return self._estimate(extent, index) if segment is None else self._count(segment, index)
 
     def between(self, start: i64, next: i64) -> i64:
-        """Return the offset that was found: behind the record at `start`, and `next` at most."""
+        """Return the resulting offset: after the record at `start`, and at most `next`."""
         offset = self.offset
         if offset <= start:
             offset = start + 1
@@ -66,6 +66,6 @@ class SizeEstimate:
             self.left = end - size
             self.offset = extent.first + count
             return True
-        # The most records of which the share is no more than that.
+        # The most records whose share of the bytes is not more than that.
         self.offset = extent.first + ((end + 1) * count - 1) // size
         return False

@@ -1,5 +1,4 @@
-"""The position where a reader begins and ends, and how it is to read, by what its attach asks
-for."""
+"""Where a reader begins and ends, and how it reads, as its attach asks for."""
 
 from __future__ import annotations
 
@@ -24,10 +23,12 @@ ON_TRIM: Final = "ferrymq:on-trim"
 
 
 def start_of(position: StreamPosition | None, partition: StreamPartition) -> i64:
-    """Return the offset of the first record to read; without a word on it, the next to come.
+    """Return the offset of the first record to read; if the attach asks for none, that of the next
+    record to come.
 
-    An offset before the first there is means that one. Raises `BrokerError` for one behind the next
-    to come: it belongs to another stream, or to this one before it was made anew.
+    An offset before the first record means the first record. Raises `BrokerError` for an offset
+    after the next record: the offset belongs to another stream, or to a deleted stream of this
+    name.
     """
     log = partition.log
     if position is None:
@@ -42,8 +43,8 @@ def start_of(position: StreamPosition | None, partition: StreamPartition) -> i64
         if start > log.next:
             raise BrokerError(
                 "amqp:precondition-failed",
-                f"{partition.address!r} has the records from {log.first} to before {log.next};"
-                f" reading was to begin at {start}",
+                f"{partition.address!r} has the records from {log.first} to before {log.next}; "
+                f"reading cannot begin at {start}",
                 {
                     "partition": int(partition.number),
                     "expected": int(start),
@@ -63,9 +64,10 @@ def start_of(position: StreamPosition | None, partition: StreamPartition) -> i64
 
 
 def goes_on(properties: dict[str, object]) -> bool:
-    """Return whether the reader wants to go on, not be detached, when unread records are gone.
+    """Return whether the reader continues, instead of being detached, when unread records are
+    dropped.
 
-    Raises `BrokerError` if the property has no meaning.
+    Raises `BrokerError` if the property is invalid.
     """
     wanted = properties.get(ON_TRIM)
     if wanted is None or wanted == "detach":
@@ -73,12 +75,13 @@ def goes_on(properties: dict[str, object]) -> bool:
     if wanted == "continue":
         return True
     raise BrokerError(
-        "amqp:invalid-field", f"{ON_TRIM} is {str(wanted)[:100]!r}; it may be detach or continue"
+        "amqp:invalid-field",
+        f"the link property {ON_TRIM} is {str(wanted)[:100]!r}; it must be detach or continue",
     )
 
 
 def end_of(properties: dict[str, object]) -> i64:
-    """Return the offset before which reading ends, `ENDLESS` if it goes on. Raises
+    """Return the offset before which reading ends, `ENDLESS` if it does not end. Raises
     `BrokerError`."""
     wanted = properties.get(UNTIL)
     if wanted is None:
@@ -86,23 +89,23 @@ def end_of(properties: dict[str, object]) -> i64:
     if isinstance(wanted, bool) or not isinstance(wanted, int) or not 0 <= wanted <= ENDLESS:
         raise BrokerError(
             "amqp:invalid-field",
-            f"the link property {UNTIL} is {str(wanted)[:100]!r}; it is an offset, of type long",
+            f"the link property {UNTIL} is {str(wanted)[:100]!r}; it must be an offset, of "
+            "type long",
         )
     return wanted
 
 
 def chunk_of(properties: dict[str, object], max_message_size: i64) -> tuple[int, int] | None:
-    """Return how many bytes and records a chunk may have for a link that takes messages of this
-    size (0: any); None if no chunks are wanted. Raises `BrokerError` if the property has no
-    meaning."""
+    """Return the most bytes and records of a chunk for a link with this max-message-size (0: any);
+    None if the link wants no chunks. Raises `BrokerError` if the property is invalid."""
     wanted = properties.get(CHUNKS)
     if wanted is None:
         return None
     if not isinstance(wanted, dict):
         raise BrokerError(
             "amqp:invalid-field",
-            f"the link property {CHUNKS} is {str(wanted)[:100]!r}; it is a map of {BYTES} and"
-            f" {RECORDS}",
+            f"the link property {CHUNKS} is {str(wanted)[:100]!r}; it must be a map of {BYTES} "
+            f"and {RECORDS}",
         )
     most = MAX_CHUNK_BYTES
     if max_message_size != 0 and max_message_size < most:
@@ -111,14 +114,15 @@ def chunk_of(properties: dict[str, object], max_message_size: i64) -> tuple[int,
 
 
 def _limit(wanted: dict[object, object], key: str, most: int) -> int:
-    """Return what is granted of one of the two; all there is if nothing is said of it."""
+    """Return the granted value of one of the two limits; the highest one if the link does not ask
+    for a value."""
     value = wanted.get(key)
     if value is None:
         return most
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise BrokerError(
             "amqp:invalid-field",
-            f"{key} in the link property {CHUNKS} is {str(value)[:100]!r}; it is a number from 1"
-            " on",
+            f"{key} in the link property {CHUNKS} is {str(value)[:100]!r}; it must be a "
+            "number, at least 1",
         )
     return min(value, most)

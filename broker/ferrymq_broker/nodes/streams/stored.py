@@ -1,24 +1,24 @@
-"""The records of a stream, and how it comes back.
+"""The records of a stream in the store, and how a stream is restored.
 
 | table | id | number | value |
 |---|---|---|---|
-| `NODE` | the stream | 0 | what every node has; of a stream's own `Stream.describe_stored` |
+| `NODE` | the stream | 0 | the fields of every node, and those of `Stream.describe_stored` |
 | `PARTITION` | the partition | 0 | a map: `encode_partition` |
 | `RECORD` | the partition | offset | the head of a record, then the message as it came |
 
 The head of a record: when it was appended, in milliseconds since the epoch, the number of the
-connection that brought it, which means something to this process alone, and the message-format.
+connection that brought it, which is valid in this process only, and the message-format.
 
     time i64 | origin i64 | format u32
 
 A `PARTITION` says which stream and which number it is, where its records begin (`first`), an offset
-that has been reached by the next record (`next`), and when the last one was appended (`time`). It
-is written when the partition is made and whenever records are dropped. Later records speak for
-themselves: the next offset is `next` or that behind the last record, whichever is higher. So it
-never goes back, though no record be left.
+that the next record has reached (`next`), and when the last record was appended (`time`). It is
+written when the partition is created and whenever records are dropped. The next offset is `next` or
+the offset after the last stored record, whichever is higher. So offsets never go back, even if no
+record is left.
 
-Whoever makes a stream that is to be stored, and writes its `NODE`, calls `Stream.keep_stored` with
-its id, before anybody can see it; the partitions then take care of themselves. To recover one:
+To create a stored stream, the caller writes its `NODE` and calls `Stream.keep_stored` with its id,
+before clients can see the stream; the partitions then store themselves. To recover a stream:
 
     stream = Stream(address, space, policy)
     stream.restore(id, fields)                        # what describe_stored gave
@@ -29,8 +29,8 @@ its id, before anybody can see it; the partitions then take care of themselves. 
         partition.restore_record(offset, value)       # b"" for one that cannot be read
     stream.restored()                                 # changes are taken, the time is known
 
-Payloads are not kept on the way. A record that is missing or cannot be read costs those who come to
-it their links, and nobody else anything.
+Payloads are not kept in memory meanwhile. A record that is missing or cannot be read ends only the
+links that reach it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from mypy_extensions import i32, i64
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.map_values import decode_map, encode_map
 
-# The length of the head of a record.
+# The length in bytes of the head of a record.
 HEAD: Final = 20
 
 _FORMATS: Final = 0x1_0000_0000
@@ -66,13 +66,15 @@ def encode_partition(fields: PartitionFields) -> bytes:
 
 
 def decode_partition(value: bytes) -> PartitionFields:
-    """Return what a `PARTITION` says. Raises `StoreDamaged`."""
+    """Return the fields in the value of a `PARTITION`. Raises `StoreDamaged`."""
     fields = decode_map(value)
     numbers: list[int] = []
     for name in PartitionFields._fields:
         number = fields.get(name)
         if isinstance(number, bool) or not isinstance(number, int):
-            raise StoreDamaged(f"the {name!r} of a partition is {number!r}")
+            raise StoreDamaged(
+                f"the field {name!r} of a stored partition has the invalid value {number!r}"
+            )
         numbers.append(number)
     return PartitionFields(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4])
 
@@ -82,13 +84,13 @@ def encode_head(time: i64, origin: i64, format: i64) -> bytes:
     w = BytesWriter()
     write_i64_be(w, time)
     write_i64_be(w, origin)
-    # The upper half of what 32 bits have is negative to the writer.
+    # The writer takes a signed number, in which the upper half of 32 bits is negative.
     write_i32_be(w, i32(format - _FORMATS if format > _SIGNED else format))
     return w.getvalue()
 
 
 def time_of(value: bytes) -> i64:
-    """Return when the record of this value was appended."""
+    """Return when the record with this value was appended."""
     return read_i64_be(value, 0)
 
 

@@ -1,13 +1,14 @@
-"""The log of a partition that is stored: what is new in memory, all of it in the store.
+"""The log of a stored partition: new records are in memory, all records are in the store.
 
-A *stretch* is a run of records as the index has it: some hundred bytes for thousands of records.
-The last stretches have their records in memory, as the segments they were appended to. These leave
-it in the order they came, once the store can answer for them (`Store.applied`); readers who come to
-such a stretch have its records in pages. They see no more of that than a segment that is `dropped`,
-and ask again.
+A *stretch* is a run of records in the index: some hundred bytes for thousands of records. The last
+stretches have their records in memory, as the segments to which they were appended. Segments leave
+memory in the order in which they came, when the store can read them (`Store.applied`); a reader
+that comes to such a stretch gets its records in pages. All that the reader sees of this is a
+segment that is `dropped`, and it asks again.
 
-A record that is not on disk must not be seen. The `count` of a segment therefore ends before it,
-and `next` is the offset of the first of that kind, while `end` is behind the last there is.
+Readers must not see a record that is not on disk. Therefore the `count` of a segment ends before
+such records. `next` is the offset of the first of them, while `end` is after the last record of
+all.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.streams.partition import StreamPartition
 
-# How many bytes of messages a partition keeps in memory: of the newest, and in pages.
+# How many bytes of messages a partition keeps in memory: of the newest records, and in pages.
 CACHE_BYTES: Final = 3 * 1024 * 1024
 PAGE_BYTES: Final = 1024 * 1024
-# A segment has no more than one part in so many.
+# A segment has at most one part in so many of that.
 _SEGMENTS: Final = 8
 
-# When to look again whether the store can answer for what it could not a moment ago: milliseconds.
+# Milliseconds until it is checked again whether the store can read what it could not read before.
 _AGAIN: Final = 1000
 
 
 @final
 class Stretch(Extent):
-    """The knowledge of a run of records. `batch` is the last in which there are any of them;
-    `segment` has them while they have not left memory for the first time."""
+    """A run of records in the index. `batch` is the last batch that has any of them; `segment` has
+    the records until they leave memory for the first time."""
 
     __slots__ = ("batch", "segment")
 
@@ -60,7 +61,7 @@ class Stretch(Extent):
 
 @final
 class _Relief(Timer):
-    """The timer that looks whether more can leave memory."""
+    """The timer that checks whether more segments can leave memory."""
 
     __slots__ = ("log",)
 
@@ -69,16 +70,16 @@ class _Relief(Timer):
         self.log = log
 
     def on_time(self, now: i64) -> None:
-        """Try again."""
+        """Check again."""
         self.log.trim_memory()
 
 
 @final
 class StoredLog(PartitionLog):
-    """The log of a stored partition; `id` is the partition's, 0 when it is no more.
+    """The log of a stored partition; `id` is that of the partition, 0 once it is deleted.
 
-    `memory` is how many bytes its segments have. What they and the pages have is in `Agenda.held`;
-    the partition adds what it appends, and takes off what `trim` and `close` answer.
+    `memory` is the size in bytes of its segments. Segments and pages are counted in `Agenda.held`:
+    the partition adds what it appends, and subtracts the results of `trim` and `close`.
     """
 
     __slots__ = (
@@ -119,31 +120,31 @@ class StoredLog(PartitionLog):
         self.end: i64 = 0
         self.memory: i64 = 0
         self.cache_bytes: i64 = CACHE_BYTES
-        # Records before this offset go as soon as everybody may see them.
+        # Records before this offset are dropped as soon as they are on disk.
         self.doomed: i64 = 0
         self._division = Division(ENDLESS, ENDLESS, ENDLESS)
-        # The last stretch and the segment it has, which is never evicted.
+        # The last stretch and its segment, which never leaves memory.
         self._tail = Stretch(0)
         self._segment = LogSegment(0)
         self._tail.segment = self._segment
         self._row: RecordRow[Stretch] = RecordRow(self._tail)
-        # When the last record was appended, and the last that may be seen.
+        # When the last record was appended, and the last visible one.
         self._time: i64 = 0
         self._stable_time: i64 = 0
-        # Bytes of the records that are in no batch yet that was taken, and in the one that is being
-        # written; where that one ends.
+        # Bytes of records that are in no batch yet, and in the batch that is being written; and the
+        # end offset and time of that batch.
         self._added: i64 = 0
         self._sealing: i64 = 0
         self._sealed: i64 = 0
         self._sealed_time: i64 = 0
-        # The batch that is watched.
+        # The batch whose end is awaited.
         self._watched: i64 = 0
-        # Whether there is a `PARTITION`: without one its records are nobody's.
+        # Whether `PARTITION` is stored: without it the records belong to no partition.
         self._written = False
-        # Where the segments in memory begin.
+        # The index of the first stretch with a segment in memory.
         self._resident: i64 = 0
         self.pages = PageCache(partition, id, PAGE_BYTES)
-        # The records of one read mostly have the same head.
+        # A cached head: records of one read mostly have the same head.
         self._record_head = b""
         self._record_time: i64 = -1
         self._record_origin: i64 = 0
@@ -151,7 +152,8 @@ class StoredLog(PartitionLog):
         self._relief = _Relief(self)
 
     def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
-        """Close segments so from now on; they are not too large to leave memory one by one."""
+        """From now on, close segments by these limits, and small enough to leave memory one by
+        one."""
         largest = self.cache_bytes // _SEGMENTS
         self._division.change(
             segment_bytes if segment_bytes < largest else largest, segment_records, segment_span
@@ -160,7 +162,7 @@ class StoredLog(PartitionLog):
     # -- records in ------------------------------------------------------------------------
 
     def append(self, message: BrokerMessage, time: i64, now: i64) -> None:
-        """Add a record, which is to be seen when it is on disk."""
+        """Add a record, which becomes visible when it is on disk."""
         if time < self._time:
             time = self._time
         self._time = time
@@ -210,7 +212,7 @@ class StoredLog(PartitionLog):
             tail.batch = number
 
     def _new_tail(self) -> Stretch:
-        """Return the stretch for what comes next, which is not in the row yet."""
+        """Return the stretch for the next records; it is not in the row yet."""
         tail = Stretch(self.end)
         segment = LogSegment(self.end)
         tail.segment = segment
@@ -219,21 +221,21 @@ class StoredLog(PartitionLog):
         return tail
 
     def _close_tail(self) -> Stretch:
-        """Return the stretch for what comes next, behind the others."""
+        """Return the stretch for the next records, at the end of the row."""
         tail = self._new_tail()
         self._row.extents.append(tail)
         self.trim_memory()
         return tail
 
     def seal(self) -> None:
-        """Note that the batch, which is taken, has what has come until now."""
+        """Note that the batch, which is complete now, has the records so far."""
         self._sealed = self.end
         self._sealed_time = self._time
         self._sealing += self._added
         self._added = 0
 
     def settle(self) -> None:
-        """Show the records of a batch that is on disk."""
+        """Show the records of a batch that is on disk now."""
         end = self._sealed
         self.bytes += self._sealing
         self._sealing = 0
@@ -260,7 +262,7 @@ class StoredLog(PartitionLog):
         return self.pages.find(stretch, offset) if segment is None else segment
 
     def offset_at(self, time: i64) -> i64:
-        """Return the offset of the first record appended at `time` or later that may be seen."""
+        """Return the offset of the first visible record that was appended at `time` or later."""
         stretch = self._row.find_time(time)
         if stretch is None:
             return self.next
@@ -271,8 +273,8 @@ class StoredLog(PartitionLog):
         return self.pages.search(stretch, time)
 
     def reach(self, offset: i64, size: i64) -> i64:
-        """Return where so many bytes from an offset on end: to the record in memory, by the average
-        of a stretch that has left it."""
+        """Return the end of so many bytes from an offset on: exact for records in memory, by the
+        average size for a stretch that has left memory."""
         stretches = self._row.extents
         i = self._row.index_of(offset)
         measure = SizeEstimate(offset, size)
@@ -285,13 +287,13 @@ class StoredLog(PartitionLog):
         return self._row.front().began
 
     def ended(self) -> i64:
-        """Return when the last record that may be seen was appended."""
+        """Return when the last visible record was appended."""
         return self._stable_time
 
     # -- memory ----------------------------------------------------------------------------
 
     def trim_memory(self) -> None:
-        """Take the oldest segments out of memory while there are more than there should be."""
+        """Take the oldest segments out of memory while they exceed the allowed bytes."""
         store = self.agenda.store
         if store is None:
             return
@@ -320,13 +322,13 @@ class StoredLog(PartitionLog):
     # -- retention -------------------------------------------------------------------------
 
     def oldest(self) -> Extent | None:
-        """Return the stretch at the front; None if there is any of it that nobody may see yet."""
+        """Return the stretch at the front; None if it has records that are not visible yet."""
         stretch = self._row.front()
         count = stretch.count
         return None if count == 0 or stretch.first + count > self.next else stretch
 
     def overdue(self, offset: i64, max_bytes: i64, max_records: i64, before: i64) -> i64:
-        """Bytes of stretches from that with an offset on that limits let go."""
+        """Return the bytes of stretches, from that of an offset on, that are beyond the limits."""
         return self._row.overdue(self.bytes, self.next, offset, max_bytes, max_records, before)
 
     def trim(self, slices: Slices) -> i64:
@@ -349,22 +351,23 @@ class StoredLog(PartitionLog):
         return freed
 
     def trimmed(self) -> None:
-        """Drop the records before `first` in the store too."""
+        """Drop the records before `first` in the store, too."""
         first = self.first if self.first > self.doomed else self.doomed
         if self.id != 0 and first > 0:
             self.agenda.changes.drop_range(RECORD, self.id, 0, first - 1)
         self.write()
 
     def doom(self) -> i64:
-        """Drop all records: in the store at once, here when they may be seen; return how many."""
+        """Drop all records: in the store at once, here when they become visible; return how
+        many."""
         if self._tail.count > 0:
-            # What comes next is not among them.
+            # Later records must not be in the same stretch.
             self._close_tail()
         self.doomed = self.end
         return self.end - self.first
 
     def write(self) -> None:
-        """Store the partition as it is."""
+        """Store the present state of the partition."""
         if self.id == 0:
             return
         fields = PartitionFields(
@@ -379,7 +382,7 @@ class StoredLog(PartitionLog):
         self._written = changes.enabled
 
     def close(self) -> i64:
-        """Drop the records of a partition that is no more; return how many bytes that frees."""
+        """Drop the records of a deleted partition; return how many bytes of memory that frees."""
         self.id = 0
         freed = self.memory
         for stretch in self._row.extents:
@@ -408,12 +411,13 @@ class StoredLog(PartitionLog):
         self._row.restart(self._tail)
 
     def restore_record(self, offset: i64, value: bytes) -> None:
-        """Restore a record of this value, behind those before; an empty one cannot be read."""
+        """Restore a record with this value, after all earlier records; an empty value cannot be
+        read."""
         size: i64 = len(value) - HEAD
         if offset < self.end:
             return
         if size < 0:
-            # Like those that are missing, it goes with the next one.
+            # Like a missing record, it belongs to the stretch of the next record.
             self._sealed = offset + 1
             return
         time = time_of(value)
@@ -435,12 +439,12 @@ class StoredLog(PartitionLog):
         self.bytes += size
 
     def restored(self) -> None:
-        """End the restore: these were all records."""
+        """End the restore, after all records."""
         if self._time < self._sealed_time:
             self._time = self._sealed_time
         tail = self._tail
         if self._sealed > self.end:
-            # Something is missing at the end.
+            # Records are missing at the end.
             if tail.count == 0:
                 self._division.begin(tail, self._time, self._time)
             tail.count = self._sealed - tail.first

@@ -1,7 +1,7 @@
 """The stream: an append-only log of messages in partitions, read by many.
 
-Nothing is ever taken out by reading: every reader has positions of its own, and the outcomes of
-what it gets change nothing. Records go by age and size alone.
+Reading removes nothing: every reader has its own positions, and the outcomes of its deliveries
+change nothing. Records are dropped by age and size only.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 MAX_PARTITIONS: Final = 10_000
 
-# How many readers that look for something go on in one pass.
+# How many filtering readers continue in one pass.
 _AT_ONCE: Final = 4
 
 
 @final
 class _Turns(Timer):
-    """The timer that gives readers that pass over much a pass of their own."""
+    """The timer that gives a pass of its own to readers that skip many records."""
 
     __slots__ = ("stream",)
 
@@ -55,15 +55,15 @@ class _Turns(Timer):
         self.stream = stream
 
     def on_time(self, now: i64) -> None:
-        """Give a few of the readers their turn."""
+        """Give some of the readers their turn."""
         self.stream.unpark()
 
 
 @final
 class Stream(PartitionOwner):
-    """A stream. `incarnation` tells it from others that have had the same address; `holds` are on
-    what limits must not drop. `created` is when it was made, in milliseconds since the epoch, 0 if
-    that is not known."""
+    """A stream. `incarnation` is different for each stream that has had the same address; `holds`
+    keep records that limits must not drop. `created` is when the stream was created, in
+    milliseconds since the epoch, 0 if that is not known."""
 
     __slots__ = (
         "incarnation",
@@ -86,9 +86,9 @@ class Stream(PartitionOwner):
         self.partitions: list[StreamPartition] = []
         self.readers: list[StreamReader] = []
         self.holds = RetentionHolds(self)
-        # How many messages had come before the broker was started.
+        # The number of messages that came before the broker was started.
         self._recovered: i64 = 0
-        # The partition for the next message that does not care.
+        # The partition for the next message that names neither a partition nor a key.
         self._next: i64 = 0
         self._parked: deque[StreamReader] = deque()
         self._turns = _Turns(self)
@@ -109,11 +109,12 @@ class Stream(PartitionOwner):
         if terms.distribution_mode not in (None, "copy"):
             raise BrokerError(
                 "amqp:not-implemented",
-                f"{self.address!r} is a stream, which is read by copy only",
+                f"{self.address!r} is a stream, which can only be read with distribution-mode copy",
             )
         if terms.exclusive:
             raise BrokerError(
-                "amqp:not-implemented", f"{self.address!r} is a stream, read by whoever likes"
+                "amqp:not-implemented",
+                f"{self.address!r} is a stream, which has no exclusive readers",
             )
         forgiving = goes_on(terms.properties)
         position = terms.filters.position
@@ -126,8 +127,9 @@ class Stream(PartitionOwner):
                 if terms.properties.get(name) is not None:
                     raise BrokerError(
                         "amqp:invalid-field",
-                        f"the link property {name} is for one partition: read {self.address}::0"
-                        f" to {self.address}::{len(self.partitions) - 1} by themselves",
+                        f"the link property {name} is for one partition; read "
+                        f"{self.address}::0 to {self.address}::{len(self.partitions) - 1} with "
+                        "a link for each",
                     )
             reader = self._reader_of_all(position, forgiving)
             granted["ferrymq:first-offsets"] = [int(cursor.at()) for cursor in reader.cursors]
@@ -164,8 +166,8 @@ class Stream(PartitionOwner):
         if position is not None and position.kind == OFFSET and len(self.partitions) > 1:
             raise BrokerError(
                 "amqp:invalid-field",
-                f"an offset is that of one partition: read {self.address}::0 to"
-                f" {self.address}::{len(self.partitions) - 1} by themselves",
+                f"an offset belongs to one partition; read {self.address}::0 to "
+                f"{self.address}::{len(self.partitions) - 1} with a link for each",
             )
         reader = RecordStreamReader(self, True, forgiving)
         for partition in self.partitions:
@@ -173,29 +175,29 @@ class Stream(PartitionOwner):
         return reader
 
     def target(self, part: str) -> Node:
-        """Return what takes messages sent to ``STREAM::N``: the partition."""
+        """Return the target of messages sent to ``STREAM::N``: the partition."""
         return self.partition(part) if part else self
 
     def partition(self, part: str) -> StreamPartition:
-        """Return the partition that the part of an address names. Raises `BrokerError` without
-        one."""
+        """Return the partition that the part of an address names. Raises `BrokerError` if there is
+        none."""
         number = read_part(part)
         if number < 0 or number >= len(self.partitions):
             raise BrokerError(
                 "amqp:not-found",
-                f"{self.address!r} has no partition {part[:200]!r}; there are 0 to"
-                f" {len(self.partitions) - 1}",
+                f"{self.address!r} has no partition {part[:200]!r}; it has the partitions 0 to "
+                f"{len(self.partitions) - 1}",
             )
         return self.partitions[number]
 
     # -- messages in -----------------------------------------------------------------------
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Append the message to the partition it belongs to."""
+        """Append the message to its partition."""
         partitions = self.partitions
         number: i64 = -1
         if message.special:
-            # Only such a message can have a word on partitions, or a group-id.
+            # Only such a message can name a partition, a key or a group-id.
             try:
                 number = place(message, len(partitions))
             except BrokerError as error:
@@ -210,7 +212,7 @@ class Stream(PartitionOwner):
         return self.store_id != 0
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Promise to append the message, unless it names a partition that there is not."""
+        """Promise to append the message, unless it names a partition that does not exist."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         if message.special:
@@ -220,16 +222,16 @@ class Stream(PartitionOwner):
                 return Refusal(error.condition, error.description)
         return None
 
-    # -- readers that look for something ------------------------------------------------------
+    # -- readers with filters ----------------------------------------------------------------
 
     def park(self, reader: StreamReader) -> None:
-        """Postpone a reader that has passed over so many records that it is the turn of others."""
+        """Postpone a reader that has skipped so many records that others must have their turn."""
         self._parked.append(reader)
         if self._turns.due == 0:
             self.space.timers.set(self._turns, self.agenda.now)
 
     def unpark(self) -> None:
-        """Resume a few of the readers that wait."""
+        """Resume some of the readers that wait."""
         parked = self._parked
         turns: i64 = _AT_ONCE
         while parked and turns > 0:
@@ -239,26 +241,26 @@ class Stream(PartitionOwner):
                 turns -= 1
                 reader.touch()
         if parked:
-            # Not in this pass, therefore later than it.
+            # Set the timer later than this pass.
             self.space.timers.set(self._turns, self.agenda.now + 1)
 
     # -- settings --------------------------------------------------------------------------
 
     def grow(self, partitions: i64) -> None:
-        """Have so many partitions. Raises `BrokerError` if there are more already.
+        """Set the number of partitions. Raises `BrokerError` if there are more already.
 
-        Keys go to other partitions from now on; readers of all partitions read the new ones too.
+        From now on keys go to other partitions; readers of all partitions read the new ones, too.
         """
         present = len(self.partitions)
         if partitions < present:
             raise BrokerError(
                 "amqp:precondition-failed",
-                f"{self.address!r} has {present} partitions, and they do not become fewer",
+                f"{self.address!r} has {present} partitions; their number cannot be reduced",
             )
         self._add_partitions(partitions)
 
     def change_policy(self, policy: StreamPolicy) -> None:
-        """Follow another policy. Raises `BrokerError` if it has fewer partitions."""
+        """Use another policy from now on. Raises `BrokerError` if it has fewer partitions."""
         self.grow(policy.partitions)
         self.policy = policy
         for partition in self.partitions:
@@ -267,7 +269,8 @@ class Stream(PartitionOwner):
     def _add_partitions(self, count: i64) -> None:
         if count < 1 or count > MAX_PARTITIONS:
             raise BrokerError(
-                "amqp:invalid-field", f"{count} partitions; there may be 1 to {MAX_PARTITIONS}"
+                "amqp:invalid-field",
+                f"the policy has {count} partitions; it must have 1 to {MAX_PARTITIONS}",
             )
         number: i64 = len(self.partitions)
         while number < count:
@@ -292,16 +295,18 @@ class Stream(PartitionOwner):
         self.holds.pass_(partition, end)
 
     def hold(self, holder: str, partition: i64, offset: i64) -> None:
-        """Keep the records of a partition from an offset on until the holder says otherwise; that
-        goes for partitions to come too once it has an offset in all. To be called in a pass.
+        """Keep the records of a partition from an offset on until the holder says otherwise. Once a
+        holder has an offset in every partition, partitions that are added later are held, too. Must
+        be called in a pass.
 
         Raises `BrokerError` (``amqp:precondition-failed``) for an offset before the first record or
-        behind the next to come, and if there are too many holds.
+        after the next one, and if there are too many holds.
         """
         self.holds.move(holder, {int(partition): int(offset)})
 
     def release(self, holder: str) -> bool:
-        """Drop the holds of a holder; return false if it held nothing. To be called in a pass."""
+        """Release the hold of a holder; return false if there was none. Must be called in a
+        pass."""
         return self.holds.release(holder)
 
     # -- the store -------------------------------------------------------------------------
@@ -313,21 +318,23 @@ class Stream(PartitionOwner):
             partition.keep_stored(self.agenda.changes.new_id())
 
     def describe_stored(self) -> dict[str, object]:
-        """Return what its `NODE` says beside what that of every node does: for `restore`."""
+        """Return the fields of its `NODE` beside those of every node, for `restore`."""
         return {"incarnation": self.incarnation, "created": int(self.created)}
 
     def restore(self, id: i64, fields: dict[str, object]) -> None:
-        """Restore the stream that was stored with this id and `describe_stored`; its partitions
+        """Restore the stream from its id and the fields of `describe_stored`; its partitions
         follow.
 
         Raises `StoreDamaged`.
         """
         incarnation = fields.get("incarnation")
         if not isinstance(incarnation, UUID):
-            raise StoreDamaged(f"the stream {self.address!r} has no incarnation")
+            raise StoreDamaged(f"the stored stream {self.address!r} has no incarnation")
         created = fields.get("created", 0)
         if not isinstance(created, int):
-            raise StoreDamaged(f"the stream {self.address!r} was created {created!r}")
+            raise StoreDamaged(
+                f"the stored stream {self.address!r} has the invalid creation time {created!r}"
+            )
         self.agenda.changes.has_id(id)
         self.store_id = id
         self.incarnation = incarnation
@@ -338,17 +345,17 @@ class Stream(PartitionOwner):
         `StoreDamaged`."""
         number = fields.number
         if number < 0 or number >= MAX_PARTITIONS:
-            raise StoreDamaged(f"the stream {self.address!r} has no partition {number}")
+            raise StoreDamaged(f"the stored stream {self.address!r} has no partition {number}")
         while number >= len(self.partitions):
             self.partitions.append(StreamPartition(self, len(self.partitions)))
         partition = self.partitions[number]
         if partition.store_id != 0:
-            raise StoreDamaged(f"the stream {self.address!r} has two partitions {number}")
+            raise StoreDamaged(f"the stored stream {self.address!r} has two partitions {number}")
         partition.restore(id, fields)
         return partition
 
     def restored(self) -> None:
-        """Drop what has become too old or too much meanwhile: all records are restored."""
+        """Drop records beyond the limits, after all records are restored."""
         for partition in self.partitions:
             if partition.store_id == 0:
                 partition.keep_stored(self.agenda.changes.new_id())
@@ -356,27 +363,27 @@ class Stream(PartitionOwner):
                 partition.restored()
             self._recovered += partition.log.next
 
-    # -- what there is to know ---------------------------------------------------------------
+    # -- information -------------------------------------------------------------------------
 
     def message_count(self) -> i64:
-        """Records in all partitions."""
+        """Return the number of records in all partitions."""
         count: i64 = 0
         for partition in self.partitions:
             count += partition.message_count()
         return count
 
     def range(self, partition: i64) -> tuple[int, int]:
-        """Return the offset of a partition's first record and that of the next to come."""
+        """Return the offset of a partition's first record and that of the next record."""
         log = self.partitions[partition].log
         return int(log.first), int(log.next)
 
     def offset_at(self, partition: i64, time: i64) -> i64:
-        """Return the offset of the partition's first record appended at `time` (milliseconds since
-        the epoch) or later; the next to come if there is none."""
+        """Return the offset of the partition's first record that was appended at `time`
+        (milliseconds since the epoch) or later; the offset of the next record if there is none."""
         return self.partitions[partition].offset_at(time)
 
     def figures(self) -> dict[str, int]:
-        """Return what it counts, over all partitions."""
+        """Return the counters of all partitions together."""
         size: i64 = 0
         published: i64 = 0
         beyond: i64 = 0
@@ -397,7 +404,7 @@ class Stream(PartitionOwner):
         }
 
     def describe(self) -> dict[str, object]:
-        """Settings and figures; ``ranges`` has those of each partition."""
+        """Return settings and figures; ``ranges`` has those of each partition."""
         policy = self.policy
         described: dict[str, object] = {
             "name": self.address,
@@ -419,7 +426,7 @@ class Stream(PartitionOwner):
     # -- the end -----------------------------------------------------------------------------
 
     def clear(self) -> int:
-        """Drop all records; how many there were. Offsets go on where they were."""
+        """Drop all records; return how many there were. Offsets continue."""
         count: i64 = 0
         for partition in self.partitions:
             count += partition.clear()

@@ -5,9 +5,9 @@
     x-opt-enqueued-time    timestamp   when it was appended
     x-opt-partition        int         the partition
 
-They go in front of the bytes of the sender's annotations, and those in front of the bytes of the
-bare message; neither is decoded. Only a sender who wrote names of this kind himself has his
-annotations looked through, for what he has no business to write.
+They are put before the bytes of the sender's annotations, which come before the bytes of the bare
+message; neither is decoded. Only if the sender's annotations have names of this kind are they
+decoded, to remove these names.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ OFFSET: Final = "x-opt-offset"
 SEQUENCE_NUMBER: Final = "x-opt-sequence-number"
 ENQUEUED_TIME: Final = "x-opt-enqueued-time"
 PARTITION: Final = "x-opt-partition"
-# A delivery-annotation of the first delivery behind a gap.
+# A delivery-annotation of the first delivery after a gap.
 SKIPPED: Final = "x-opt-skipped"
 
-# Four keys with their values, in bytes, and how many items of a map they are.
+# The size in bytes of the four keys with their values, and their number of items in a map.
 _OURS: Final = 107
 _ITEMS: Final = 8
 _OFFSET_KEY: Final = symbol_bytes(OFFSET) + bytes((codes.LONG,))
-# The map of annotations up to the value of the offset: without others, and with some.
+# The start of the annotations up to the value of the offset: without other annotations, and with
+# some.
 _SECTION: Final = descriptor_bytes(MESSAGE_ANNOTATIONS)
 _SHORT: Final = _SECTION + bytes((codes.MAP8, 1 + _OURS, _ITEMS)) + _OFFSET_KEY
 _LONG: Final = _SECTION + bytes((codes.MAP32,))
@@ -65,8 +66,8 @@ def stamped(payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i
     """Return the payload of a delivery of a message in AMQP's own format.
 
     `time` is in milliseconds since the epoch, `partition` comes from `partition_entry`. `skipped`
-    is how many records were lost to the reader before this one; it is told if there are any. A
-    message whose annotations cannot be read is left as it is.
+    is how many records the reader has lost before this one; it is written if it is not 0. A message
+    whose annotations cannot be read is left unchanged.
     """
     head, start = stamp(payload, offset, time, partition, skipped)
     return head + payload[start:] if start else head + payload
@@ -75,8 +76,8 @@ def stamped(payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i
 def stamp(
     payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64
 ) -> tuple[bytes, int]:
-    """Return what stands in such a payload for the first sections of the message, and where the
-    rest of the message begins, which goes out as it is."""
+    """Return the first sections of such a payload, and where the rest of the message begins, which
+    is sent unchanged."""
     w = BytesWriter()
     start: i64 = 0
     try:
@@ -110,13 +111,14 @@ def _write_values(w: BytesWriter, offset: i64, time: i64, partition: bytes) -> N
 def _merge(
     w: BytesWriter, payload: bytes, start: i64, offset: i64, time: i64, partition: bytes
 ) -> i64:
-    """Write our annotations and, behind them, the sender's at `start`; where his end."""
+    """Write the broker's annotations followed by those of the sender at `start`; return the end of
+    the latter."""
     reader = Reader(payload, start, len(payload))
     reader.read_descriptor("message-annotations")
     end: i64
     count: i64 = 0
     others = b""
-    # A section of another encoding (null, or by mistake a list) has nothing to keep.
+    # A section with another encoding (null, or by mistake a list) has no annotations.
     code: i64 = payload[reader.pos] if reader.pos < len(payload) else 0
     if code == codes.MAP8 or code == codes.MAP32:
         count = reader.enter_map("message-annotations")
@@ -140,7 +142,7 @@ def _merge(
 
 
 def _copy(w: BytesWriter, reader: Reader, count: i64) -> i64:
-    """Copy all entries but those with our names; how many items they are."""
+    """Copy all entries except those with the broker's names; return how many items were copied."""
     payload = reader.data
     items: i64 = 0
     i: i64 = 0

@@ -1,7 +1,7 @@
-"""The way from one message to the queues of all subscriptions that want it.
+"""The fan-out: from one message to the queues of all subscriptions that want it.
 
-Subscriptions with equal filters form a group, which asks once for each message. What is handed on
-is the message itself, not a copy: however many queues have it, its bytes are there once.
+Subscriptions with equal filters form a group, whose filter is asked once for each message. All
+queues get the same message object, not copies, so its bytes are in memory once.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.message import BrokerMessage
 
-# The key of the group without a filter; filters have names.
+# The key of the group without a filter; filters have keys that are not empty.
 _ALL = ""
-# Subscriptions that may get a message before anybody counts; how many get it in a unit of `Slices`.
+# A message to fewer subscriptions than this counts no work; above it, so many subscriptions are one
+# unit of `Slices`.
 _FEW: Final = 64
 _QUEUES: Final = 2
 
 
 @final
 class _Group:
-    """Subscriptions that want the same messages, and their queues in the same order."""
+    """The subscriptions with the same filter, and their queues in the same order."""
 
     __slots__ = ("filter", "members", "queues")
 
@@ -39,20 +40,20 @@ class _Group:
 
 @final
 class Fanout:
-    """The subscriptions of a topic by what they want."""
+    """The subscriptions of a topic, grouped by filter."""
 
     __slots__ = ("several", "_by_key", "_count", "_slices")
 
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
-        # Whether there may be several queues for a message.
+        # Whether a message may go to several queues.
         self.several = False
         self._by_key: dict[str, _Group] = {}
-        # Subscriptions of all groups.
+        # The number of subscriptions in all groups.
         self._count: i64 = 0
 
     def filters(self) -> i64:
-        """Return how many filters are asked for each message: equal ones count as one."""
+        """Return how many filters are asked for each message; equal filters count once."""
         count: i64 = len(self._by_key)
         return count - 1 if _ALL in self._by_key else count
 
@@ -88,7 +89,7 @@ class Fanout:
         self.several = self._count > 1
 
     def publish(self, message: BrokerMessage) -> i64:
-        """Hand the message to every subscription that wants it; how many refused it."""
+        """Publish the message to every subscription that wants it; return how many refused it."""
         refused: i64 = 0
         if self._count > _FEW:
             self._slices.spend(self._count // _QUEUES)

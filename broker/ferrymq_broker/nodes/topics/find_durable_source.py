@@ -1,7 +1,7 @@
-"""The source that a link had which comes back without saying so.
+"""Finding the source of a durable subscription when the attach does not have it.
 
-JMS clients unsubscribe without knowing from what: they attach the link by its name, with no source,
-expect to be told the one it has had, and close it.
+JMS clients unsubscribe in this way: they attach a link by its name, without a source, expect the
+broker to tell the source, and close the link.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ferrymq_types.messaging import Source, TerminusDurability, TerminusExpiryPo
 def find_durable_source(
     space: Space, user: str | None, container: str, link_name: str
 ) -> Source | None:
-    """Return the source of the durable subscription that this link, or one numbered like it, has
-    had."""
+    """Return the source of the durable subscription of this link, or of a link with the same name
+    before the number."""
     name, bar, _ = link_name.partition("|")
     keys = [own_key(user, container, link_name), own_key(user, container, name)]
     if bar:

@@ -1,7 +1,7 @@
-"""Subscriptions as the store has them.
+"""Subscriptions in the store.
 
-Stored are those that are kept, of topics that are stored; the others end with their links, and
-these with the process.
+Kept subscriptions of stored topics are stored. Other subscriptions end with their links, or with
+the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SubscriptionRecords:
         self.topic = topic
 
     def keep(self, subscription: Subscription) -> None:
-        """Store a new subscription from now on, if it is one that is stored."""
+        """Store a new subscription from now on, if it is kept."""
         topic = self.topic
         queue = subscription.queue
         if topic.store_id != 0 and subscription.kept and queue.policy.durable:
@@ -35,7 +35,7 @@ class SubscriptionRecords:
             subscription.store_id = queue.store_id
 
     def put(self, subscription: Subscription) -> None:
-        """Store what the subscription is now, if it is stored at all."""
+        """Store the present state of the subscription, if it is stored."""
         topic = self.topic
         if subscription.store_id == 0 or topic.store_id == 0:
             return
@@ -60,7 +60,7 @@ class SubscriptionRecords:
         )
 
     def drop(self, subscription: Subscription) -> None:
-        """Drop the record of a subscription that is no more; its queue drops its own."""
+        """Drop the record of a subscription that has ended; its queue drops its own records."""
         topic = self.topic
         if subscription.store_id != 0:
             if topic.store_id != 0:

@@ -1,4 +1,4 @@
-"""One subscription of a topic: a queue, what gets into it, and how long it lasts."""
+"""A subscription of a topic: its queue, its filter and its lifetime."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 @final
 class Subscription:
-    """A subscription collects in `queue` what passes `filter`; `name` tells it from others of
-    its topic.
+    """A subscription: `queue` collects the messages that pass `filter`; `name` is unique in the
+    topic.
 
-    - `kept`: it outlives its links, as `expiry_policy` and `timeout` (seconds) of the last one say
-      (AMQP 1.0 §3.5.6); `declared`: until somebody deletes it.
-    - `shared`: several links compete; `everywhere`: links of whatever container.
-    - `key`: what it is found by, empty if only its link knows it. `container`, `user`, `link_name`:
-      who it was made for.
+    - `kept`: the subscription outlives its links, as `expiry_policy` and `timeout` (seconds) of the
+      last link say (AMQP 1.0 §3.5.6); `declared`: it stays until it is deleted.
+    - `shared`: several links share its messages; `everywhere`: these may be links of any container.
+    - `key`: its identity, empty if no other link can find it. `container`, `user`, `link_name`: the
+      link for which it was created.
     - `links`: the subscribers' links, `visitors`: how many others consume under its address.
-    - `filters`: the described filters it was asked for and granted, by name.
-    - `awaits`: the number of the session or the connection whose end lets the time run, or 0.
-    - `refused`: messages its queue did not take.
-    - `store_id`: that of its queue, 0 if it is not stored.
-    - `idle_since`: when its time began to run, in milliseconds since the epoch, 0 if it does not.
+    - `filters`: the requested and granted described filters, by name.
+    - `awaits`: the number of the session or connection whose end starts the expiry time, or 0.
+    - `refused`: the number of messages that its queue refused.
+    - `store_id`: the id of its queue in the store, 0 if it is not stored.
+    - `idle_since`: when the expiry time began, in milliseconds since the epoch, 0 if it has not.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Subscription:
         self.awaits: i64 = 0
         self.refused: i64 = 0
         self.gone = False
-        # Where it is in its group of the fan-out.
+        # The index in its group of the fan-out.
         self.place: i64 = 0
         self.store_id: i64 = 0
         self.idle_since: i64 = 0
@@ -90,19 +90,19 @@ class Subscription:
 
     @property
     def address(self) -> str:
-        """What links and management reach it by, ``TOPIC::NAME``."""
+        """The address for links and management, ``TOPIC::NAME``."""
         return self.queue.address
 
     @property
     def named(self) -> bool:
-        """Whether somebody has named the subscription: its name is not a random one."""
+        """Whether a client has named the subscription; otherwise its name is random."""
         return self.kept or self.shared
 
     def agrees(self, filters: FilterSet) -> bool:
         """Return whether a link with these filters wants the same messages.
 
-        Filters that are meant relative to their connection differ for each; for a subscription
-        that is one client's own they are the same if they were asked for in the same words.
+        A filter that refers to its connection differs for each connection. For a subscription of
+        one client such filters are equal if the requests are equal.
         """
         mine = self.filter
         theirs = filters.predicate
@@ -137,7 +137,7 @@ class Subscription:
 
 
 class SubscriptionOwner(Node):
-    """A topic, as the parts that keep its subscriptions know it."""
+    """The interface of a topic, for the parts that keep its subscriptions."""
 
     __slots__ = ("policy",)
 
@@ -151,7 +151,7 @@ class SubscriptionOwner(Node):
         """Take notice of a new subscription: the topic is in use."""
 
     def subscription_dropped(self) -> None:
-        """Take notice of the end of a subscription: perhaps the topic is not in use any more."""
+        """Note the end of a subscription; the topic may be unused now."""
 
     def expire(self, subscription: Subscription) -> None:
-        """End a subscription whose time is over."""
+        """End a subscription that has expired."""

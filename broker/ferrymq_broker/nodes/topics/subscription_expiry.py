@@ -1,7 +1,7 @@
-"""The end of a subscription that nobody is attached to (AMQP 1.0 §3.5.5–6).
+"""The expiry of a subscription without links (AMQP 1.0 §3.5.5–6).
 
-The expiry policy of its terminus says which event lets the time run, `timeout` how long it runs: at
-once after the detach, when the session or the connection of the link has ended, or never.
+The expiry policy of its terminus says which event starts the time, `timeout` says how long the time
+is. The event is the detach, the end of the link's session or of its connection, or none.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class _Deadline(Timer):
         self.subscription = subscription
 
     def on_time(self, now: i64) -> None:
-        """End the subscription: its time is over."""
+        """End the subscription, which has expired."""
         self.expiry.over(self.subscription)
 
 
 @final
 class SubscriptionExpiry:
-    """The subscriptions of one topic that wait: for somebody to come back, or for their end."""
+    """The subscriptions of one topic without links: each waits for a link, or for its expiry."""
 
     __slots__ = ("topic", "_records", "_deadlines", "_awaiting")
 
@@ -44,11 +44,12 @@ class SubscriptionExpiry:
         self.topic = topic
         self._records = records
         self._deadlines: dict[Subscription, _Deadline] = {}
-        # By the number of the session or connection whose end lets the time run.
+        # The key is the number of the session or connection whose end starts the expiry time.
         self._awaiting: dict[int, dict[Subscription, None]] = {}
 
     def detached(self, subscription: Subscription, terms: SourceTerms) -> None:
-        """Start the time, now or later: the last link, with these terms, is detached or lost."""
+        """Start the expiry time, now or later: the last link, with these terms, is detached or
+        lost."""
         policy = subscription.expiry_policy
         if policy == "link-detach":
             self._run(subscription)
@@ -58,7 +59,7 @@ class SubscriptionExpiry:
             self._await(subscription, terms.party.connection)
 
     def attached(self, subscription: Subscription) -> None:
-        """Stop the time: a link has come back, or the subscription is gone."""
+        """Stop the expiry time: a link is attached again, or the subscription has ended."""
         deadline = self._deadlines.pop(subscription, None)
         if deadline is not None:
             self.topic.space.timers.cancel(deadline)
@@ -73,7 +74,7 @@ class SubscriptionExpiry:
                 self._forget(number)
 
     def restore(self, subscription: Subscription) -> None:
-        """Continue the time that a stored subscription has left, or start it.
+        """Continue the expiry time of a stored subscription, or start it.
 
         The link that was attached to it is gone with its session and its connection.
         """
@@ -86,13 +87,14 @@ class SubscriptionExpiry:
         self._set(subscription)
 
     def party_gone(self, number: int) -> None:
-        """Start the time of subscriptions that wait for the end of this session or connection."""
+        """Start the expiry time of subscriptions that wait for the end of this session or
+        connection."""
         for subscription in self._awaiting.pop(number, {}):
             subscription.awaits = 0
             self._run(subscription)
 
     def over(self, subscription: Subscription) -> None:
-        """End a subscription whose time is over."""
+        """End a subscription that has expired."""
         self._deadlines.pop(subscription, None)
         self.topic.expire(subscription)
 
@@ -107,7 +109,7 @@ class SubscriptionExpiry:
     def _set(self, subscription: Subscription) -> None:
         deadline = _Deadline(self, subscription)
         self._deadlines[subscription] = deadline
-        # Of a subscription that was stored, the time that it had before a restart counts.
+        # The time before a restart counts for a stored subscription.
         since = self.topic.agenda.moment_of(subscription.idle_since)
         self.topic.space.timers.set(deadline, since + subscription.timeout * 1000)
 

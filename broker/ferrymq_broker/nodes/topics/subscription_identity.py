@@ -1,9 +1,9 @@
-"""Whose subscription it is, and what it is called.
+"""The identity of a subscription: its owner and its name.
 
-A durable subscription is found again by what its client calls itself and the link: the user it has
-proved to be, its container-id, the name of the link (AMQP 1.0 §2.6.1). A shared one has the name up
-to the first ``|``, for clients number the links they have to one subscription behind it; with the
-capability ``global`` the name alone counts, whoever uses it.
+A durable subscription is found by its authenticated user, its container-id and the name of the link
+(AMQP 1.0 §2.6.1). The name of a shared subscription is the link name up to the first ``|``, because
+clients number the links to one subscription after it. With the capability ``global`` only the name
+counts, whatever the user and container.
 
 | subscription | its name |
 |---|---|
@@ -12,9 +12,9 @@ capability ``global`` the name alone counts, whoever uses it.
 | shared, not durable | ``~CONTAINER/NAME``, ``~/NAME`` if it is global |
 | neither | ``~TOKEN``, at random |
 
-Of `%`, `/`, `@` and `~` in user, container and a name that stands alone, and of ``::`` everywhere,
-it has the percent-encoding: no two subscriptions share a name, and no name is taken for another
-address.
+`%`, `/`, `@` and `~` are percent-encoded in a user, in a container and in a name that stands alone,
+and ``::`` everywhere. So no two subscriptions have the same name, and no name is mistaken for
+another address.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ _TOKEN_BYTES: Final = 18
 
 @final
 class SubscriptionIdentity:
-    """What a subscription with these terms is known by, and what is behind that.
+    """The identity of a subscription with these terms.
 
-    `kept` is whether it is to outlive its links: the terminus is durable, or does not expire at
-    once when its link is detached (AMQP 1.0 §3.5.5–6). An endpoint that is not durable and expires
-    with its session, the default, is not kept: that is how clients ask for a plain subscription.
+    `kept` is whether the subscription outlives its links: the terminus is durable, or does not
+    expire at once when its link is detached (AMQP 1.0 §3.5.5–6). A terminus that is not durable and
+    expires with its session, the default, is not kept: clients ask for a plain subscription that
+    way.
     """
 
     __slots__ = ("kept", "shared", "everywhere", "label", "key")
@@ -60,8 +61,8 @@ class SubscriptionIdentity:
         )
 
     def name(self, terms: SourceTerms) -> str:
-        """Return the name of the subscription: a new one that nobody can guess if it is neither
-        durable nor shared."""
+        """Return the name of the subscription: a new random name if it is neither durable nor
+        shared."""
         if not self.kept and not self.shared:
             return f"~{secrets.token_urlsafe(_TOKEN_BYTES)}"
         label = self.label
@@ -76,21 +77,21 @@ class SubscriptionIdentity:
 
 
 def global_key(name: str) -> str:
-    """Return what identifies a subscription that is everybody's."""
+    """Return the identity of a global subscription."""
     return f"global\0{name}"
 
 
 def public_name(name: str) -> str:
-    """Return what a subscription that is everybody's is called."""
+    """Return the name of a global subscription."""
     return _colons(escape(name))
 
 
 def is_open_to(name: str, user: str | None) -> bool:
-    """Return whether a subscription of this name would be everybody's, or this user's."""
+    """Return whether a subscription of this name would be global, or would belong to this user."""
     label = name.removeprefix("~")
     owner, slash, _ = label.partition("/")
     if not slash:
-        # A random name is a link's own, whoever has that.
+        # A random name belongs to one link, whatever its user.
         return label == name
     if not owner:
         return True
@@ -99,13 +100,13 @@ def is_open_to(name: str, user: str | None) -> bool:
 
 
 def escape(text: str) -> str:
-    """Return the text without what separates the parts of a name."""
+    """Return the text with the separators of names encoded."""
     return text.replace("%", "%25").replace("/", "%2F").replace("@", "%40").replace("~", "%7E")
 
 
 def own_key(user: str | None, container: str, name: str) -> str:
-    """Return what identifies a subscription that is one container's."""
-    # NUL is in no user name; a container-id with one comes out different in length.
+    """Return the identity of a subscription of one container."""
+    # A user name has no NUL; if a container-id has one, the length differs.
     who = "" if user is None else f"={user}"
     return f"own\0{who}\0{len(container)}\0{container}\0{name}"
 

@@ -1,4 +1,4 @@
-"""The subscriptions of one topic: how they come, are found, and go."""
+"""The subscriptions of one topic: how they are created, found and ended."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.values.policy import QueuePolicy
 
-# The longest name, in characters: as long as an address may be.
+# The most characters of a name: as many as an address may have.
 MAX_NAME: Final = 1024
 
 
 @final
 class EndedSubscriptions(LinkEnd):
-    """Counters of ended subscriptions of one topic: `totals` by public names. Sums over a topic do
-    not fall when a subscription goes."""
+    """The counters of ended subscriptions of one topic: `totals` by public names. With them, sums
+    over a topic do not fall when a subscription ends."""
 
     __slots__ = ("totals",)
 
@@ -39,7 +39,7 @@ class EndedSubscriptions(LinkEnd):
         self.totals: dict[str, int] = {}
 
     def settle(self, node: Node) -> None:
-        """Add up what a queue has counted."""
+        """Add up the counters of a queue."""
         if isinstance(node, Queue):
             totals = self.totals
             for name, value in node.totals().items():
@@ -48,9 +48,10 @@ class EndedSubscriptions(LinkEnd):
 
 @final
 class SubscriptionRegistry:
-    """The subscriptions of `topic` by name; `fanout` fills them, `expiry` ends those left alone.
+    """The subscriptions of `topic` by name; `fanout` sends messages to them, `expiry` ends those
+    without links.
 
-    `ended` has the totals of those that were here, by whether they were named.
+    `ended` has the totals of ended subscriptions, by whether they were named.
     """
 
     __slots__ = (
@@ -71,7 +72,7 @@ class SubscriptionRegistry:
         self.expiry = SubscriptionExpiry(topic, self.records)
         self.ended: dict[bool, EndedSubscriptions] = {}
         self._by_name: dict[str, Subscription] = {}
-        # Those that others than their one link can find: kept ones, and shared ones.
+        # Subscriptions that several links can find: kept and shared ones.
         self._by_key: dict[tuple[bool, str], Subscription] = {}
         self._backpressures = BackpressureGroup(topic)
 
@@ -79,7 +80,7 @@ class SubscriptionRegistry:
         return len(self._by_name)
 
     def all(self) -> list[Subscription]:
-        """Return all subscriptions in the order they were made."""
+        """Return all subscriptions in the order of creation."""
         return list(self._by_name.values())
 
     def get(self, name: str) -> Subscription | None:
@@ -87,11 +88,12 @@ class SubscriptionRegistry:
         return self._by_name.get(name)
 
     def find(self, key: str, kept: bool) -> Subscription | None:
-        """Return the subscription with this identity; kept ones have identities of their own."""
+        """Return the subscription with this identity; kept and other subscriptions have separate
+        identities."""
         return self._by_key.get((kept, key))
 
     def room(self) -> i64:
-        """Return the room of the fullest subscription that makes senders wait."""
+        """Return the room of the fullest subscription with overflow *block*."""
         blocking: list[Node] = []
         for subscription in self._by_name.values():
             if subscription.queue.policy.overflow == "block":
@@ -99,30 +101,34 @@ class SubscriptionRegistry:
         return self._backpressures.room(blocking) if blocking else BOUNDLESS
 
     def regain_room(self) -> None:
-        """Share out room that the topic has not promised any more."""
+        """Share out room that the topic no longer promises."""
         self._backpressures.regain_room()
 
     def add(
         self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
     ) -> Subscription:
-        """Make a subscription. Raises `BrokerError` for too many, or a name that is too long."""
+        """Create a subscription. Raises `BrokerError` if there are too many, or if the name is too
+        long."""
         topic = self.topic
         limit = topic.policy.max_subscriptions
         if limit != 0 and len(self._by_name) >= limit:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"{topic.address!r} has {limit} subscriptions, which is the most",
+                f"{topic.address!r} has {limit} subscriptions already, which is the limit; "
+                "delete some first",
             )
         most = topic.space.max_nodes
         if kept and len(topic.space.durables) >= most:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"there are {most} durable subscriptions already, as many as there may be nodes",
+                f"there are {most} durable subscriptions already, which is the limit of the "
+                "virtual host (max_nodes)",
             )
         if len(name) > MAX_NAME:
             raise BrokerError(
                 "amqp:invalid-field",
-                f"a subscription with a name of {len(name)} characters; {MAX_NAME} are allowed",
+                f"the name of the subscription has {len(name)} characters; at most {MAX_NAME} "
+                "are allowed",
             )
         subscription = self.insert(name, key, kept, filter, policy)
         self.records.keep(subscription)
@@ -131,7 +137,7 @@ class SubscriptionRegistry:
     def insert(
         self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
     ) -> Subscription:
-        """Make a subscription without asking whether there may be one; it is not stored so far."""
+        """Create a subscription without checking limits; it is not stored yet."""
         topic = self.topic
         queue = Queue(f"{topic.address}{PART}{name}", topic.space, policy)
         queue.watchers = [topic]
@@ -146,12 +152,12 @@ class SubscriptionRegistry:
         self.fanout.add(subscription)
         topic.subscription_added()
         if queue.room() != BOUNDLESS:
-            # Who publishes to the topic may have credit that is beyond its bound.
+            # Producers of the topic may have credit beyond its new bound.
             narrow(queue)
         return subscription
 
     def refilter(self, subscription: Subscription, filter: Filter | None) -> None:
-        """Give the subscription a filter in the same words that means another connection now."""
+        """Replace the filter of a subscription: the same words mean another connection now."""
         before = subscription.filter
         if before is not None and filter is not None and before.key != filter.key:
             self.fanout.remove(subscription)
@@ -159,7 +165,7 @@ class SubscriptionRegistry:
             self.fanout.add(subscription)
 
     def drop(self, subscription: Subscription, why: str) -> None:
-        """End a subscription: close its links, drop its messages."""
+        """End a subscription: close its links and drop its messages."""
         if subscription.gone:
             return
         subscription.gone = True
@@ -178,7 +184,7 @@ class SubscriptionRegistry:
             queue.delete(
                 Error(
                     condition="amqp:resource-deleted",
-                    description=f"the subscription {queue.address!r} has gone: {why}",
+                    description=f"the subscription {queue.address!r} has ended: {why}",
                 )
             )
         ended = self.ended.get(subscription.named)

@@ -1,8 +1,8 @@
-"""The topic: a message goes to each subscription that wants it, and to nobody if there is none.
+"""The topic: a message goes to each subscription that wants it, or to none.
 
-A subscription is a queue of its own, filled by the topic and emptied by its links; so a slow
-subscriber has a long queue and stalls nobody, and everything a queue can do (times to live, limits,
-dead letters, browsing, outcomes) a subscription can do too.
+A subscription has a queue of its own, which the topic fills and its links empty. So a slow
+subscriber has a long queue and delays no other, and a subscription has all features of a queue
+(times to live, limits, dead letters, browsing, outcomes).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @final
 class _Idle(Timer):
-    """The timer that deletes a topic which nobody uses."""
+    """The timer that deletes an unused topic."""
 
     __slots__ = ("topic",)
 
@@ -46,14 +46,14 @@ class _Idle(Timer):
         self.topic = topic
 
     def on_time(self, now: i64) -> None:
-        """Delete the topic, which has not been used since."""
+        """Delete the topic, which has not been used since the timer was set."""
         self.topic.end_unused()
 
 
 @final
 class Topic(SubscriptionOwner):
-    """A topic. Since the broker was started `published` counts messages, `refused` how often a
-    subscription did not take one."""
+    """A topic. Since the broker was started, `published` counts messages, and `refused` counts how
+    often a subscription did not take one."""
 
     __slots__ = (
         "published",
@@ -73,12 +73,14 @@ class Topic(SubscriptionOwner):
         self.refused: i64 = 0
         self._registry = SubscriptionRegistry(self)
         self._expiry = self._registry.expiry
-        # Of every attached link, visitors' too.
+        # The subscription of every attached link, also of links to the subscription's own address.
         self._by_terms: dict[SourceTerms, Subscription] = {}
-        # Made for a link that has not been told so yet, and may still be refused.
+        # A subscription created for a link whose attach is not answered yet and may still be
+        # refused.
         self._fresh: Subscription | None = None
         self._idle = _Idle(self)
-        # Without any patience it goes with its last link or subscription, not before.
+        # With an `auto_delete` time of 0, the topic is deleted with its last link or subscription,
+        # not before.
         if space.agenda.now > 0 and policy.auto_delete > 0:
             self._consider_idle()
 
@@ -93,10 +95,10 @@ class Topic(SubscriptionOwner):
     # -- messages in -----------------------------------------------------------------------
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Hand the message to every subscription that wants it; never refused.
+        """Publish the message to every subscription that wants it; never refuse it.
 
-        What one of them does not take is counted and lost for that one: the sender cannot send it
-        again without sending it to the others too.
+        If a subscription does not take the message, that is counted, and the message is lost for
+        this subscription: the sender could not repeat it without repeating it to the others.
         """
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
@@ -105,43 +107,44 @@ class Topic(SubscriptionOwner):
         return None
 
     def keeps(self, message: BrokerMessage) -> bool:
-        """Return whether subscriptions that are stored keep it."""
+        """Return whether a stored subscription keeps the message."""
         return self.store_id != 0 and (message.durable or self.policy.subscription.persist)
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Promise to take the message in: nothing is ever refused."""
+        """Promise to take the message: a topic refuses nothing."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         return None
 
     def room(self) -> i64:
-        """Return what the fullest of the subscriptions has left that make senders wait."""
+        """Return the room of the fullest subscription that makes senders wait."""
         return self._registry.room()
 
     def regain_room(self) -> None:
-        """Tell the subscriptions: producers that send to them by other ways may wait there."""
+        """Tell the subscriptions, where producers that publish to them in other ways may wait."""
         super().regain_room()
         self._registry.regain_room()
 
     def target(self, part: str) -> Node:
-        """Return the topic itself. Raises `BrokerError` for a subscription, which takes nothing
-        else."""
+        """Return the topic itself. Raises `BrokerError` for a subscription, to which nothing else
+        can publish."""
         if part:
             raise BrokerError(
                 "amqp:not-allowed",
-                f"{part[:200]!r} is at most a subscription of {self.address!r}: send to the topic",
+                f"{part[:200]!r} can only be a subscription of {self.address!r}; send to the "
+                "topic itself",
             )
         return self
 
     # -- links that receive ----------------------------------------------------------------
 
     def open_source(self, terms: SourceTerms) -> Node:
-        """Return the queue of the subscription that the terms are for, which is made if need be.
+        """Return the queue of the subscription for these terms; create it if necessary.
 
-        Raises `BrokerError`: `amqp:not-implemented` for distribution-mode move, for a topic gives a
-        message to all; `amqp:precondition-failed` if others share the subscription and want other
-        messages, or if it is shared and this link does not share, or the other way round;
-        `amqp:resource-locked` if somebody consumes under its address;
+        Raises `BrokerError`: `amqp:not-implemented` for distribution-mode move, because a topic
+        gives a message to all; `amqp:precondition-failed` if other links share the subscription
+        with another filter, or if either the subscription or the link is shared and the other is
+        not; `amqp:resource-locked` if a link consumes from its address;
         `amqp:resource-limit-exceeded` if there are too many.
         """
         terms.filters.decline_position()
@@ -151,7 +154,8 @@ class Topic(SubscriptionOwner):
         if mode is not None and mode != "copy":
             raise BrokerError(
                 "amqp:not-implemented",
-                f"distribution mode {mode!r} on a topic, which gives a message to all: copy",
+                f"distribution mode {mode!r} is not possible: a topic gives each message to "
+                "all subscriptions; use copy",
             )
         identity = SubscriptionIdentity(terms)
         subscription = self._find(identity, terms)
@@ -164,7 +168,7 @@ class Topic(SubscriptionOwner):
             queue = self._attach(subscription, terms)
         except BrokerError:
             if made:
-                self._registry.drop(subscription, "no link could be attached to it")
+                self._registry.drop(subscription, "the link could not be attached")
             raise
         self._fresh = subscription if made else None
         terms.made = made
@@ -186,10 +190,11 @@ class Topic(SubscriptionOwner):
         return queue
 
     def close_source(self, terms: SourceTerms, closed: bool) -> None:
-        """Act upon the end of a subscriber's link: the last one ends the subscription, unless it
-        is kept.
+        """Act upon the end of a subscriber's link: the last one ends the subscription, unless it is
+        kept.
 
-        A kept one goes if that link was closed; detached or lost, its expiry policy decides.
+        A kept subscription ends if that link was closed; if it was detached or lost, the expiry
+        policy decides.
         """
         subscription = self._by_terms.pop(terms, None)
         if subscription is None:
@@ -209,7 +214,7 @@ class Topic(SubscriptionOwner):
             self._expiry.detached(subscription, terms)
 
     def _find(self, identity: SubscriptionIdentity, terms: SourceTerms) -> Subscription | None:
-        """Return the subscription that is meant, if it exists and can be used as it is."""
+        """Return the subscription of this identity, if it exists and can be used as it is."""
         kept = identity.kept
         if not kept and not identity.shared:
             return None
@@ -218,7 +223,8 @@ class Topic(SubscriptionOwner):
         if kept:
             elsewhere = durables.get(key)
             if isinstance(elsewhere, Topic) and elsewhere is not self:
-                # A client has one subscription of a name: to another topic, it is another one.
+                # A client has one subscription of a name: attached to another topic, it is another
+                # one.
                 elsewhere.give_way(key)
         subscription = self._registry.find(key, kept)
         if subscription is None:
@@ -233,21 +239,22 @@ class Topic(SubscriptionOwner):
             if subscription.declared or (subscription.shared and subscription.links):
                 raise BrokerError(
                     "amqp:precondition-failed",
-                    f"the subscription {name[:200]!r} has another filter",
+                    f"the subscription {name[:200]!r} is in use with another filter",
                 )
             self._registry.drop(subscription, "it was replaced by one with another filter")
             return None
         if not subscription.shared and subscription.visitors > 0:
             raise BrokerError(
                 "amqp:resource-locked",
-                f"somebody consumes from {subscription.address[:300]!r} by its address",
+                f"a link consumes from the address {subscription.address[:300]!r} of the "
+                "subscription",
             )
         return subscription
 
     def give_way(self, key: str) -> None:
-        """End a durable subscription that its owner wants to be one to another topic.
+        """End a durable subscription whose owner now wants it on another topic.
 
-        Raises `BrokerError` if others still share it.
+        Raises `BrokerError` if other links still share it.
         """
         subscription = self._registry.find(key, True)
         if subscription is None:
@@ -255,13 +262,15 @@ class Topic(SubscriptionOwner):
         if subscription.declared or (subscription.shared and subscription.links):
             raise BrokerError(
                 "amqp:precondition-failed",
-                f"{subscription.name[:200]!r} is a subscription of {self.address[:200]!r}",
+                f"{subscription.name[:200]!r} is already a subscription of {self.address[:200]!r}",
             )
-        self._registry.drop(subscription, "it was replaced by one to another topic")
+        self._registry.drop(subscription, "it was replaced by one of another topic")
 
     def _make(self, identity: SubscriptionIdentity, terms: SourceTerms) -> Subscription:
         if not identity.label and identity.shared:
-            raise BrokerError("amqp:invalid-field", "a shared subscription without a name")
+            raise BrokerError(
+                "amqp:invalid-field", "the shared subscription has no name; give the link a name"
+            )
         name = identity.name(terms)
         party = terms.party
         subscription = self._registry.add(
@@ -280,12 +289,12 @@ class Topic(SubscriptionOwner):
         return subscription
 
     def _attach(self, subscription: Subscription, terms: SourceTerms) -> Node:
-        """Ask the queue of the subscription about the link, which is no browser."""
+        """Grant the link's terms by the queue of the subscription; the link is not a browser."""
         mode = terms.distribution_mode
         part = terms.part
         terms.distribution_mode = None
         terms.part = ""
-        # What is in the queue has passed the filter.
+        # Messages in the queue have passed the filter already.
         predicate = terms.filters.predicate
         terms.filters.predicate = None
         try:
@@ -301,12 +310,13 @@ class Topic(SubscriptionOwner):
         return queue
 
     def _visit(self, terms: SourceTerms) -> Node:
-        """Attach to a subscription by its address: to browse it, or to help empty it."""
+        """Attach a link to the address of a subscription: to browse it, or to help consume it."""
         subscription = self.subscription(terms.part)
         if terms.distribution_mode != "copy" and not subscription.shared and subscription.links:
             raise BrokerError(
                 "amqp:resource-locked",
-                f"the subscription {terms.part[:200]!r} is in use; it can be browsed (copy)",
+                f"the subscription {terms.part[:200]!r} is in use; it can only be browsed "
+                "(distribution-mode copy)",
             )
         part = terms.part
         terms.part = ""
@@ -323,7 +333,7 @@ class Topic(SubscriptionOwner):
     # -- subscriptions -----------------------------------------------------------------------
 
     def subscriptions(self) -> list[Subscription]:
-        """Return all there are in the order in which they were made."""
+        """Return all subscriptions in the order of creation."""
         return self._registry.all()
 
     def ended(self, named: bool) -> EndedSubscriptions | None:
@@ -331,7 +341,7 @@ class Topic(SubscriptionOwner):
         return self._registry.ended.get(named)
 
     def subscription(self, name: str) -> Subscription:
-        """Return the one of that name. Raises `BrokerError` if there is none."""
+        """Return the subscription of a name. Raises `BrokerError` if there is none."""
         subscription = self._registry.get(name)
         if subscription is None:
             raise BrokerError(
@@ -340,7 +350,7 @@ class Topic(SubscriptionOwner):
         return subscription
 
     def durable(self, key: str) -> Subscription | None:
-        """Return the one that is kept and has this identity."""
+        """Return the kept subscription with this identity; None if there is none."""
         return self._registry.find(key, True)
 
     def declare_subscription(
@@ -350,16 +360,17 @@ class Topic(SubscriptionOwner):
         policy: QueuePolicy | None = None,
         filters: dict[str, object] | None = None,
     ) -> Subscription:
-        """Return a subscription that stays until it is deleted, and belongs to nobody.
+        """Create a subscription that stays until it is deleted and belongs to no client.
 
-        `filters` are what a link would ask for to have the `filter`: what is stored of it.
+        `filters` are the described filters that a link would ask for to get the `filter`: they are
+        stored.
 
-        Links consume from it by its address, or with the capabilities shared and global under its
-        name. Raises `BrokerError` if there is one of that name, or no room.
+        Links consume from it by its address, or under its name with the capabilities shared and
+        global. Raises `BrokerError` if there is one of that name, or no room.
         """
         key = global_key(name)
         if not name or key in self.space.durables:
-            raise BrokerError("amqp:not-allowed", f"there is a subscription {name[:200]!r}")
+            raise BrokerError("amqp:not-allowed", f"there is a subscription {name[:200]!r} already")
         subscription = self._registry.add(
             public_name(name), key, True, filter, policy or self.policy.subscription
         )
@@ -381,8 +392,8 @@ class Topic(SubscriptionOwner):
         policy: QueuePolicy,
         fields: dict[str, object],
     ) -> Subscription:
-        """Return a subscription that was stored; `id` is that of its queue. The caller fills in
-        what else is known of it, and calls `restored`."""
+        """Return a restored subscription; `id` is that of its queue. The caller fills in its other
+        fields and calls `restored`."""
         subscription = self._registry.insert(name, key, True, filter, policy)
         subscription.queue.restore(id, fields)
         subscription.store_id = id
@@ -398,7 +409,8 @@ class Topic(SubscriptionOwner):
         self._registry.records.put(subscription)
 
     def delete_subscription(self, name: str) -> None:
-        """End its links, drop its messages. Raises `BrokerError` if there is none."""
+        """End the links of a subscription and drop its messages. Raises `BrokerError` if there is
+        none of this name."""
         self._registry.drop(self.subscription(name), "it has been deleted")
 
     def expire(self, subscription: Subscription) -> None:
@@ -408,18 +420,18 @@ class Topic(SubscriptionOwner):
     # -- the topic's own life ----------------------------------------------------------------
 
     def node_gone(self, node: Node) -> None:
-        """Drop a subscription whose queue has come to its end by itself."""
+        """Drop a subscription whose queue has deleted itself."""
         prefix = len(self.address) + 2
         subscription = self._registry.get(node.address[prefix:])
         if subscription is not None and subscription.queue is node:
-            self._registry.drop(subscription, "it was not used")
+            self._registry.drop(subscription, "it was unused")
 
     def party_gone(self, number: i64) -> None:
         """Start the time of subscriptions that waited for the end of this session or connection."""
         self._expiry.party_gone(number)
 
     def change_policy(self, policy: TopicPolicy) -> None:
-        """Follow another policy from now on; subscriptions that are there stay as they are."""
+        """Use another policy from now on; existing subscriptions keep theirs."""
         self.policy = policy
         self.space.timers.cancel(self._idle)
         if policy.auto_delete > 0:
@@ -432,7 +444,7 @@ class Topic(SubscriptionOwner):
         self.space.timers.cancel(self._idle)
 
     def link_closed(self) -> None:
-        """Count a link that is gone: perhaps the topic is not in use any more."""
+        """Count a link that is gone; the topic may be unused now."""
         super().link_closed()
         self._consider_idle()
 
@@ -441,14 +453,13 @@ class Topic(SubscriptionOwner):
         self.space.timers.cancel(self._idle)
 
     def subscription_dropped(self) -> None:
-        """Find out whether the topic goes: it may be unused, or was there for the messages that
-        have gone."""
+        """Delete the topic if it is unused now, or if it existed only for the dropped messages."""
         self._consider_idle()
         if self.lifetime != PERMANENT:
             self.touch()
 
     def dispatch(self) -> None:
-        """Offer room to producers; go, if there is nothing left to live for."""
+        """Offer room to producers; delete the topic if there is no reason left to keep it."""
         super().dispatch()
         if self.lifetime != PERMANENT:
             self.reconsider_life()
@@ -459,7 +470,7 @@ class Topic(SubscriptionOwner):
             self.space.timers.set(self._idle, self.agenda.now + after)
 
     def delete(self, error: Error) -> None:
-        """End every link with `error`, drop every subscription."""
+        """End every link with `error` and drop every subscription."""
         self.deleted = True
         if self.store_id != 0:
             self.agenda.changes.drop_range(SUBSCRIPTION, self.store_id, 0, LAST)
@@ -473,14 +484,14 @@ class Topic(SubscriptionOwner):
         return [subscription.queue for subscription in self._registry.all()]
 
     def message_count(self) -> i64:
-        """Count the messages of all subscriptions; a message counts in each that has it."""
+        """Return the messages of all subscriptions; a message counts once in each subscription."""
         count: i64 = 0
         for subscription in self._registry.all():
             count += subscription.queue.message_count()
         return count
 
     def figures(self) -> dict[str, int]:
-        """Return what it counts; its messages are counted by its subscriptions."""
+        """Return its counters; the messages are counted by the subscriptions."""
         return {
             "subscriptions": len(self._registry),
             "producers": len(self.producers),
@@ -489,7 +500,7 @@ class Topic(SubscriptionOwner):
         }
 
     def describe(self) -> dict[str, object]:
-        """Return its figures. Those of a subscription are its own."""
+        """Return its settings and figures. Each subscription has its own."""
         policy = self.policy
         return {
             "name": self.address,

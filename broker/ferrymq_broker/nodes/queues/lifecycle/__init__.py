@@ -1,1 +1,2 @@
-"""The life of a message in a queue: whether it gets in, how long it stays, where it goes."""
+"""The lifecycle of a message in a queue: whether it is admitted, how long it stays, where it
+goes."""

@@ -1,7 +1,8 @@
-"""A queue that nobody uses goes by itself: `auto_delete`.
+"""Auto-delete: an unused queue deletes itself after the time `auto_delete`.
 
-Used is a queue with links, and one that messages are published to. One with messages in it stays,
-however long; it goes as soon as it is empty. One that the configuration declares by name stays.
+A queue is in use while it has links, and when a message is published to it. A queue with messages
+is not deleted; it is deleted as soon as it is empty. A queue that the configuration declares by
+name stays.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @final
 class AutoDelete(Timer):
-    """The timer that ends a queue which has not been used for `idle_limit` milliseconds."""
+    """The timer that deletes a queue which has been unused for `idle_limit` milliseconds."""
 
     __slots__ = ("idle_limit", "_node", "_used")
 
@@ -26,19 +27,20 @@ class AutoDelete(Timer):
         super().__init__()
         self.idle_limit: i64 = idle_limit
         self._node = node
-        # When it was used last; 0 if it was made before there was a time of day.
+        # The moment of the last use; 0 if the queue was created before the clock was known.
         self._used: i64 = node.agenda.now
-        # Without any patience it goes with its last link or message, not before there was one.
+        # With a limit of 0, the queue is deleted with its last link or message, but not before its
+        # first.
         if idle_limit > 0:
             self.reconsider()
 
     def used(self, now: i64) -> None:
-        """Note a use: a link has gone, or a message come."""
+        """Note that the queue is used: a link has gone, or a message has come."""
         self._used = now
         self.reconsider()
 
     def reconsider(self) -> None:
-        """Set the timer: perhaps the queue goes, or goes later."""
+        """Set the timer again: the queue may have to be deleted now, or later."""
         node = self._node
         if node.links > 0 or node.deleted:
             return
@@ -46,12 +48,12 @@ class AutoDelete(Timer):
         due = self._used + self.idle_limit
         if due < now:
             due = now
-        # A timer that is set too early sets itself anew: this need not be exact for every message.
+        # A timer that fires too early sets itself again; so it need not be moved for every message.
         if self.due == 0 or self.due > due:
             node.space.timers.set(self, due if due > 0 else 1)
 
     def on_time(self, now: i64) -> None:
-        """Go, if it is so."""
+        """Delete the queue if it has been unused for long enough."""
         node = self._node
         if node.links > 0 or node.deleted:
             return
@@ -64,5 +66,5 @@ class AutoDelete(Timer):
             node.end_unused()
 
     def close(self) -> None:
-        """Cancel the timer: the queue is gone already."""
+        """Cancel the timer, because the queue is deleted."""
         self._node.space.timers.cancel(self)

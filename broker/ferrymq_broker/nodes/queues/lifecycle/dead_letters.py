@@ -1,27 +1,29 @@
-"""Messages that a queue sends on because it cannot keep them: dead letters.
+"""Dead letters: messages that a queue sends to another address because it cannot keep them.
 
-They are collected and published when the queue's turn on the agenda comes, like anything else that
-a pass causes. So a message that goes through a thousand queues one after the other takes a thousand
-turns, and no depth of calls; and nobody who drops a message finds another one in its place.
+Dead letters are collected, and published when the queue has its turn on the agenda. So a message
+that goes through a thousand queues one after the other takes a thousand turns instead of a thousand
+nested calls, and code that drops a message does not find another one in its place.
 
-Letters of messages that expired or were pushed out are published in slices. Until a letter is
-published its entry keeps its record: both change in one batch of the store, so after a crash the
-message is in the queue it was leaving or in the next one. What a consumer has rejected leaves at
-once, and is published in the same pass and batch: the client is told of its outcome with that.
+Dead letters of messages that expired or were dropped at the head are published in slices. The entry
+keeps its record until its dead letter is published: both change in one batch of the store, so after
+a crash the message is either in the old queue or in the next one. A message that a consumer has
+rejected is published in the same pass and batch, because the client is told of the settlement with
+that batch.
 
-What a message carries of it, in its annotations (all begin with ``x-opt-deadletter-``): the
-``reason``, the ``source`` (the queue) and the ``time`` of its last death, what the consumer said
-that rejected it (``condition``, ``description``); the ``first-reason`` and ``first-source``; the
-``count`` of deaths; and the ``path``, the queues it has died in since a consumer had a say. One
-that is about to come to a queue of its path again goes in a circle, and is dropped.
+The annotations of a dead letter (all begin with ``x-opt-deadletter-``) tell the ``reason``, the
+``source`` (the queue) and the ``time`` of the last dead-lettering; the ``condition`` and
+``description`` of the consumer that rejected it; the ``first-reason`` and ``first-source``; the
+``count`` of dead-letterings; and the ``path``: the queues that dead-lettered it since a consumer
+last decided about it. A message that is about to enter a queue of its path again goes in a circle
+and is dropped.
 
-A queue that returns what is rejected publishes to the reply-to of the message first. That takes
-what its publisher may do: no message gets where its publisher could not have sent it. What has been
-sent on by the broker is not returned again, so no message is returned twice.
+A queue with `return_rejected` publishes a rejected message to its reply-to first. The rights of its
+publisher are needed for that: no message gets where its publisher could not have sent it. Messages
+that the broker has sent on are not returned, so no message is returned twice.
 
-Full queues that push messages on to each other make another kind of circle, in which no message
-comes back to its place: the messages that are pushed out because of one another are known by their
-`Chain`, and a queue pushes on only once in it.
+Full queues that dead-letter the head of each other make another kind of circle, in which no message
+comes back to its queue. Messages that are dropped because of one another share a `Chain`, and each
+queue dead-letters only once in a chain.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_types.transport import Error
 
-# Why a message died.
+# The reasons for dead-lettering.
 REJECTED: Final = "rejected"
 EXPIRED: Final = "expired"
 DELIVERY_LIMIT: Final = "delivery-limit"
@@ -69,15 +71,15 @@ FIRST_SOURCE: Final = "x-opt-deadletter-first-source"
 PATH: Final = "x-opt-deadletter-path"
 ORIGINAL_TTL: Final = "x-opt-original-ttl"
 
-# A way through more queues than this is taken for a circle.
+# A path of more queues than this counts as a circle.
 _LONGEST: Final = 1024
 _MOST: Final = 0xFFFFFFFF
 
 
 @final
 class Chain:
-    """The reason why a message had to leave the queue `node`: another message had to leave another
-    queue before."""
+    """The reason why a message had to leave the queue `node`: before it, another message had to
+    leave another queue."""
 
     __slots__ = ("node", "cause")
 
@@ -86,7 +88,7 @@ class Chain:
         self.cause = cause
 
     def contains(self, node: Node) -> bool:
-        """Return whether a message has left this queue in the chain."""
+        """Return whether the chain has a message that left this queue."""
         link: Chain | None = self
         while link is not None:
             if link.node is node:
@@ -97,7 +99,8 @@ class Chain:
 
 @final
 class _Present:
-    """The letter that is being published now: what dies meanwhile dies of it."""
+    """The dead letter that is being published now: messages dropped meanwhile are dropped because
+    of it."""
 
     __slots__ = ("chain",)
 
@@ -111,8 +114,8 @@ _present: Final = _Present()
 @final
 class DeadLetter:
     """The message of an `entry` on its way to `address`, because of `reason` and perhaps an
-    `error`. With `returns`, it goes to its reply-to if that is possible. `message` is that of an
-    entry which has left its queue already; None as long as it has its record."""
+    `error`. With `returns` it goes to its reply-to if possible. `message` is the message of an
+    entry that has left its queue already; None while the entry keeps its record."""
 
     __slots__ = ("entry", "message", "address", "reason", "error", "chain", "returns")
 
@@ -136,10 +139,10 @@ class DeadLetter:
 
 @final
 class DeadLetters(Node):
-    """The dead letters of one queue: a node on the agenda, but no address names it.
+    """The dead letters of one queue. It is a node on the agenda, but no address names it.
 
-    `sent` and `dropped` are counted, and those `returned` to their publishers; `circles` are those
-    of the dropped that went in one.
+    It counts messages that were `sent`, `dropped` and `returned` to their publishers; `circles`
+    counts those of the dropped messages that went in a circle.
     """
 
     __slots__ = (
@@ -163,10 +166,11 @@ class DeadLetters(Node):
         self.returned = 0
         self.dropped = 0
         self.circles = 0
-        # Those that consumers have caused, which do not wait for another slice.
+        # Dead letters caused by consumers, which do not wait for another slice.
         self._urgent: deque[DeadLetter] = deque()
         self._letters: deque[DeadLetter] = deque()
-        # Goes on with these in further slices. The node is free to have its turn in every pass.
+        # The task that continues in further slices, so that the node itself can have a turn in
+        # every pass.
         self._rest = _Rest(self)
         self._complained = False
 
@@ -178,8 +182,8 @@ class DeadLetters(Node):
         error: Error | None,
         returns: bool = False,
     ) -> None:
-        """Publish the message of an entry, which leaves the queue next, to `address`; drop it
-        without one.
+        """Publish the message of an entry, which leaves the queue next, to `address`; without an
+        address, drop it.
 
         With `returns`, publish it to its reply-to, and to `address` only if that is not possible.
         """
@@ -202,14 +206,14 @@ class DeadLetters(Node):
         self.touch()
 
     def dispatch(self) -> None:
-        """Publish what has come together, as far as the slice allows."""
+        """Publish the collected dead letters, as far as the slice allows."""
         slices = self.agenda.slices
         try:
             while self._urgent:
                 self._publish_next(self._urgent)
             self.publish_some(slices)
         except BaseException:
-            # A mistake is not to cost the others: their messages have left the queue.
+            # An error must not stop the other dead letters: their messages have left the queue.
             if self._urgent or self._letters:
                 self.touch()
             raise
@@ -217,20 +221,21 @@ class DeadLetters(Node):
             slices.add(self._rest)
 
     def publish_some(self, slices: Slices) -> bool:
-        """Publish letters that may wait, as many as the slice allows; whether that was all."""
+        """Publish dead letters that may wait, as far as the slice allows; return whether none is
+        left."""
         while self._letters and not slices.is_spent():
             self._publish_next(self._letters)
         return not self._letters
 
     def publish_all(self) -> None:
-        """Publish all letters at once: the queue is deleted."""
+        """Publish all dead letters at once, because the queue is deleted."""
         while self._urgent:
             self._publish_next(self._urgent)
         while self._letters:
             self._publish_next(self._letters)
 
     def _publish_next(self, letters: deque[DeadLetter]) -> None:
-        """Publish the first of these; its entry is done with."""
+        """Publish the first of these dead letters and release its entry."""
         letter = letters.popleft()
         entry = letter.entry
         agenda = self.agenda
@@ -242,17 +247,17 @@ class DeadLetters(Node):
         try:
             message = self._entries.read_message(entry)
             if message is None:
-                self._drop(letter, "it cannot be read from disk")
+                self._drop(letter, "the message cannot be read from disk")
             else:
                 self._publish(letter, _message_of(entry, message))
         finally:
             self._entries.release(entry)
 
     def _return(self, letter: DeadLetter, message: BrokerMessage) -> bool:
-        """Publish the message to its reply-to; whether that was possible."""
+        """Publish the message to its reply-to; return whether that was possible."""
         access = self.space.publishers.get(int(message.origin), self.space.strangers)
         if message.origin == 0 or access is None:
-            # The broker has sent it on already, or nobody knows what its publisher may do.
+            # The broker has sent the message on already, or its publisher's rights are not known.
             return False
         properties = view_of(message).properties
         reply_to = None if properties is None else properties.reply_to
@@ -289,7 +294,7 @@ class DeadLetters(Node):
         by_client = _is_by_client(letter.reason)
         path = [] if by_client else _path(message)
         here = self.queue.address
-        # What is opaque has no annotations to carry a path: it dies of itself once only.
+        # An opaque message has no annotations for a path: it can be dead-lettered only once.
         again = message.opaque and message.origin == 0 and not by_client
         if again or here in path or len(path) >= _LONGEST:
             self._drop_circle()
@@ -302,8 +307,8 @@ class DeadLetters(Node):
             self._drop(letter, error.description)
             return
         if node.address.startswith("$"):
-            # The broker obeys what is sent there; a dead message is no order.
-            self._drop(letter, "it is an address of the broker's own")
+            # Messages to such an address are commands to the broker; a dead letter must not be one.
+            self._drop(letter, "the address belongs to a service of the broker")
             return
         if node.address in path:
             self._drop_circle()
@@ -317,11 +322,11 @@ class DeadLetters(Node):
     def _annotations(
         self, letter: DeadLetter, message: BrokerMessage, path: list[str]
     ) -> dict[str | int, object]:
-        """Return the annotations of the message, with what is to be told of this death."""
+        """Return the annotations of the message, with those about this dead-lettering."""
         here = self.queue.address
         result: dict[str | int, object] = dict(view_of(message).message_annotations)
         for key in (DELIVERY_TIME, DELIVERY_DELAY, SCHEDULED_ENQUEUE_TIME):
-            # It had its time: it is not to wait again.
+            # The schedule of the message is over: it must not wait again.
             result.pop(key, None)
         for key in (CONDITION, DESCRIPTION, PATH):
             result.pop(key, None)
@@ -362,13 +367,13 @@ class DeadLetters(Node):
             )
 
     def forgive(self) -> None:
-        """Report failures again: the policy is another one."""
+        """Report failures again, because the policy has changed."""
         self._complained = False
 
 
 @final
 class _Rest(SlicedTask):
-    """Letters that were too many for a slice."""
+    """The task for dead letters that did not fit into a slice."""
 
     __slots__ = ("dead_letters",)
 
@@ -377,17 +382,17 @@ class _Rest(SlicedTask):
         self.dead_letters = dead_letters
 
     def go_on(self, slices: Slices) -> bool:
-        """Publish as many letters as the slice allows."""
+        """Publish dead letters, as far as the slice allows."""
         return self.dead_letters.publish_some(slices)
 
 
 def _message_of(entry: Entry, message: BrokerMessage) -> BrokerMessage:
-    """Return the message with the deliveries that the entry has had."""
+    """Return the message with the delivery count of its entry."""
     return delivered_before(message, i64(entry.failures)) if entry.attempts > 0 else message
 
 
 def _is_by_client(reason: str) -> bool:
-    """Return whether the outcome of a consumer is the reason."""
+    """Return whether the reason is the outcome of a consumer."""
     return reason in (REJECTED, DELIVERY_LIMIT)
 
 

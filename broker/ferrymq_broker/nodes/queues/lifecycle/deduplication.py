@@ -1,7 +1,7 @@
-"""Messages that were sent twice, known by their message-id (AMQP 1.0 §3.2.4).
+"""Deduplication: messages that are sent twice are known by their message-id (AMQP 1.0 §3.2.4).
 
-An id is remembered for the window, counted from its first message, and no longer than the newest
-`limit` ids are: memory is bounded whatever clients send. Ids of the four types are told apart.
+An id is remembered for the window, counted from its first message, and only while it is among the
+newest `limit` ids, so that memory is bounded. Ids of the four types are different ids.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Agenda
     from ferrymq_broker.nodes.queues.persistence import QueueRecords
 
-# Longer ids are remembered by their digests.
+# An id longer than this is remembered by its digest.
 _LONG: Final = 64
 
 
 def identity_of(message: BrokerMessage) -> object:
-    """Return what tells the message apart from all others; None if it has no message-id."""
+    """Return the identity of the message; None if it has no message-id."""
     value = view_of(message).message_id
     if isinstance(value, str):
         if len(value) > _LONG:
@@ -36,9 +36,9 @@ def identity_of(message: BrokerMessage) -> object:
 
 @final
 class DuplicateDetection:
-    """The ids one queue has seen: for `window` milliseconds, `limit` of them at most.
+    """The ids that one queue has seen in the last `window` milliseconds, at most `limit` of them.
 
-    Those of messages that are stored are stored with them.
+    The ids of stored messages are stored with them.
     """
 
     __slots__ = ("window", "limit", "_records", "_seen", "_order", "_last")
@@ -48,7 +48,7 @@ class DuplicateDetection:
         self.window: i64 = window
         self.limit: i64 = limit
         self._seen: set[object] = set()
-        # When each was seen, the oldest first, and the number of its record, 0 without one.
+        # When each id was seen, the oldest first, and the number of its record, 0 without one.
         self._order: deque[tuple[int, object, int]] = deque()
         self._last: i64 = 0
 
@@ -56,12 +56,12 @@ class DuplicateDetection:
         return len(self._order)
 
     def knows(self, identity: object, now: i64) -> bool:
-        """Return whether a message of this identity came within the window."""
+        """Return whether a message with this identity came within the window."""
         self._forget(now, self.limit)
         return identity in self._seen
 
     def remember(self, identity: object, agenda: Agenda, stored: bool) -> None:
-        """Remember the identity, which was not known, of a message that has been taken in."""
+        """Remember the new identity of a message that has been admitted."""
         if self.limit <= 0:
             return
         now = agenda.now
@@ -75,7 +75,7 @@ class DuplicateDetection:
         self._order.append((now, identity, number))
 
     def restore(self, number: i64, time: i64, identity: object) -> None:
-        """Restore an identity of the moment `time`; the oldest comes first."""
+        """Restore an identity of the moment `time`; the oldest first."""
         self._last = number
         self._seen.add(identity)
         self._order.append((time, identity, number))

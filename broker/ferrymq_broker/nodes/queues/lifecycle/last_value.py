@@ -1,8 +1,9 @@
-"""Last values: of the messages with one value of a key, only the last one counts.
+"""Last values: of the messages with the same value of a key, the queue keeps only the newest.
 
 The key is an application property or, if its name begins with ``x-``, a message annotation. A
-message without it, or with a value that cannot be a key (a map, a list), is an ordinary one.
-Numbers are compared by value whatever their width; numbers, strings and the rest are told apart.
+message without it, or with a value that cannot be a key (a map, a list), is an ordinary message.
+Numbers are compared by value whatever their width; numbers, strings and other types are never equal
+to each other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def value_of(message: BrokerMessage, key: str) -> object:
-    """Return what the message has for the key, in a form that can be looked up; None without
+    """Return the value of the key in the message, in a form that can be looked up; None without
     one."""
     view = view_of(message)
     value: object
@@ -59,7 +60,7 @@ class LastValues:
         return entry if entry is not None and entry.state == AVAILABLE else None
 
     def add(self, entry: Entry) -> Entry | None:
-        """Add an entry of the queue; return the one that it replaces, which has to go."""
+        """Add an entry of the queue; return the entry that it replaces, which must leave."""
         value = value_of(entry.message, self.key)
         if value is None:
             return None
@@ -69,9 +70,9 @@ class LastValues:
         return before if before is not None and before.state == AVAILABLE else None
 
     def is_back(self, entry: Entry) -> Entry | None:
-        """Take an entry back that a consumer held; return the one that has to go, if any.
+        """Add an entry that a consumer gives back; return the entry that must leave, if any.
 
-        That may be itself, if there is a newer one by now, or an older one that waits.
+        That is the entry itself if there is a newer one, or an older entry that waits.
         """
         value = self._values.get(entry.sequence)
         if value is None:
@@ -81,12 +82,12 @@ class LastValues:
             return None
         if newest is not None and newest.sequence > entry.sequence:
             return entry
-        # The newer ones have come and gone: it is the last again.
+        # The newer entries have left: this one is the last again.
         self._newest[value] = entry
         return newest if newest is not None and newest.state == AVAILABLE else None
 
     def has(self, entry: Entry) -> bool:
-        """Return whether the entry is known by a value."""
+        """Return whether the entry has a value of the key."""
         return int(entry.sequence) in self._values
 
     def forget(self, entry: Entry) -> None:

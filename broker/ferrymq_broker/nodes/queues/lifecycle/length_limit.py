@@ -1,6 +1,6 @@
-"""The limits of how much a queue may hold, and what is done about a message too many.
+"""The length limit of a queue, and what happens to messages above it.
 
-What waits, what consumers hold and what is scheduled counts. What is held is never pushed out.
+Available messages, held messages and scheduled messages count. Held messages are never dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
     from ferrymq_broker.values.policy import QueuePolicy
 
-# What is done about a message too many, as plain numbers.
+# The overflow policies as plain numbers.
 _REJECT: Final = 0
 _DROP_HEAD: Final = 1
 _DEAD_LETTER: Final = 2
@@ -30,14 +30,13 @@ _OVERFLOWS: Final[dict[str, int]] = {
     "dead-letter": _DEAD_LETTER,
     "block": _BLOCK,
 }
-# The size of a message, for a queue that has none to judge by.
+# The assumed size of a message, for an empty queue.
 _TYPICAL: Final = 1024
 
 
 @final
 class LengthTrim(SlicedTask):
-    """The task that pushes out what a queue has above its bounds, which are narrower than they
-    were."""
+    """The task that drops messages of a queue above its limits, after the limits were lowered."""
 
     __slots__ = ("_lifecycle",)
 
@@ -46,13 +45,13 @@ class LengthTrim(SlicedTask):
         self._lifecycle = lifecycle
 
     def go_on(self, slices: Slices) -> bool:
-        """Push out as many as the slice allows."""
+        """Drop messages, as far as the slice allows."""
         return self._lifecycle.keep_bounds()
 
 
 @final
 class LengthLimit:
-    """The bounds of one queue, as its policy has them; 0 for a bound it has not."""
+    """The limits of one queue by its policy; 0 for no limit."""
 
     __slots__ = ("_lifecycle", "_max_length", "_max_bytes", "_overflow")
 
@@ -63,10 +62,10 @@ class LengthLimit:
         self._overflow: i64 = _OVERFLOWS[policy.overflow]
 
     def room(self) -> i64:
-        """Return how many more messages get in, for `Node.room`.
+        """Return how many more messages fit, for `Node.room`.
 
-        Only a queue that blocks runs out of room. How many messages `max_bytes` have room for is
-        estimated by those there are.
+        Only a queue with overflow *block* runs out of room. The number of messages that fit into
+        `max_bytes` is estimated from the average size.
         """
         if self._overflow != _BLOCK:
             return BOUNDLESS
@@ -89,29 +88,30 @@ class LengthLimit:
     def find_room(
         self, message: BrokerMessage, scheduled: bool, replaced: Entry | None
     ) -> Refusal | None:
-        """Why there is no room for the message; it may be `scheduled`, or come for another."""
+        """Return None if there is room for the message, else the reason; make room if the policy
+        says so. The message may be `scheduled`, or it may replace an entry."""
         overflow = self._overflow
         size: i64 = len(message.payload)
         if self._max_bytes > 0 and size > self._max_bytes:
             return self._full(MAX_BYTES, f"of {self._max_bytes} bytes for a message of {size}")
         if overflow == _BLOCK and message.origin != 0:
-            # The sender had credit, which is a promise.
+            # The sender had credit, and credit is a promise.
             return None
         count: i64 = 1
         if overflow == _BLOCK:
-            # It comes from the broker itself, a dead letter: nobody has promised it anything.
+            # The message comes from the broker itself (a dead letter), which has no credit.
             lifecycle = self._lifecycle
             return self._exceeded(1 + lifecycle.reserved, size + lifecycle.reserved_bytes)
         if overflow != _REJECT:
             if not scheduled:
-                # There will be room as soon as it is in the queue.
+                # Room is made when the message is in the queue.
                 return None
             self._drop_heads(count, size)
         elif replaced is not None:
             count = 0
             size -= i64(replaced.size)
         if overflow == _REJECT:
-            # What transactions have been promised nobody else gets.
+            # Room that is reserved for transactions is not available to other messages.
             count += self._lifecycle.reserved
             size += self._lifecycle.reserved_bytes
         return self._exceeded(count, size)
@@ -119,7 +119,8 @@ class LengthLimit:
     def foresee_room(
         self, message: BrokerMessage, scheduled: bool, replaced: Entry | None
     ) -> Refusal | None:
-        """Why there would be no room for a message that is to come; nothing is pushed out now."""
+        """Return None if there will be room for a message that comes later, else the reason;
+        nothing is dropped now."""
         if self._overflow == _REJECT:
             return self.find_room(message, scheduled, replaced)
         size: i64 = len(message.payload)
@@ -127,12 +128,12 @@ class LengthLimit:
             return self._full(MAX_BYTES, f"of {self._max_bytes} bytes for a message of {size}")
         if self._overflow == _BLOCK or not scheduled:
             return None
-        # Only what is available can be pushed out for it, and none of that is counted on.
+        # Room that could be made later by dropping messages does not count.
         lifecycle = self._lifecycle
         return self._exceeded(1 + lifecycle.reserved, size + lifecycle.reserved_bytes)
 
     def _exceeded(self, count: i64, size: i64) -> Refusal | None:
-        """Return the bound that so many messages of so many bytes more would break."""
+        """Return the refusal if `count` more messages of `size` bytes break a limit."""
         if self._max_length > 0 and self._count() + count > self._max_length:
             return self._full(MAX_LENGTH, f"of {self._max_length} messages")
         if self._max_bytes > 0 and self._size() + size > self._max_bytes:
@@ -140,9 +141,10 @@ class LengthLimit:
         return None
 
     def keep(self) -> bool:
-        """Drop the oldest messages until the bounds are kept, if that is the policy.
+        """Drop the oldest messages until the limits are kept, if that is the policy.
 
-        One goes at least, the others as far as the slice allows. Return whether that is all.
+        At least one message is dropped, the others as far as the slice allows. Return whether the
+        limits are kept.
         """
         if self._overflow == _REJECT or self._overflow == _BLOCK:
             return True
@@ -157,13 +159,13 @@ class LengthLimit:
         return True
 
     def _drop_heads(self, count: i64, size: i64) -> None:
-        """Make room for so many messages of so many bytes, as far as that is possible."""
+        """Make room for `count` messages of `size` bytes, as far as possible."""
         while self._drop_one_head(count, size) >= 0:
             pass
 
     def _drop_one_head(self, count: i64, size: i64) -> i64:
-        """Drop the oldest message if there is no room for so much more. Return how many bytes it
-        had, -1 if none went."""
+        """Drop the oldest message if there is no room for `count` messages of `size` bytes. Return
+        its size in bytes, -1 if none was dropped."""
         reason = self._broken(count, size)
         if not reason:
             return -1
@@ -175,7 +177,8 @@ class LengthLimit:
         return bytes
 
     def _broken(self, count: i64, size: i64) -> str:
-        """Return the bound that so many more messages of so many bytes would break, or empty."""
+        """Return the name of the limit that `count` more messages of `size` bytes would break, or
+        empty."""
         if self._max_length > 0 and self._count() + count > self._max_length:
             return MAX_LENGTH
         if self._max_bytes > 0 and self._size() + size > self._max_bytes:

@@ -1,7 +1,7 @@
-"""The life of the messages of one queue, as its policy has it.
+"""The lifecycle of the messages of one queue, by its policy.
 
-The queue keeps messages in order and hands them out; everything that makes one message leave
-otherwise than by a consumer, or not come in at all, is decided here.
+The queue keeps messages in order and delivers them. The lifecycle decides whether a message is
+admitted, and when it leaves in another way than by a consumer.
 
 The queue calls
 
@@ -11,9 +11,9 @@ The queue calls
 - `on_failed`, `on_rejected` and `expired` as they happen;
 - `on_deserted` when its last link is gone.
 
-The lifecycle appends and drops `entries`; of the queue it knows what every `Node` has.
+The lifecycle appends and drops `entries`; it knows the queue only as a `Node`.
 
-A queue of the plain policy has none of the parts below, and 50 000 of them cost little.
+A queue with the plain policy has none of the parts below, so that 50 000 of them cost little.
 
 One module because it is one thing: the order in which the parts are asked when a message comes,
 leaves or returns. Each part is a module of its own.
@@ -61,22 +61,21 @@ if TYPE_CHECKING:
     from ferrymq_broker.values.policy import QueuePolicy
     from ferrymq_types.transport import Error
 
-# What `MessageLifecycle._admit` answers.
-_APPEND: Final = 0  # let it in
-_HANDLED: Final = 1  # it has been taken, and is not to be appended (now)
-_REFUSED: Final = 2  # not taken: `refusal` says why
+# The results of `MessageLifecycle._admit`.
+_APPEND: Final = 0  # append the message
+_HANDLED: Final = 1  # the message is admitted and must not be appended (now)
+_REFUSED: Final = 2  # the message is not admitted: `refusal` says why
 
 
 @final
 class MessageLifecycle(RowWatcher):
-    """The lifecycle of the messages of the queue that is `node`.
+    """The lifecycle of the messages of the queue `node`.
 
     `guarded` says whether every message has to be looked at. `refusal` is why the last message was
     refused.
 
-    Counted since the broker was started: `refusals`, `expirations`, `overflowed` (pushed out),
-    `duplicated` (dropped because they had come before), `replaced` (by a newer message of the same
-    key).
+    Counted since the broker was started: `refusals`, `expirations`, `overflowed` (dropped for the
+    limits), `duplicated` (dropped as duplicates), `replaced` (by a newer message of the same key).
     """
 
     __slots__ = (
@@ -115,9 +114,9 @@ class MessageLifecycle(RowWatcher):
         self.overflowed = 0
         self.duplicated = 0
         self.replaced = 0
-        # The room that messages have which are to come; None as long as there were none.
+        # Room that is reserved for messages to come; None until the first reservation.
         self.reservations: Reservations | None = None
-        # Earlier settings that hold for messages which are there; None if there are none.
+        # Earlier settings that still hold for older messages; None if there are none.
         self.policy_history: PolicyHistory | None = None
         self._length_limit: LengthLimit | None = None
         self._expiry: MessageExpiry | None = None
@@ -126,21 +125,21 @@ class MessageLifecycle(RowWatcher):
         self._last_values: LastValues | None = None
         self._auto_delete: AutoDelete | None = None
         self._dead_letters: DeadLetters | None = None
-        # Where its letters go, as its virtual host knows.
+        # The dead-letter addresses that were registered with the virtual host.
         self._boxes: list[str] = []
-        # Entries that are to go when all are restored.
+        # Entries that must leave when all entries are restored.
         self._replaced: list[Entry] | None = None
-        # What goes on with letting messages go, None as long as there was nothing to go on with.
+        # The task that drops messages above new limits; None until it is needed.
         self._trimming: LengthTrim | None = None
         self._follow(policy)
 
     # -- the policy ------------------------------------------------------------------------
 
     def change_policy(self, policy: QueuePolicy) -> None:
-        """Follow another policy from now on.
+        """Use another policy from now on.
 
-        Bounds and limits hold at once; a `message_ttl` and a `last_value_key` for the messages to
-        come, those in the queue keep what they have.
+        Limits hold at once. `message_ttl` and `last_value_key` hold for later messages; messages in
+        the queue keep their settings.
         """
         before = self.policy
         if (
@@ -159,12 +158,13 @@ class MessageLifecycle(RowWatcher):
             narrow(self.node)
 
     def keep_bounds(self) -> bool:
-        """Push out what is above the bounds, as far as the slice allows; whether that is all."""
+        """Drop messages above the limits, as far as the slice allows; return whether the limits are
+        kept."""
         length_limit = self._length_limit
         return length_limit is None or self.node.deleted or length_limit.keep()
 
     def _trim(self) -> None:
-        """Push out what is above the bounds, in slices."""
+        """Drop messages above the limits, in slices."""
         if not self.keep_bounds():
             trimming = self._trimming
             if trimming is None:
@@ -207,8 +207,7 @@ class MessageLifecycle(RowWatcher):
         )
 
     def _send_letters(self, boxes: list[str]) -> None:
-        """Register the addresses that dead letters go to from now on: to read them takes a
-        right."""
+        """Register the present dead-letter addresses: reading from them needs a right."""
         if boxes or self._boxes:
             known = self.node.space.dead_letter_index
             known.add(boxes)
@@ -218,7 +217,7 @@ class MessageLifecycle(RowWatcher):
     # -- messages in -----------------------------------------------------------------------
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Admit the message, now or when it is due, unless there is a reason not to."""
+        """Admit the message, now or when it is due, unless there is a reason against it."""
         node = self.node
         if node.deleted:
             return Refusal("amqp:not-found", f"{node.address!r} has been deleted")
@@ -226,14 +225,14 @@ class MessageLifecycle(RowWatcher):
         if verdict == _APPEND:
             self._on_appended(self.entries.append(message))
             if message.origin == 0 and self.room() < node.pledged():
-                # It had no credit: that of others goes.
+                # The message used no credit of its own, so credit of others is taken back.
                 narrow(node)
         elif verdict == _REFUSED:
             return self.refusal
         return None
 
     def _admit(self, message: BrokerMessage) -> i64:
-        """Return whether the message gets in: one of the three above."""
+        """Return whether the message is admitted: one of the three results above."""
         now = self.node.agenda.now
         if self._auto_delete is not None:
             self._auto_delete.used(now)
@@ -242,11 +241,11 @@ class MessageLifecycle(RowWatcher):
         if duplicates is not None:
             identity = identity_of(message)
             if identity is not None and _is_own_dead_letter(message):
-                # It comes round by way of the broker, not because a client was in doubt.
+                # The dead letter came back through the broker; it is not a repetition by a client.
                 identity = None
             if identity is not None and duplicates.knows(identity, now):
                 self.duplicated += 1
-                # The first of them may not be on disk, and this is another connection.
+                # The first message may not be on disk yet, and this is another connection.
                 self.node.agenda.changes.claim()
                 return _HANDLED
         due: i64 = 0
@@ -281,23 +280,25 @@ class MessageLifecycle(RowWatcher):
 
     @property
     def reserved(self) -> i64:
-        """How many messages have room that are to come, beside what they will replace."""
+        """Return how many messages have reserved room, beside the messages that they will
+        replace."""
         reservations = self.reservations
         return 0 if reservations is None else reservations.count
 
     @property
     def reserved_bytes(self) -> i64:
-        """How large they are."""
+        """Return the size in bytes of the messages that have reserved room."""
         reservations = self.reservations
         return 0 if reservations is None else reservations.size
 
     def _has_reserved(self, message: BrokerMessage) -> bool:
-        """Return whether the message was told before that there is room for it."""
+        """Return whether room is reserved for the message."""
         reservations = self.reservations
         return reservations is not None and reservations.knows(message)
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Return whether a message that is to come would get in; room is kept for it."""
+        """Return None if a message that comes later will be admitted, and keep room for it; else
+        the reason."""
         node = self.node
         if node.deleted:
             return Refusal("amqp:not-found", f"{node.address!r} has been deleted")
@@ -316,7 +317,7 @@ class MessageLifecycle(RowWatcher):
             reservations = Reservations()
             self.reservations = reservations
         if reservations.knows(message):
-            # It has been told that there is room, whatever has come between.
+            # Room was promised before, and the promise is kept.
             reservations.add(message, None)
             holders.append(node)
             return None
@@ -342,8 +343,8 @@ class MessageLifecycle(RowWatcher):
         self._on_appended(self.entries.append(message))
 
     def _on_appended(self, entry: Entry) -> None:
-        """Apply expiry, last value and bounds to a message that has its place. It may be gone
-        again when this returns."""
+        """Apply expiry, last value and limits to a message that was appended. It may have left when
+        this returns."""
         node = self.node
         message = entry.message
         ttl = time_to_live(message, self.policy.message_ttl)
@@ -375,17 +376,17 @@ class MessageLifecycle(RowWatcher):
         expiry.expire(entry, moment, date)
 
     def room(self) -> i64:
-        """Return how many more messages get in, for `Node.room`."""
+        """Return how many more messages fit, for `Node.room`."""
         length_limit = self._length_limit
         return BOUNDLESS if length_limit is None else length_limit.room()
 
     def excess(self) -> i64:
-        """Return how many messages there are above the bound."""
+        """Return how many messages there are above the limit."""
         length_limit = self._length_limit
         return 0 if length_limit is None else length_limit.excess()
 
     def excess_bytes(self) -> i64:
-        """Return how many bytes of messages there are above the bound."""
+        """Return how many bytes of messages there are above the limit."""
         length_limit = self._length_limit
         return 0 if length_limit is None else length_limit.excess_bytes()
 
@@ -403,7 +404,7 @@ class MessageLifecycle(RowWatcher):
             self._auto_delete.reconsider()
 
     def on_dropped(self) -> None:
-        """Take notice that messages of a run have left the queue."""
+        """Update the state after messages of a run have left the queue."""
         if self._auto_delete is not None:
             self._auto_delete.reconsider()
 
@@ -418,7 +419,7 @@ class MessageLifecycle(RowWatcher):
         self._expiry.add(entry)
 
     def forget_expiry(self, entry: Entry) -> None:
-        """Forget when the entry expires: it is in a run from now on."""
+        """Stop watching the expiry of an entry, which is in a run from now on."""
         if self._expiry is not None:
             self._expiry.forget(entry)
 
@@ -430,19 +431,18 @@ class MessageLifecycle(RowWatcher):
         self._expiry.add_run(place, moment, date)
 
     def forget_run(self, place: Entry) -> None:
-        """Forget a run that is no more."""
+        """Stop watching a run that no longer exists."""
         if self._expiry is not None:
             self._expiry.forget_run(place)
 
     def release_due(self, place: Entry) -> None:
-        """Make entries of those messages of a run whose time is over."""
+        """Make entries of the messages of a run that have expired."""
         runs = self.entries.level_of(place.level).runs
         if runs is not None:
             runs.release_due(place)
 
     def returned(self, entry: Entry) -> bool:
-        """Check an entry that is to be available again; return true if it is not wanted any
-        more.
+        """Check an entry that will be available again; return true if it must leave instead.
 
         Then the queue unlinks it.
         """
@@ -461,13 +461,13 @@ class MessageLifecycle(RowWatcher):
         return False
 
     def expired(self, entry: Entry) -> None:
-        """Drop an available entry whose time is over."""
+        """Drop an available entry that has expired."""
         self._count_expired(entry)
         if entry.state == AVAILABLE:
             self.entries.drop(entry)
 
     def drop_head(self, entry: Entry, reason: str, buried: bool) -> None:
-        """Drop an available entry to make room; `buried` makes it a dead letter."""
+        """Drop an available entry to make room; with `buried` it becomes a dead letter."""
         self.overflowed += 1
         if buried:
             self._dead_letter(entry, reason, None)
@@ -479,9 +479,10 @@ class MessageLifecycle(RowWatcher):
         self._dead_letter(entry, EXPIRED, None)
 
     def on_failed(self, entry: Entry) -> bool:
-        """Check a failed delivery that has been counted; return true if it was one too many.
+        """Check a failed delivery that has been counted; return true if the delivery limit is
+        exceeded.
 
-        Then the message is on its way elsewhere, and the queue unlinks the entry.
+        Then the message becomes a dead letter, and the queue unlinks the entry.
         """
         limit = self.policy.delivery_limit
         if limit <= 0 or i64(entry.failures) <= limit:
@@ -490,7 +491,7 @@ class MessageLifecycle(RowWatcher):
         return True
 
     def on_rejected(self, entry: Entry, error: Error | None) -> None:
-        """Send on a message that the consumer found invalid; the queue unlinks the entry.
+        """Dead-letter a message that the consumer found invalid; the queue unlinks the entry.
 
         That counts as a failed delivery (AMQP 1.0 §3.4.3).
         """
@@ -507,56 +508,57 @@ class MessageLifecycle(RowWatcher):
         returns = policy.return_rejected and reason in (REJECTED, DELIVERY_LIMIT)
         kept = returns or address != ""
         if kept and entry.is_out() and not self.entries.page_in(entry):
-            # It stays where it is, if it is not just leaving.
+            # The record stays where it is, unless the entry is just leaving.
             return
         dead_letters.send(entry, address, reason, error, returns)
 
-    # -- messages to come ------------------------------------------------------------------
+    # -- scheduled messages ----------------------------------------------------------------
 
     def scheduled(self) -> i64:
-        """Return how many messages are to come into the queue later."""
+        """Return the number of scheduled messages."""
         schedule = self._schedule
         return 0 if schedule is None else schedule.count
 
     def scheduled_bytes(self) -> i64:
-        """Return how large these are together."""
+        """Return the size in bytes of the scheduled messages."""
         schedule = self._schedule
         return 0 if schedule is None else schedule.bytes
 
     def list_scheduled(self) -> list[Scheduled]:
-        """Return the messages that are to come, in the order in which they will."""
+        """Return the scheduled messages in the order of delivery."""
         schedule = self._schedule
         return [] if schedule is None else schedule.listed()
 
     def cancel_scheduled(self, sequence: i64) -> bool:
-        """Cancel a scheduled message; return false if there is none of this number."""
+        """Cancel a scheduled message; return false if there is none with this number."""
         schedule = self._schedule
         if schedule is None or not schedule.cancel(sequence):
             return False
         if self._auto_delete is not None:
             self._auto_delete.reconsider()
-        # Senders may wait for the room, and the queue's end for the last message.
+        # Senders may wait for the room, and auto-delete for the last message.
         self.node.touch()
         return True
 
-    # -- as it was ---------------------------------------------------------------------------
+    # -- restoring ---------------------------------------------------------------------------
 
     def restore_policy_history(self, fields: dict[str, object]) -> i64:
-        """Earlier settings, as they were; the last message that any of them is for. Raises
-        `StoreDamaged`."""
+        """Restore earlier settings; return the sequence of the last message that they hold for.
+        Raises `StoreDamaged`."""
         self.policy_history = policy_history = PolicyHistory()
         policy_history.restore(fields)
         return policy_history.last()
 
     def restore_entry(self, entry: Entry, time: i64, expires: bool) -> None:
-        """Restore an entry; `time` is the date when it came or, if so, `expires`."""
+        """Restore an entry; `time` is the date when it came or, with `expires`, the date when it
+        expires."""
         policy_history = self.policy_history
         agenda = self.node.agenda
         date = expiry_date(entry.message)
         moment: i64 = 0
         if expires:
             if time != date:
-                # It never has more time than it came with.
+                # A message never gets more time than it came with.
                 moment = agenda.now - agenda.wall + time
                 ttl: i64 = entry.message.ttl
                 if ttl >= 0 and moment > agenda.now + ttl:
@@ -578,13 +580,13 @@ class MessageLifecycle(RowWatcher):
         ):
             before = last_values.add(entry)
             if before is not None:
-                # A consumer had it when the newer one came.
+                # A consumer held the entry when the newer one came.
                 if self._replaced is None:
                     self._replaced = []
                 self._replaced.append(before)
 
     def restore_scheduled(self, sequence: i64, due: i64, message: BrokerMessage, size: i64) -> None:
-        """Keep a message that was to come, with a payload of this size."""
+        """Restore a scheduled message, with a payload of this size."""
         if self._schedule is None:
             self._schedule = Schedule(self)
         self._schedule.restore(sequence, due, message, size)
@@ -598,7 +600,7 @@ class MessageLifecycle(RowWatcher):
         return True
 
     def drop_replaced(self) -> None:
-        """Drop the entries that newer ones have replaced: all are restored."""
+        """Drop the entries that newer ones have replaced, after all are restored."""
         replaced = self._replaced
         if replaced is not None:
             self._replaced = None
@@ -614,11 +616,13 @@ class MessageLifecycle(RowWatcher):
             self._auto_delete.used(self.node.agenda.now)
 
     def stop(self) -> None:
-        """End what is due: the queue is deleted. Whoever still knows it is told so (`publish`)."""
+        """Cancel all timers, because the queue is deleted. Later publishes are refused
+        (`publish`)."""
         self.guarded = True
         self._send_letters([])
         if self._dead_letters is not None:
-            # Their records go with those of the queue, in the same batch.
+            # The records of scheduled messages are dropped with those of the queue, in the same
+            # batch.
             self._dead_letters.publish_all()
         if self._expiry is not None:
             self._expiry.close()
@@ -628,8 +632,8 @@ class MessageLifecycle(RowWatcher):
             self._auto_delete = None
 
     def close(self, slices: Slices) -> bool:
-        """Drop the messages that were to come; whether all are gone. Publish what consumers have
-        rejected when their links ended."""
+        """Drop the scheduled messages; return whether all are dropped. Publish dead letters that
+        consumers caused when their links ended."""
         if self._dead_letters is not None:
             self._dead_letters.publish_all()
         return self._schedule is None or self._schedule.close(slices)

@@ -1,8 +1,8 @@
-"""Messages whose time is over, found promptly: a heap and one timer for each queue that needs it.
+"""Message expiry: a heap and one timer find expired messages promptly, in each queue that needs it.
 
-The queue itself looks at what it is about to deliver, so nothing is ever delivered too late. The
-timer is for what nobody asks for: it must not count, or lie in the way of its dead-letter address,
-until somebody comes. What a consumer holds is the consumer's; it is looked at when it comes back.
+The queue itself checks each message before a delivery, so no message is delivered too late. The
+timer is for messages that no consumer asks for: they must not count any more, and their dead
+letters must not be late. A message that a consumer holds is checked when it comes back.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
     from ferrymq_broker.timers import TimerHeap
 
-# How many expire in one pass, large ones counted by what they cost; the others do in the next.
+# How many messages expire in one pass (a large message counts as several); the others expire in the
+# next pass.
 _BATCH: Final = 1_000
-# So many records of entries that left otherwise may always lie in the heap.
+# The number of outdated records that the heap may always have.
 _SLACK: Final = 64
-# How many records each entry that leaves sweeps.
+# How many records of the heap are checked for each entry that leaves.
 _STEP: Final = 4
 
 
 def time_to_live(message: BrokerMessage, message_ttl: i64) -> i64:
-    """Return the milliseconds that the message may spend in the queue; -1 for any number.
+    """Return the milliseconds that the message may spend in the queue; -1 for no limit.
 
-    The lesser of header.ttl (AMQP 1.0 §3.2.1) and `message_ttl`, which is 0 if there is none.
+    The result is the lower of header.ttl (AMQP 1.0 §3.2.1) and `message_ttl`, which is 0 if there
+    is none.
     """
     ttl: i64 = message.ttl
     if message_ttl > 0 and (ttl < 0 or message_ttl < ttl):
@@ -57,8 +59,8 @@ def expiry_date(message: BrokerMessage) -> i64:
 
 @final
 class _Line(Timer):
-    """The entries of one queue that expire by one clock, the next one first. A run is known by its
-    place and by the earliest of its deadlines."""
+    """The entries of one queue that expire by one clock, the earliest first. A run is an item with
+    the earliest of its deadlines."""
 
     __slots__ = ("_lifecycle", "_timers", "_heap", "_runs")
 
@@ -67,7 +69,7 @@ class _Line(Timer):
         self._lifecycle = lifecycle
         self._timers = timers
         self._heap: DeadlineHeap[Entry] = DeadlineHeap(_SLACK)
-        # The places of runs, and when the first of their messages expires.
+        # The places of runs, and when their first message expires.
         self._runs: dict[Entry, int] = {}
 
     def __len__(self) -> int:
@@ -82,7 +84,7 @@ class _Line(Timer):
             self._timers.set(self, due)
 
     def forget(self) -> None:
-        """Count an entry that was added and has left the queue."""
+        """Count an added entry that has left the queue."""
         heap = self._heap
         heap.outdate()
         for _ in range(_STEP):
@@ -105,7 +107,7 @@ class _Line(Timer):
         self.add(place, earliest)
 
     def forget_run(self, place: Entry) -> None:
-        """Forget a run that is no more."""
+        """Remove a run that no longer exists."""
         if self._runs.pop(place, None) is not None:
             self.forget()
 
@@ -133,13 +135,14 @@ class _Line(Timer):
             elif entry.state == AVAILABLE:
                 left -= freed(i64(entry.size))
                 lifecycle.expired(entry)
-                # It has left the queue, and has been counted as outdated.
+                # The entry has left the queue and has been counted as outdated.
                 heap.discount()
                 if slices.is_spent():
-                    # Dead letters take longer than messages that are dropped.
+                    # Publishing dead letters takes longer than dropping messages.
                     left = 0
             elif entry.state != REMOVED:
-                # A consumer holds it. It goes when it comes back, whatever is done to the clock.
+                # A consumer holds the entry. It expires when it comes back, even if the clock is
+                # set.
                 entry.expires = lifecycle.node.agenda.now
             else:
                 heap.discount()
@@ -162,9 +165,9 @@ class _Line(Timer):
 class MessageExpiry:
     """The entries of one queue that expire: after a time, on a date, or both.
 
-    A time to live is a duration and goes by `Agenda.now`. An absolute-expiry-time is a date and
-    goes by the wall clock, even when that is set. An entry that has both is in both lines: its
-    `expires` is what comes first as the clocks are when it arrives, `expires_too` the other.
+    A time to live is a duration by `Agenda.now`. An absolute-expiry-time is a date by the wall
+    clock, even when that is set. An entry with both is in both lines: `expires` is the deadline
+    that comes first by the clocks at its arrival, `expires_too` is the other one.
     """
 
     __slots__ = ("_lifecycle", "_agenda", "_times", "_dates")
@@ -195,7 +198,7 @@ class MessageExpiry:
         self.add(entry)
 
     def add(self, entry: Entry) -> None:
-        """Add an entry of the queue that has its deadlines."""
+        """Add an entry of the queue that has deadlines already."""
         self._add(entry, entry.expires)
         if entry.expires_too != 0:
             self._add(entry, entry.expires_too)
@@ -214,8 +217,9 @@ class MessageExpiry:
         return dates
 
     def forget(self, entry: Entry) -> None:
-        """Forget an entry, which expires, that has left the queue."""
-        # It may have expired in a line before: to count it there costs an early clean-up.
+        """Remove an entry with a deadline that has left the queue."""
+        # The entry may have expired in a line before: counting it there only costs an early
+        # clean-up.
         dates = self._dates
         if entry.expires > 0 or entry.expires_too > 0:
             self._times.forget()
@@ -225,7 +229,7 @@ class MessageExpiry:
     def add_run(self, place: Entry, moment: i64, date: i64) -> None:
         """Add a run whose messages expire, the first of them at a `moment`, on a `date`; 0 is
         never."""
-        # The place has something here.
+        # The place is in this line.
         place.expires = 1
         if moment != 0:
             self._times.add_run(place, moment)
@@ -233,7 +237,7 @@ class MessageExpiry:
             self._by_date().add_run(place, date)
 
     def forget_run(self, place: Entry) -> None:
-        """Forget a run that is no more."""
+        """Remove a run that no longer exists."""
         self._times.forget_run(place)
         if self._dates is not None:
             self._dates.forget_run(place)

@@ -1,7 +1,9 @@
-"""Settings that hold for messages to come, and not for those that are there.
+"""The policy history: earlier settings of a queue, which hold for the messages that came before a
+change.
 
-When `message_ttl` or `last_value_key` of a queue change, messages keep what they have. Their
-records do not say what that is; so it is remembered up to which message the settings were others.
+When `message_ttl` or `last_value_key` of a queue change, messages in it keep their settings. Their
+records do not have these settings; so the history has the last sequence for which earlier settings
+hold.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 
 @final
 class PolicyHistory:
-    """The earlier settings of one queue: up to the sequence `last` of each era the ttl was
-    another, and messages up to `unkeyed` are known by no key."""
+    """The earlier settings of one queue: each has the sequence `last` up to which another ttl
+    holds; messages up to `unkeyed` have no last-value key."""
 
     __slots__ = ("unkeyed", "_lasts", "_ttls")
 
@@ -30,7 +32,7 @@ class PolicyHistory:
         self._ttls: list[int] = []
 
     def change(self, before: QueuePolicy, after: QueuePolicy, entries: QueueEntries) -> None:
-        """Remember the earlier settings: the queue has another policy from now on."""
+        """Remember the earlier settings, before the queue gets another policy."""
         first = entries.first_sequence()
         last = entries.published
         while self._lasts and self._lasts[0] < first:
@@ -43,21 +45,21 @@ class PolicyHistory:
             self.unkeyed = last
 
     def ttl(self, sequence: i64, now: i64) -> i64:
-        """Return the `message_ttl` that holds for a message; `now` is that of the policy."""
+        """Return the `message_ttl` for a message; `now` is that of the present policy."""
         for last, ttl in zip(self._lasts, self._ttls, strict=True):
             if sequence <= last:
                 return ttl
         return now
 
     def last(self) -> i64:
-        """Return the last sequence that an earlier setting holds for."""
+        """Return the last sequence for which an earlier setting holds."""
         last = self.unkeyed
         if self._lasts and self._lasts[-1] > last:
             last = self._lasts[-1]
         return last
 
     def fields(self) -> dict[str, object]:
-        """Return what `restore` reads."""
+        """Return the fields for `restore`."""
         return {
             "unkeyed": int(self.unkeyed),
             "ttls": [[last, ttl] for last, ttl in zip(self._lasts, self._ttls, strict=True)],
@@ -68,13 +70,13 @@ class PolicyHistory:
         unkeyed = fields.get("unkeyed", 0)
         ttls = fields.get("ttls", [])
         if not isinstance(unkeyed, int) or not isinstance(ttls, list):
-            raise StoreDamaged("the earlier settings of a queue make no sense")
+            raise StoreDamaged("the stored earlier settings of a queue are invalid")
         self.unkeyed = int(unkeyed)
         for pair in ttls:
             if not isinstance(pair, list) or len(pair) != 2:
-                raise StoreDamaged("the earlier settings of a queue make no sense")
+                raise StoreDamaged("the stored earlier settings of a queue are invalid")
             last, ttl = pair
             if not isinstance(last, int) or not isinstance(ttl, int):
-                raise StoreDamaged("the earlier settings of a queue make no sense")
+                raise StoreDamaged("the stored earlier settings of a queue are invalid")
             self._lasts.append(int(last))
             self._ttls.append(int(ttl))

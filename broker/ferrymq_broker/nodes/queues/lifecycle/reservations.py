@@ -1,9 +1,9 @@
-"""Room in a queue that is promised to messages which are to come.
+"""Reservations: room in a queue for messages that come later.
 
-A message of a transaction is told that it will be accepted before it is in the queue, and so is the
-response to a request. What is promised nobody else gets. A message that is to replace the last of
-its key takes the room of that one, which is promised with it: should the last one leave before,
-its room stays.
+A message of a transaction is promised acceptance before it is in the queue, and so is the response
+to a request. No other message gets reserved room. A message that will replace the last message of
+its key takes the room of that message, which is reserved too: if the last message leaves earlier,
+its room stays reserved.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @final
 class _Reservation:
-    """The reservation of one message: so many messages and bytes, and perhaps the entry it will
-    replace. `times` is how often it was asked for."""
+    """The reservation of one message: its number of messages and bytes, and perhaps the entry that
+    it will replace. `times` is how often it was made."""
 
     __slots__ = ("count", "size", "replaced", "times")
 
@@ -33,8 +33,8 @@ class _Reservation:
 
 @final
 class Reservations:
-    """The reservations of one queue. `count` and `size` is the room that they take in messages
-    and bytes, beside the messages that are there."""
+    """The reservations of one queue. `count` and `size` are the messages and bytes that they take,
+    beside the present messages."""
 
     __slots__ = ("count", "size", "_by_message", "_replaced")
 
@@ -42,15 +42,15 @@ class Reservations:
         self.count: i64 = 0
         self.size: i64 = 0
         self._by_message: dict[BrokerMessage, _Reservation] = {}
-        # Entries that are to be replaced, each with the messages that count on its room.
+        # Entries that will be replaced, each with the messages that use its room.
         self._replaced: dict[Entry, dict[_Reservation, None]] = {}
 
     def knows(self, message: BrokerMessage) -> bool:
-        """Return whether there is room for the message."""
+        """Return whether there is a reservation for the message."""
         return message in self._by_message
 
     def add(self, message: BrokerMessage, replaced: Entry | None) -> None:
-        """Keep room for a message, which perhaps has that of an entry it will replace."""
+        """Reserve room for a message, which may use the room of an entry that it will replace."""
         known = self._by_message.get(message)
         if known is not None:
             known.times += 1
@@ -70,7 +70,7 @@ class Reservations:
             self._replaced.setdefault(replaced, {})[made] = None
 
     def drop(self, message: BrokerMessage) -> None:
-        """Give up the room of a message for one of the times that it was asked for."""
+        """Cancel one of the reservations of a message."""
         known = self._by_message.get(message)
         if known is None:
             return
@@ -89,7 +89,7 @@ class Reservations:
                     del self._replaced[replaced]
 
     def succeed(self, entry: Entry, newer: Entry) -> None:
-        """Count on the room of a newer entry, which replaces another one."""
+        """Use the room of a newer entry, which has replaced the expected one."""
         claims = self._replaced.pop(entry, None)
         if claims is not None:
             for claim in claims:

@@ -1,12 +1,12 @@
-"""Messages that are to be in the queue later, and when a message says so.
+"""Scheduled delivery: messages that become available later.
 
-Three annotations ask for it, all in use by brokers and clients of AMQP 1.0:
+Three annotations ask for it, which brokers and clients of AMQP 1.0 use:
 
-- ``x-opt-delivery-time``: when, in milliseconds since the epoch;
-- ``x-opt-delivery-delay``: in how many milliseconds from now;
-- ``x-opt-scheduled-enqueue-time``: when, a timestamp.
+- ``x-opt-delivery-time``: the time, in milliseconds since the epoch;
+- ``x-opt-delivery-delay``: the delay from now, in milliseconds;
+- ``x-opt-scheduled-enqueue-time``: the time, as a timestamp.
 
-Of several the first in this order counts.
+If a message has several, the first in this order counts.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ DELIVERY_TIME: Final = "x-opt-delivery-time"
 DELIVERY_DELAY: Final = "x-opt-delivery-delay"
 SCHEDULED_ENQUEUE_TIME: Final = "x-opt-scheduled-enqueue-time"
 
-# The end of the year 9999: what lies behind it is a mistake, not a plan.
+# The end of the year 9999: a later time is a mistake.
 _LATEST: Final = 253_402_300_799_999
-# How many come up in one pass; the others do in the next.
+# How many messages become available in one pass; the others follow in the next pass.
 _BATCH: Final = 1_000
-# So many records of messages that were cancelled may always lie in a heap.
+# The number of records of cancelled messages that a heap may always have.
 _SLACK: Final = 64
-# How many records each cancelled message sweeps.
+# How many records of the heap are checked for each cancelled message.
 _STEP: Final = 4
 
 
 def delivery_time(message: BrokerMessage, agenda: Agenda) -> i64:
-    """Return the deadline (`Agenda`) at which the message is to be in the queue; 0 for at once.
+    """Return the deadline (`Agenda`) at which the message becomes available; 0 for at once.
 
-    A delivery time is a date, a delay is a duration. Raises `BrokerError` with
-    `amqp:invalid-field` if an annotation says so but not when.
+    A delivery time is a date, a delay is a duration. Raises `BrokerError` with `amqp:invalid-field`
+    if the value of an annotation is invalid.
     """
     annotations = view_of(message).message_annotations
     date: i64 = 0
@@ -58,12 +58,14 @@ def delivery_time(message: BrokerMessage, agenda: Agenda) -> i64:
             delay = _number(annotations[DELIVERY_DELAY], DELIVERY_DELAY)
             if delay < 0:
                 raise BrokerError(
-                    "amqp:invalid-field", f"{DELIVERY_DELAY} is {delay}; it is at least 0"
+                    "amqp:invalid-field",
+                    f"the annotation {DELIVERY_DELAY} is {delay}; it must be at least 0",
                 )
             if delay > _LATEST - agenda.wall:
                 raise BrokerError(
                     "amqp:invalid-field",
-                    f"{DELIVERY_DELAY} is {delay}: that is after the year 9999",
+                    f"the annotation {DELIVERY_DELAY} is {delay}: the delivery would be after "
+                    "the year 9999",
                 )
             return agenda.now + delay if delay > 0 else 0
         elif SCHEDULED_ENQUEUE_TIME in annotations:
@@ -75,20 +77,22 @@ def _number(value: object, annotation: str) -> i64:
     if not isinstance(value, int) or isinstance(value, bool):
         raise BrokerError(
             "amqp:invalid-field",
-            f"{annotation} is a {type(value).__name__}; it is a number of milliseconds",
+            f"the annotation {annotation} is of type {type(value).__name__}; it must be a "
+            "number of milliseconds",
         )
     number = int(value)
     if number > _LATEST:
         raise BrokerError(
-            "amqp:invalid-field", f"{annotation} is {number}; it is at most {_LATEST}"
+            "amqp:invalid-field",
+            f"the annotation {annotation} is {number}; it must be at most {_LATEST}",
         )
     return number if number >= 0 else -1
 
 
 @final
 class Scheduled:
-    """A message that is to be in its queue at the deadline `due`. `sequence` names it within the
-    queue; `stored` is whether it has a record, `size` that of its payload."""
+    """A message that becomes available at the deadline `due`. `sequence` identifies it within the
+    queue; `stored` is whether it has a record; `size` is the size of its payload."""
 
     __slots__ = ("sequence", "due", "message", "size", "stored")
 
@@ -102,7 +106,7 @@ class Scheduled:
 
 @final
 class _Line(Timer):
-    """The messages that come by one clock, the next one first: when, and their numbers."""
+    """The scheduled messages of one clock, the earliest first: their times and numbers."""
 
     __slots__ = ("_schedule", "_timers", "_heap")
 
@@ -121,7 +125,7 @@ class _Line(Timer):
             self._timers.set(self, due)
 
     def forget(self) -> None:
-        """Count a message of this line that will not come."""
+        """Count a message of this line that was cancelled."""
         heap = self._heap
         known = self._schedule.known
         heap.outdate()
@@ -136,7 +140,7 @@ class _Line(Timer):
 
     def close(self) -> None:
         """Forget everything."""
-        # With no timer set, nothing may lie before the next to come.
+        # With no timer set, no outdated record may lie before the next message.
         self._heap.clear()
         self._timers.cancel(self)
 
@@ -163,8 +167,8 @@ class _Line(Timer):
 
 @final
 class Schedule:
-    """The messages that one queue is to have later: `known` by number, `count` of them with `bytes`
-    bytes. Delays go by `Agenda.now`, delivery times by the wall clock."""
+    """The scheduled messages of one queue: `known` has them by number, `count` is how many there
+    are, with `bytes` bytes. Delays go by `Agenda.now`, delivery times by the wall clock."""
 
     __slots__ = ("known", "count", "bytes", "_lifecycle", "_agenda", "_delays", "_dates", "_last")
 
@@ -191,10 +195,10 @@ class Schedule:
         return scheduled
 
     def restore(self, sequence: i64, date: i64, message: BrokerMessage, size: i64) -> None:
-        """Keep a message that was stored, to come on a date; its payload, which has this size, may
-        be out of memory. A delay is never longer than it was."""
+        """Keep a stored message that becomes available on a date; its payload, which has this size,
+        may be out of memory. A delay never becomes longer than it was."""
         due = -date
-        # One that is out is of several queues, and was read for another.
+        # A message that is out has entries in several queues, and was read for another one.
         delay = delay_of(message) if len(message.payload) == size else -1
         if delay >= 0:
             left = date - self._agenda.wall
@@ -223,7 +227,7 @@ class Schedule:
             self._dates.add(-due, sequence)
 
     def cancel(self, sequence: i64) -> bool:
-        """Cancel a message; return false if there is none of this number."""
+        """Cancel a message; return false if there is none with this number."""
         scheduled = self.known.get(sequence)
         if scheduled is None:
             return False
@@ -233,14 +237,14 @@ class Schedule:
         return True
 
     def listed(self) -> list[Scheduled]:
-        """Return all scheduled messages in the order in which they will come as the clocks are."""
+        """Return all scheduled messages in the order of delivery by the present clocks."""
         agenda = self._agenda
         dated = [(int(agenda.date_of(one.due)), int(one.sequence)) for one in self.known.values()]
         return [self.known[sequence] for _, sequence in sorted(dated)]
 
     def is_readable(self, scheduled: Scheduled) -> bool:
-        """Return whether the message, which may be in other queues as well and out of memory, is
-        here."""
+        """Return whether the payload of the message, which other queues may have too, is in memory;
+        read it if necessary."""
         message = scheduled.message
         size = scheduled.size
         if len(message.payload) == size:
@@ -248,7 +252,7 @@ class Schedule:
         return self._lifecycle.entries.page_in_scheduled(message, size)
 
     def come(self, sequence: i64) -> bool:
-        """Append a message to the queue whose time has come; return false if it is not there."""
+        """Append a message whose time has come to the queue; return false if it does not exist."""
         scheduled = self.known.get(sequence)
         if self._lifecycle.node.deleted:
             return False
@@ -259,7 +263,7 @@ class Schedule:
         return True
 
     def close(self, slices: Slices) -> bool:
-        """Drop as many as the slice allows; whether all are gone."""
+        """Drop messages, as far as the slice allows; return whether all are dropped."""
         known = self.known
         while known:
             if slices.is_spent():
