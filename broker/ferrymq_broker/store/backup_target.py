@@ -29,7 +29,7 @@ class BackupTarget:
             return
         if self.path.is_dir() and (self._is_unfinished() or not any(self.path.iterdir())):
             return
-        raise StoreError(f"{self.path} is not empty: a backup needs a directory of its own")
+        raise StoreError(f"{self.path} is not empty: give an empty or new directory for the backup")
 
     def begin(self) -> RealFolder:
         """Make the directory, remove the files of a killed backup and write the mark.

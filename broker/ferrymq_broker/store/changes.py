@@ -1,11 +1,12 @@
-"""The changes that are to be written to disk, in order, in numbered batches.
+"""The changes to write to disk, in order, in numbered batches.
 
 Code that changes stored state records the change here at once, in the middle of a pass of the event
 loop. Between passes the store takes the batch collected so far and writes it to the journal, while
 the next batch fills. So all changes of one pass are on disk, or none.
 
-What must not be known outside before it is on disk waits for the number of its batch: a connection
-keeps back its output (`ConnectionOutput.need`), a queue its new messages (`Stored.stabilise`).
+Whatever must not become visible before it is on disk waits for the number of its batch: a
+connection keeps back its output (`ConnectionOutput.need`), a queue its new messages
+(`Stored.stabilise`).
 
 A batch is the sequence of its encoded changes. Numbers are big-endian:
 
@@ -42,7 +43,8 @@ _extend_crc: Final[Any] = google_crc32c.extend
 
 
 class Stored:
-    """An object that has records. `store_id` is their id, 0 if the object is not stored."""
+    """The interface of an object that has records. `store_id` is their id, 0 if the object is not
+    stored."""
 
     __slots__ = ("store_id",)
 
@@ -62,7 +64,7 @@ class Changes:
 
     `enabled` says whether there is a store: without one, changes are ignored. `total` counts the
     changes of all batches, `size` the bytes in this batch. `claims` counts how often a client is
-    told about state that others may have changed in batches that are not on disk yet.
+    told about state that other clients may have changed in batches that are not on disk yet.
     """
 
     __slots__ = (
@@ -102,7 +104,7 @@ class Changes:
         return self._parts_bytes + len(self._writer)
 
     def stop(self) -> None:
-        """Ignore all further changes: the store is gone, state is kept in memory only."""
+        """Ignore all further changes, because the store is closed or has failed."""
         self.enabled = False
 
     # -- ids ---------------------------------------------------------------------------------
@@ -185,13 +187,14 @@ class Changes:
         self.total += 1
 
     def claim(self) -> None:
-        """Count that this pass tells its client of earlier changes, which must be on disk first."""
+        """Note that this pass tells its client of earlier changes, which must be on disk first."""
         self.claims += 1
 
     # -- batches -----------------------------------------------------------------------------
 
     def latest(self) -> i64:
-        """Return the last batch with changes, 0 without a store: once it is on disk, all are."""
+        """Return the last batch with changes, 0 without a store: once it is on disk, all changes
+        are."""
         if not self.enabled:
             return 0
         return self.number if self.count > 0 else self.number - 1

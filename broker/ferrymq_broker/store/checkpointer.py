@@ -1,4 +1,5 @@
-"""Applies full segments while the broker runs: slices in the event loop, commits in a thread."""
+"""The checkpointer: it applies full segments while the broker runs, in slices in the event loop,
+with commits in a thread."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from ferrymq_broker.store.net_effect import NetEffect
 from ferrymq_broker.store.records import Records, RecordsGrow
 from ferrymq_broker.store.segments import JournalSegment
 
-# Seconds of a slice, for each waiting segment: the longer the journal, the faster it is applied.
+# The seconds of a slice, by the number of waiting segments: the more wait, the faster they are
+# applied.
 _SLICE: Final = 0.001
 # Seconds until the next attempt after the disk was full.
 _RETRY: Final = 1.0
@@ -118,7 +120,8 @@ class Checkpointer:
             self._alarm.set(RECORDS, False)
             self._journal.applied = self._records.applied
             self._effect = NetEffect()
-            # The current segment may have become full meanwhile; its last batches are not applied.
+            # The current segment may have become full meanwhile; then its last batches are not
+            # applied yet.
             used = [one for one in self._journal.full if one.last <= self._applied]
             if used:
                 self._recycle(used, [])
@@ -171,7 +174,7 @@ class Checkpointer:
         self._become_idle()
 
     def _retry(self) -> None:
-        """Try again with everything written since: settled messages need no room."""
+        """Try again, with all batches that were written since: settled messages need no room."""
         if self._stopped:
             return
         if self._paused:
@@ -182,7 +185,7 @@ class Checkpointer:
         self._executor.soon(self._slice)
 
     def apply_all(self) -> None:
-        """Also apply the segment that is being written, if no other work is under way."""
+        """Apply the segment that is being written, too, if no other work is under way."""
         if self._segments is None and not self._paused and not self._stopped:
             segments = self._all_segments()
             if segments and segments[-1].last > self._records.applied:
@@ -203,7 +206,7 @@ class Checkpointer:
         return self._paused
 
     def pause(self, call: Callable[[], None]) -> None:
-        """Call `call` once nothing is being applied, and start nothing until `resume`."""
+        """Call `call` as soon as nothing is being applied, and start nothing until `resume`."""
         self._paused = True
         if self._segments is None or self._retrying:
             call()
@@ -216,7 +219,7 @@ class Checkpointer:
         self.wake()
 
     def stop(self) -> None:
-        """Start nothing more. A commit may still be under way."""
+        """Start no more work. A commit may still be under way."""
         self._stopped = True
 
     def finish(self) -> None:

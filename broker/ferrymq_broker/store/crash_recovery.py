@@ -74,7 +74,7 @@ def _apply(frames: list[JournalFrame], records: Records, journal: Journal) -> No
     except OSError as error:
         if not is_full(error):
             raise
-        # Spare segments can be made again; acknowledged data cannot.
+        # Spare segments can be created again; acknowledged data cannot.
         _remove(journal, journal.spares)
         try:
             apply_now(effect, records, frames[-1].header.number)
@@ -82,8 +82,8 @@ def _apply(frames: list[JournalFrame], records: Records, journal: Journal) -> No
             if not is_full(again):
                 raise
             raise StoreError(
-                f"{journal.folder.describe()}: the disk has no room for the journal's content: "
-                f"free at least {sum(len(frame.batch) for frame in frames)} bytes"
+                f"{journal.folder.describe()}: the disk has no room to apply the journal: free "
+                f"at least {sum(len(frame.batch) for frame in frames)} bytes"
             ) from again
     journal.applied = records.applied
 

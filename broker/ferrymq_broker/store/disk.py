@@ -29,8 +29,8 @@ _BOUNDLESS: Final = 1 << 62
 
 # The error text for an open file whose name does not lead to it any more.
 GONE: Final = (
-    "is not in its place any more: it, or the directory of the store, was removed, moved or "
-    "replaced while it was in use"
+    "is not in its place any more: the file, or the directory of the store, was removed, "
+    "moved or replaced while it was in use"
 )
 
 # Errors of file systems that cannot lock a directory.
@@ -54,7 +54,7 @@ def is_full(error: OSError) -> bool:
 
 
 class File:
-    """A file of the store."""
+    """The interface of a file of the store."""
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from a position; fewer at the end of the file."""
@@ -83,8 +83,8 @@ class File:
 
 
 class Folder:
-    """The directory of a store. Changes of names are on disk after `sync`. Before that, they may be
-    on disk in any order or not at all."""
+    """The interface of the directory of a store. Changes of names are on disk after `sync`. Before
+    that, they may be on disk in any order or not at all."""
 
     def describe(self, name: str = "") -> str:
         """Return the name of a file, or of the directory, for a message."""
@@ -265,14 +265,19 @@ class RealFolder(Folder):
 
     def __init__(self, path: Path) -> None:
         if not hasattr(os, "pwritev"):
-            raise StoreError(f"a store needs calls that {sys.platform} does not have (pwritev)")
+            raise StoreError(
+                f"a store needs the system call pwritev, which {sys.platform} does not have: "
+                "run the broker on another system, or without a store"
+            )
         self.path = path
         # Descriptors of the locked file and the locked directory.
         self._locks: list[int] = []
         # Open files by name, so that `rename` can update their paths.
         self._files: WeakValueDictionary[str, RealFile] = WeakValueDictionary()
         if only_pretends():
-            log.warning("nothing is synced: acknowledged messages can be lost", store=str(path))
+            log.warning(
+                "nothing is synced to disk: acknowledged messages can be lost", store=str(path)
+            )
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in made:
@@ -330,9 +335,9 @@ class RealFolder(Folder):
         """See `Folder.lock`."""
         if sys.platform == "win32":
             return
-        # The lock file names the process that has the store, and stops old versions, which lock
-        # only this file. The file can be removed while we use it; the directory that we hold open
-        # cannot be replaced by another one.
+        # The lock file names the process that has the store. It also stops old versions, which lock
+        # only this file. The file can be removed while this process uses it, but nobody can replace
+        # the directory that this process holds open.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._locks = [os.open(self.path / _LOCK_NAME, flags, 0o600)]
         try:
@@ -366,7 +371,8 @@ class RealFolder(Folder):
 
     def unlock(self) -> None:
         """See `Folder.unlock`."""
-        # The file stays: if it were removed, two processes could lock two files of the same name.
+        # The file stays: if it were removed, two processes could lock two different files of the
+        # same name.
         for descriptor in self._locks:
             os.close(descriptor)
         self._locks = []
@@ -385,6 +391,6 @@ def _sync_directory(path: Path) -> None:
 
 
 def _of(error: OSError, path: Path) -> OSError:
-    """Set the path in an error of a call with a descriptor, and return the error."""
+    """Set the path in an error of a call that had only a descriptor, and return the error."""
     error.filename = str(path)
     return error

@@ -1,4 +1,4 @@
-"""The alarm that is on while the disk has no room; producers wait meanwhile."""
+"""The disk alarm: while the disk has no room, producers get no credit."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Final
 
 from ferrymq_broker.event_log import log
 
-# Reasons: no further segment can be made, a batch has no place, records cannot grow, `max-bytes`
-# is reached, or the free space is only enough to go on without producers.
+# The reasons: no further segment can be created, a batch does not fit, records cannot grow,
+# `max-bytes` is reached, or the free space is only enough to go on without producers.
 SEGMENT: Final = "no room for another segment of the journal"
 BATCH: Final = "no room for a batch"
 RECORDS: Final = "no room for records"
-LIMIT: Final = "the store has its largest size"
+LIMIT: Final = "the store has reached max-bytes"
 ROOM: Final = "little room is left on the disk"
 
 
 class DiskAlarm:
-    """The reasons why there is no room. `tell` is called when the first comes and the last goes."""
+    """The reasons why there is no room. `tell` is called when the first reason comes and when the
+    last one goes."""
 
     def __init__(self, tell: Callable[[bool], None]) -> None:
         self._tell = tell
@@ -25,7 +26,7 @@ class DiskAlarm:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is no room."""
+        """Return whether there is no room."""
         return bool(self._reasons)
 
     def has(self, reason: str) -> bool:

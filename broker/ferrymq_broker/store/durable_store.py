@@ -43,9 +43,9 @@ from ferrymq_broker.store.store import Store
 
 # Seconds until the next attempt after the disk was full.
 _RETRY: Final = 1.0
-# With more full segments than this waiting to be applied, the next batch waits.
+# With more full segments waiting to be applied than this, the next batch waits.
 _MOST_FULL: Final = 8
-# The head of an empty store.
+# The head file of an empty store.
 _NEW: Final = HeadContent(0, "")
 # The alarm for `max_bytes` is cleared when less than this share is used.
 _LOW_WATER: Final = 0.9
@@ -61,13 +61,13 @@ class StoreOptions:
     def __post_init__(self) -> None:
         if self.segment_bytes < MIN_SEGMENT_BYTES or self.segment_bytes % 4096:
             raise ValueError(
-                f"segment_bytes is {self.segment_bytes}, not a multiple of 4096 from "
-                f"{MIN_SEGMENT_BYTES} on"
+                f"segment_bytes is {self.segment_bytes}; it must be a multiple of 4096, at "
+                f"least {MIN_SEGMENT_BYTES}"
             )
 
 
 class DurableStore(Store):
-    """A store in a folder. Open it, `scan` the stored records, then `start` it.
+    """A store in a folder. Call `open`, then `scan` for the stored records, then `start`.
 
     `open_records` is called once the folder is known to have a store. Its argument says whether the
     store was closed properly.
@@ -112,7 +112,7 @@ class DurableStore(Store):
         options: StoreOptions | None = None,
         progress: Progress | None = None,
     ) -> DurableStore:
-        """Open the store in a directory, or create it; all acknowledged data is in it.
+        """Open the store in a directory, or create it. An opened store has all acknowledged data.
 
         `progress` is called with the bytes done and the total. Raises `StoreLocked`,
         `StoreVersionError`, `StoreDamaged`, `StoreError`, `OSError`.
@@ -125,7 +125,9 @@ class DurableStore(Store):
                 check_file(data, values=not clean)
             elif (path / FORMAT_NAME).exists():
                 # LMDB would silently create a new file.
-                raise StoreDamaged(f"{data}: the records are missing")
+                raise StoreDamaged(
+                    f"{data} is missing: restore the whole directory of the store from a backup"
+                )
             return LmdbRecords(path)
 
         return cls(folder, open_records, changes, options, progress)
@@ -149,17 +151,21 @@ class DurableStore(Store):
                 format = self._make()
                 head = HeadFile.open(folder)
             elif records.is_new:
-                raise StoreDamaged(f"{folder.describe(DATA_NAME)}: the records are missing")
+                raise StoreDamaged(
+                    f"{folder.describe(DATA_NAME)} is missing: restore the whole directory of "
+                    "the store from a backup"
+                )
             if clean is not None:
                 self._require_closed_at(clean)
             if head is not None:
                 require_whole(folder, head.value, records.applied)
             mark_in_use(folder)
-            # Remove the file in any case: it is valid only if nothing used the store since.
+            # Remove the file in any case: it is valid only until the store changes.
             paged_out = take_paged_out(folder, records.applied)
             remove_clean(folder)
             if head is None:
-                # An older format does not require the head until `write_format` raises the version.
+                # A store of an older format may have no head until `write_format` raises its
+                # version.
                 head = HeadFile.create(folder, _NEW)
             self._secret = format.secret
             self._journal = Journal(folder, format.secret, self.options.segment_bytes, head)
@@ -182,19 +188,18 @@ class DurableStore(Store):
         self._total = changes.total
 
     def _require_closed_at(self, clean: int) -> None:
-        """Check that the records have the batch that the store was closed with. Raises
-        `StoreDamaged`."""
+        """Check that the records have the last batch of the proper close. Raises `StoreDamaged`."""
         folder = self._folder
         applied = self._records.applied
-        # 0: the number in the mark is unknown, it may have been lost.
+        # 0: the mark has no number, it may have been lost.
         if applied < clean or (clean and applied > clean):
             raise StoreDamaged(
                 f"{folder.describe(DATA_NAME)} or {folder.describe(CLEAN_NAME)} is damaged: "
-                f"the records are those of batch {applied}; when the store was closed "
-                f"they had batch {clean}, says {CLEAN_NAME}. If {DATA_NAME} was replaced "
-                "by another file, restore the whole directory as it was; if no file was "
-                f"changed, remove {CLEAN_NAME}: everything acknowledged is in the records "
-                "and in the journal"
+                f"the records end with batch {applied}, but {CLEAN_NAME} says that they had "
+                f"batch {clean} when the store was closed. If {DATA_NAME} was replaced by "
+                "another file, restore the whole directory from one backup. If no file was "
+                f"changed, remove {CLEAN_NAME}: everything acknowledged is in the records and "
+                "in the journal"
             )
 
     def _make(self) -> StoreFormat:
@@ -204,10 +209,13 @@ class DurableStore(Store):
         try:
             used = used or read_head(folder) != _NEW
         except StoreDamaged:
-            # The process ended while it created the head.
+            # The process was stopped while it created the head.
             pass
         if self._records.applied or used:
-            raise StoreDamaged(f"{folder.describe('format')} is missing, but there is a store")
+            raise StoreDamaged(
+                f"{folder.describe('format')} is missing, but the directory has other files of "
+                "a store: restore the whole directory from a backup"
+            )
         self._records.begin()
         self._records.commit(0)
         HeadFile.create(folder, _NEW).close()
@@ -222,7 +230,7 @@ class DurableStore(Store):
             if not is_full(error):
                 raise
 
-    # -- what was stored ---------------------------------------------------------------------
+    # -- stored records ----------------------------------------------------------------------
 
     @property
     def applied(self) -> int:
@@ -335,7 +343,7 @@ class DurableStore(Store):
         self._alarm.set(BATCH, False)
         assert placement.segment is not None
         if not placement.segment.file.is_in_place():
-            # The file is lost when the process ends, so the batch must not be acknowledged.
+            # The file will be lost, so the batch must not be acknowledged.
             self._fail(StoreError(f"{placement.segment.name} {GONE}"))
             return
         self._placement = None
@@ -347,7 +355,7 @@ class DurableStore(Store):
         self.push()
 
     def _write_again(self) -> None:
-        # The whole frame is written again, over the rest of the failed attempt.
+        # The whole frame is written again, over the failed attempt.
         if self._placement is not None and self._executor is not None and not self._stopped:
             self._executor.write(self._placement.write, self._written)
 
@@ -449,12 +457,14 @@ class DurableStore(Store):
     # -- copies ------------------------------------------------------------------------------
 
     def pause(self, call: Callable[[], None]) -> None:
-        """Stop applying, then call `call`. Until `resume`, the records and the journal's files stay
-        as they are, except that batches are added. A backup uses this; a pause must be short,
-        because a long journal makes all clients wait.
-        """
+        """Stop applying, then call `call`. Until `resume`, the records and the files of the journal
+        stay as they are, except that batches are added. A backup uses this. A pause must be short,
+        because a long journal makes all clients wait."""
         if self._applier is None or self._alarm.is_on:
-            raise StoreError(f"{self._folder.describe()}: the disk is full, or nothing is written")
+            raise StoreError(
+                f"{self._folder.describe()}: the disk is full, or the store has failed, so "
+                "that it cannot be copied"
+            )
         self._applier.pause(call)
 
     def resume(self) -> None:
@@ -462,12 +472,12 @@ class DurableStore(Store):
         if self._applier is not None and not self._stopped:
             self._applier.resume()
 
-    # -- looking at it -----------------------------------------------------------------------
+    # -- information -------------------------------------------------------------------------
 
     def info(self) -> dict[str, int]:
-        """Return figures of the store: `format`, the `last` batch and the last one `applied`, the
-        number of `records`, and bytes: `used-bytes` in all, `records-bytes`, the part of these that
-        is free (`free-bytes`), and those of the journal (`journal-bytes`)."""
+        """Return figures of the store: `format`, the number of the `last` batch and of the last one
+        `applied`, the number of `records`, and bytes: `used-bytes` of the whole store,
+        `records-bytes` with their free part `free-bytes`, and `journal-bytes`."""
         records = self._records
         used = records.used_bytes()
         size = records.file_bytes()
@@ -524,8 +534,8 @@ class DurableStore(Store):
             self._folder.unlock()
         if failed is not None:
             raise StoreError(
-                f"{self._folder.describe()}: not everything could be written at the end: {failed}; "
-                "the next start will do it"
+                f"{self._folder.describe()}: not everything could be applied when the store "
+                f"was closed: {failed}; the next start will apply it"
             ) from failed
 
     def _finish(self, paged_out: Callable[[], Sequence[bytes]] | None) -> None:

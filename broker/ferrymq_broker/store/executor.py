@@ -1,8 +1,8 @@
 """Two threads that make slow system calls while the event loop goes on.
 
-A thread that waits for the interpreter's lock beside a busy event loop waits up to the switch
-interval. So each call is prepared completely before the thread gets it: the thread needs the lock
-once before the call and once after it.
+Beside a busy event loop, a thread waits for the interpreter's lock for up to the switch interval.
+So each call is prepared completely before the thread gets it: the thread needs the lock once before
+the call and once after it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Done: TypeAlias = Callable[[Exception | None], None]
 
 
 class Executor:
-    """A runner of calls outside the event loop; each callback gets the call's error, or None."""
+    """The interface to run calls outside the event loop; each callback gets the error of its call,
+    or None."""
 
     def write(self, call: Call, done: Done) -> None:
         """Run a call in the thread that writes the journal; its calls run one after the other."""
@@ -43,8 +44,7 @@ class Executor:
         raise NotImplementedError
 
     def drain(self) -> None:
-        """Wait for the calls that run outside the event loop and call their callbacks here, until
-        none are left."""
+        """Wait until no call is running outside the event loop, and run the callbacks here."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Executor:
 
 
 class LoopExecutor(Executor):
-    """Two daemon threads beside an event loop."""
+    """An executor with two daemon threads beside an event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

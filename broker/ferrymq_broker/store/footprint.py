@@ -5,9 +5,9 @@ from a failing disk. So the space is checked before a commit.
 
 LMDB changes no page that others may read: each changed page is written to a free place in the file
 or to its end. LMDB does not report how many pages change, but there is a limit. When consecutive
-keys are deleted, what remains is on the two pages at the ends; added values fill pages at least
-half. Values larger than half a page have pages of their own, which must be consecutive: these need
-a free run of that length.
+keys are deleted, the two pages at the ends remain; added values fill pages at least half. Values
+larger than half a page have pages of their own, which must be consecutive: they need a free run of
+that length.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from ferrymq_broker.store.lmdb_pages import NODE_BYTES, PAGE_HEAD_BYTES
 
 _PREFIX_BYTES: Final = 9
 
-# Pages at the two ends of a run of keys, and one that is merged with them or split off.
+# The pages at the two ends of a run of keys, and one page that is merged with them or split off.
 _PAGES_OF_RUN: Final = 3
-# Pages that were changed and are empty in the end, and those of the tree with the lists of free
-# pages.
+# Pages that were changed and are empty at the commit, and pages of the tree of free lists.
 _MORE: Final = 12
-# LMDB searches this many lists of free pages for a run of two, then uses the end of the file.
+# LMDB searches this many lists of free pages for a run of two pages, then uses the end of the file.
 _LISTS: Final = 120
 
 
@@ -90,8 +89,8 @@ class Footprint:
     def growth(
         self, leaves: int, branches: int, freed: int, free: list[tuple[int, list[int]]]
     ) -> int:
-        """Return how many pages may be written beyond the `free` ones, which are listed by the
-        transaction that freed them, oldest first.
+        """Return how many pages may be written beyond the free ones. `free` lists these by the
+        transaction that freed them, the oldest first.
 
         `leaves` and `branches` are the pages the tree has now, `freed` those it has released.
         """

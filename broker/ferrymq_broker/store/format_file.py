@@ -26,7 +26,8 @@ _TITLE: Final = "ferrymq store"
 
 
 class StoreFormat(NamedTuple):
-    """The content of the file. The `secret` is part of the checksums of this store's frames."""
+    """The content of the file `format`. The `secret` is part of the checksums of this store's
+    frames."""
 
     version: int
     secret: bytes
@@ -50,25 +51,31 @@ def read_format(folder: Folder) -> StoreFormat | None:
     said = dict(line.partition(": ")[::2] for line in lines[1:])
     version = said.get("format", "")
     if lines[:1] != [_TITLE] or not version.isdecimal():
-        raise StoreDamaged(f"{where} does not say which format the store has")
+        raise StoreDamaged(
+            f"{where} is damaged: it has no format number. Restore the whole directory of the "
+            "store from a backup"
+        )
     if int(version) > FORMAT:
         raise StoreVersionError(
-            f"{where}: the store has format {version}, this version of ferrymq knows {FORMAT} and "
-            "older ones: start the version that has written it, or a newer one"
+            f"{where}: the store has format {version}; this version of ferrymq knows the "
+            f"formats up to {FORMAT}. Start the version that wrote the store, or a newer one"
         )
     if int(version) < OLDEST_FORMAT:
         raise StoreVersionError(
-            f"{where}: the store has format {version}, which this version of ferrymq does not "
-            "know: export it with the version that has written it, and import that with this one"
+            f"{where}: the store has format {version}, which is too old for this version of "
+            "ferrymq. Export it with the version that wrote it, and import it with this one"
         )
     fields = decode_label(_TITLE, data) or {}
     try:
         secret = bytes.fromhex(fields.get("secret", ""))
     except ValueError:
         secret = b""
-    # With another secret no frame of the journal would be recognised.
+    # With another secret no frame of the journal would be valid.
     if len(secret) != 16:
-        raise StoreDamaged(f"{where} is not what was written there")
+        raise StoreDamaged(
+            f"{where} is damaged: its content is not what ferrymq wrote. Restore the whole "
+            "directory of the store from a backup"
+        )
     return StoreFormat(int(version), secret)
 
 

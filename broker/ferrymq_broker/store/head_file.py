@@ -1,10 +1,10 @@
 """The file `head`: the last segment and batches that a store must have.
 
-Each frame of the journal says which batch it follows, so a missing segment before others is
-detected. A missing segment at the end is detected by the head alone: it names the segment that was
-begun last, and the last batch before it. The head is written when a segment is begun, after the
-segment has its name and before it has a frame. It is also written when the journal is emptied
-(after recovery, and when the store is closed), before the first segment is removed.
+The batches in the journal are numbered, so a missing segment before others is detected. Only the
+head can detect a missing segment at the end: it names the segment that was begun last, and the last
+batch before it. The head is written when a segment is begun, after the segment has its name and
+before it has a frame. It is also written when the journal is emptied (after recovery, and when the
+store is closed), before the first segment is removed.
 
 The file has two slots of one block each, which are written in turn. An interrupted write damages
 only its own slot; the other one stays valid.
@@ -40,10 +40,10 @@ class HeadFile:
     def __init__(self, file: File, value: HeadContent, turn: int) -> None:
         self.value = value
         self._file = file
-        # Counts writes: the slot with the highest one is valid.
+        # The number of writes: the slot with the highest number is valid.
         self._turn = turn
-        # Whether the current slot is synced. A slot that was read may come from a process that was
-        # killed before it synced.
+        # Whether the current slot is synced. If it was just read, the process that wrote it may
+        # have been killed before the sync.
         self._synced = False
 
     @classmethod
@@ -51,15 +51,19 @@ class HeadFile:
         """Open the head of a store. Raises `StoreDamaged` if it is missing or cannot be read."""
         if HEAD_NAME not in folder.names():
             raise StoreDamaged(
-                f"{folder.describe(HEAD_NAME)} is missing: without it missing files of the "
-                "journal cannot be detected"
+                f"{folder.describe(HEAD_NAME)} is missing: without it nothing shows whether "
+                "files of the journal are missing. Restore the whole directory of the store "
+                "from a backup"
             )
         file = folder.open(HEAD_NAME)
         slots = [_decode(file.read(slot * BLOCK, BLOCK)) for slot in range(_SLOTS)]
         known = [slot for slot in slots if slot is not None]
         if not known:
             file.close()
-            raise StoreDamaged(f"{folder.describe(HEAD_NAME)} is not what was written there")
+            raise StoreDamaged(
+                f"{folder.describe(HEAD_NAME)} is damaged: its content is not what ferrymq "
+                "wrote. Restore the whole directory of the store from a backup"
+            )
         turn, value = max(known)
         return cls(file, value, turn)
 
@@ -102,17 +106,20 @@ def read_head(folder: Folder) -> HeadContent:
 
 
 def require_whole(folder: Folder, head: HeadContent, applied: int) -> None:
-    """Check, before the journal is read, that the store has what the head names: the segment, or
-    all batches in the records, which have those up to `applied`. Raises `StoreDamaged`."""
+    """Check, before the journal is read, that the store has the segment that the head names or, if
+    the head names none, that the records have all batches. `applied` is their last batch. Raises
+    `StoreDamaged`."""
     if head.segment and head.segment not in folder.names():
         raise StoreDamaged(
-            f"{folder.describe(head.segment)} is missing: the journal had batches in it from "
-            f"{head.last + 1} on, says {HEAD_NAME}"
+            f"{folder.describe(head.segment)} is missing: the file {HEAD_NAME} says that it "
+            f"has the batches from {head.last + 1} on. Restore the whole directory of the "
+            "store from a backup"
         )
     if not head.segment and applied < head.last:
         raise StoreDamaged(
-            f"{folder.describe('data.mdb')}: the records are those of batch {applied}, and had "
-            f"batch {head.last}, says {HEAD_NAME}"
+            f"{folder.describe('data.mdb')} is too old: the records end with batch {applied}, "
+            f"but the file {HEAD_NAME} says that they had batch {head.last}. Restore the whole "
+            "directory of the store from a backup"
         )
 
 
@@ -121,8 +128,9 @@ def require_batches(folder: Folder, head: HeadContent, last: int) -> None:
     names. Raises `StoreDamaged`."""
     if last < head.last:
         raise StoreDamaged(
-            f"{folder.describe()}: the journal ends with batch {last}, and had batch {head.last}, "
-            f"says {HEAD_NAME}: files of the journal are missing"
+            f"{folder.describe()}: files of the journal are missing: the journal ends with "
+            f"batch {last}, but the file {HEAD_NAME} says that it had batch {head.last}. "
+            "Restore the whole directory of the store from a backup"
         )
 
 

@@ -1,4 +1,4 @@
-"""Return unused pages of LMDB's file to the file system while the store is in use.
+"""Releasing unused pages of LMDB's file to the file system while the store is in use.
 
 LMDB reuses free pages, but its file never shrinks. A free page is never read, so its space on the
 disk can be released: the file keeps its size and gets a hole. The file system allocates space again
@@ -18,16 +18,18 @@ from typing import Any, Final
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.lmdb_file import read_free_map
 
-# The least waste, in bytes, that is given back. Waste below the bytes in use is kept, too.
+# The least waste, in bytes, that is given back. Waste that is smaller than the bytes in use is also
+# kept.
 _WASTE: Final = 64 << 20
 # FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of Linux.
 _PUNCH: Final = 1 | 2
-# Released runs begin at multiples of eight pages, which are whole bytes of the map.
+# Released runs begin at multiples of eight pages, which are whole bytes of the bit map.
 _FREE: Final = re.compile(rb"\xff{2,}")
 
 
 class HolePuncher:
-    """Releases free pages of the file at `path`, of `page_bytes` each. `given` counts bytes."""
+    """The part that releases free pages of the file at `path`; a page has `page_bytes` bytes.
+    `given` counts the released bytes."""
 
     def __init__(self, path: Path, page_bytes: int) -> None:
         self.path = path
@@ -45,9 +47,9 @@ class HolePuncher:
         return status.st_size if blocks < 0 else 512 * blocks
 
     def give_back(self, used: int) -> bool:
-        """Give back free pages if `used` is little of what the file occupies. Return whether that
-        was tried. Call it while no transaction is under way and the last one is on disk. Pages that
-        cannot be given back stay."""
+        """Release free pages if `used` is a small part of what the file occupies. Return whether
+        that was tried. Call it while no transaction is under way and the last one is on disk. Pages
+        that cannot be released stay."""
         if self._fallocate is None:
             return False
         waste = self.allocated() - used
@@ -59,7 +61,7 @@ class HolePuncher:
         try:
             self._punch()
         except (OSError, StoreDamaged):
-            # If the store is damaged, whoever reads the damaged part reports it.
+            # If the store is damaged, the error is reported when the damaged part is read.
             self._fallocate = None
             return False
         self._left = max(0, self.allocated() - used)

@@ -32,16 +32,17 @@ def require_original(folder: Folder) -> None:
     where = folder.describe(IN_USE_NAME)
     if fields is None:
         raise StoreDamaged(
-            f"{where} is not what was written there. If these files were not copied from another "
-            "directory, remove it"
+            f"{where} is damaged: its content is not what ferrymq wrote. If the files of the "
+            f"store were not copied from another directory, remove {IN_USE_NAME}"
         )
     known = _identities(folder, IN_USE_NAME)
-    # Missing records are reported elsewhere.
+    # Missing records are reported by another check.
     if any(value and fields.get(key) != value for key, value in known.items()):
         raise StoreDamaged(
-            f"{where}: this is a copy of a store that was not closed. If a broker used the store "
-            "while it was copied, messages are missing in the copy: use ferrymq store backup. If "
-            f"no broker did, or all files were copied in one moment, remove {IN_USE_NAME}"
+            f"{where}: this is a copy of a store that was not closed. If a broker used the "
+            "store while it was copied, messages are missing in the copy: make a new copy "
+            "with ferrymq store backup. If no broker used it, or all files were copied at the "
+            f"same moment, remove {IN_USE_NAME}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Writing of the journal: the place of the next batch, and the recycling of full segments."""
+"""The writer of the journal: it finds the place of the next batch and recycles full segments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Placement:
         is_first: bool,
     ) -> None:
         self.journal = journal
-        # None: `write` makes a segment for this batch alone.
+        # If None, `write` creates a segment for this batch alone.
         self.segment = segment
         self.number = number
         # The number of changes in the batch, and its parts.
@@ -82,7 +82,7 @@ class Placement:
             new = name
             folder.sync()
         except OSError:
-            # The file would take the room that the next attempt needs.
+            # The unfinished file would take the room that the next attempt needs.
             file.close()
             folder.remove(new)
             raise
@@ -93,9 +93,9 @@ class Placement:
 class Journal:
     """The segments of a store that is running.
 
-    `current` is being written, the `full` ones wait to be applied, oldest first, and `spares` wait
-    to be used. `applied` is the last batch in the records. `head` says on disk which segment was
-    begun last; the journal closes it.
+    `current` is being written, `full` segments wait to be applied, the oldest first, and `spares`
+    wait to be used. `applied` is the last batch in the records. `head` says on disk which segment
+    was begun last; the journal closes it.
     """
 
     def __init__(self, folder: Folder, secret: bytes, segment_bytes: int, head: HeadFile) -> None:
@@ -124,7 +124,10 @@ class Journal:
         is none. Call `placed` after the write."""
         length = sum(map(len, batch))
         if length > MAX_BATCH_BYTES:
-            raise StoreError(f"a batch of {length} bytes is too long for the journal")
+            raise StoreError(
+                f"a batch of {length} bytes is too long for the journal; at most "
+                f"{MAX_BATCH_BYTES} are possible"
+            )
         size = frame_bytes(length)
         segment = self.current
         if segment is not None and segment.position + size <= segment.capacity:
@@ -184,8 +187,9 @@ class Journal:
             applied, number = spare
             if applied > self.applied:
                 raise StoreDamaged(
-                    f"{self.folder.describe('data.mdb')}: the records are those of batch "
-                    f"{self.applied}, but they had batch {applied} when {name} got its name"
+                    f"{self.folder.describe('data.mdb')} is too old: the records end with "
+                    f"batch {self.applied}, but the name of {name} says that they had batch "
+                    f"{applied}. Restore the whole directory of the store from a backup"
                 )
             self._last_spare = max(self._last_spare, number)
             file = self.folder.open(name)

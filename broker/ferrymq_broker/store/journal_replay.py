@@ -37,7 +37,7 @@ def written_frames(
             frame = read_frame(secret, segment, offset)
             if frame is None:
                 raise StoreDamaged(
-                    f"{segment.name}: at byte {offset} is not the batch that was written there"
+                    f"{segment.name} is damaged: at byte {offset} there is no valid batch"
                 )
             offset += frame.header.size
             if frame.header.number > applied:
@@ -58,7 +58,7 @@ def frames_in_steps(
                 frame = yield from _apart(partial(read_frame, secret, segment, offset))
             if frame is None:
                 raise StoreDamaged(
-                    f"{segment.name}: at byte {offset} is not the batch that was written there"
+                    f"{segment.name} is damaged: at byte {offset} there is no valid batch"
                 )
             offset += frame.header.size
             if frame.header.number > applied:
@@ -95,7 +95,7 @@ def fill_records(effect: NetEffect, records: Records) -> Iterator[Step]:
             records.begin()
             effect.rewind()
             if large:
-                # Which of the values are large is known only when they are written.
+                # Which values are large is known only when they are written.
                 while not (yield from _apart(partial(effect.write, records, _WRITE_AT_ONCE))):
                     pass
                 return

@@ -10,8 +10,8 @@ from ferrymq_broker.store.tables import NAMES
 
 KEY_BYTES: Final = 17
 
-# The one record of the store itself: the last batch applied. Tables begin at 1, so its key is
-# before all others.
+# The only record of the store itself: the number of the last applied batch. Tables begin at 1, so
+# its key is before all others.
 APPLIED_KEY: Final = b"\0applied"
 
 _crc: Final[Any] = google_crc32c.value
@@ -24,7 +24,7 @@ def encode_key(table: int, id: int, number: int) -> bytes:
 
 
 def describe_key(key: bytes) -> str:
-    """Return a name for the record of a key, for messages."""
+    """Return a description of the record of a key, for messages."""
     if key == APPLIED_KEY:
         return "the number of the last batch"
     if len(key) != KEY_BYTES:

@@ -1,6 +1,6 @@
-"""Facts of LMDB's private file format that LMDB does not report.
+"""Facts of LMDB's file format that LMDB itself does not report.
 
-`check_file` finds damage before LMDB gets the file: LMDB may crash the process or do more damage
+`check_file` finds damage before LMDB opens the file: LMDB may crash the process or do more damage
 when it reads a damaged page. `read_free_lists` and `read_free_map` find free pages, and `Footprint`
 estimates what a transaction will write. Only this module uses `lmdb_pages` and `footprint`;
 docs/decisions/0011-store.md says what would be lost without them.
@@ -44,7 +44,7 @@ def check_file(
     it is read. Raises `StoreDamaged` for the first fault, `OSError`.
     """
     if path.stat().st_size == 0:
-        raise StoreDamaged(f"{path}: it is empty")
+        raise StoreDamaged(f"{path} is damaged: the file is empty")
     file = PageFile(str(path), values)
     try:
         file.check_free()

@@ -1,9 +1,9 @@
 """A checker of the pages of LMDB's file that does not use LMDB. Use it through `lmdb_file`.
 
-LMDB trusts the content of its pages: a process that reads a damaged one may crash or hang. So every
-reachable page is checked here before LMDB gets the file: its number, its kind, the places of its
-nodes, the order of its keys, the number of pages and records, and the checksum of each value. No
-number in the file is trusted.
+LMDB trusts the content of its pages: a process that reads a damaged one may crash or hang. So this
+module checks every reachable page before LMDB opens the file: its number, its kind, the places of
+its nodes, the order of its keys, the number of pages and records, and the checksum of each value.
+No number in the file is trusted.
 
 The format (version 1, little-endian; the same since LMDB 0.9.0):
 
@@ -143,7 +143,7 @@ class PageFile:
     def _read_metas(self) -> None:
         first = os.pread(self._descriptor, 4096, 0)
         if len(first) < 160:
-            raise self._wrong(f"it has {self._size} bytes, which is too few")
+            raise self._wrong(f"the file has only {self._size} bytes")
         self._check_meta(first, 0)
         page_bytes: int = struct.unpack_from("<I", first, 40)[0]
         if page_bytes < 512 or page_bytes > 65536 or page_bytes & (page_bytes - 1):
@@ -151,7 +151,7 @@ class PageFile:
         self.page_bytes = page_bytes
         second = os.pread(self._descriptor, page_bytes, page_bytes)
         if len(second) < page_bytes:
-            raise self._wrong(f"it was cut off: it has {self._size} bytes")
+            raise self._wrong(f"the file was cut off: it has only {self._size} bytes")
         self._check_meta(second, 1)
         if struct.unpack_from("<I", second, 40)[0] != page_bytes:
             raise self._wrong("pages 0 and 1 have different page sizes")
@@ -160,16 +160,16 @@ class PageFile:
         # Transactions with an even number are described by page 0, the others by page 1.
         if (txn_0 | txn_1) and (txn_0 & 1 or not txn_1 & 1 or abs(txn_0 - txn_1) != 1):
             if not (txn_0 == 0 and txn_1 == 1):
-                raise self._wrong("pages 0 and 1 do not say which transaction was the last")
+                raise self._wrong("pages 0 and 1 do not show which transaction was the last")
         newest = first if txn_0 >= txn_1 else second
         self.transaction = max(txn_0, txn_1)
         self.last_page = last_0 if txn_0 >= txn_1 else last_1
         if self.last_page < 1:
-            raise self._wrong("the last page is said to be before the first")
+            raise self._wrong("the meta page has an invalid number of the last page")
         self.free = Tree(newest, 40)
         self.records = Tree(newest, 88)
         if self.free.flags & ~_INTEGER_KEYS or self.records.flags:
-            raise self._wrong("the trees are said to be of a kind that ferrymq does not use")
+            raise self._wrong("the meta page names trees of a kind that ferrymq does not use")
 
     def _check_meta(self, page: bytes, number: int) -> None:
         said, _, flags, _ = _HEAD.unpack_from(page)
@@ -187,7 +187,7 @@ class PageFile:
 
     def free_pages(self) -> list[tuple[int, list[int]]]:
         """Return the pages that the next transaction may use, by the transaction that freed them.
-        Pages freed by the last one are left out: they are needed if it is not on disk."""
+        Pages freed by the last transaction are left out: they are needed if it is not on disk."""
         lists: list[tuple[int, list[int]]] = []
         self._lists = lists
         self.check_free()
@@ -224,8 +224,8 @@ class PageFile:
                     used += tree.branches + tree.leaves + tree.overflows
                 if used != self.last_page + 1:
                     raise self._wrong(
-                        f"{used} of its pages are accounted for, and there are "
-                        f"{self.last_page + 1}"
+                        f"{used} of its pages are in use or free, but it has "
+                        f"{self.last_page + 1} pages"
                     )
                 return True
         return False
@@ -240,7 +240,9 @@ class PageFile:
         self._branches = self._leaves = self._overflows = self._entries = 0
         self._stack = []
         if tree.depth > _MAX_DEPTH:
-            raise self._wrong(f"a tree is said to be {tree.depth} pages deep")
+            raise self._wrong(
+                f"the meta page says that a tree is {tree.depth} pages deep, which is too much"
+            )
         if tree.root != _NO_PAGE:
             self._stack.append((tree.root, 1, b"", None))
 
@@ -254,8 +256,8 @@ class PageFile:
                 or self._entries != tree.entries
             ):
                 raise self._wrong(
-                    f"a tree has {self._entries} entries, and is said to have {tree.entries}; or "
-                    "its pages are not as many as it says"
+                    f"a tree with {self._entries} entries has other numbers of entries or "
+                    f"pages than its meta page says ({tree.entries} entries)"
                 )
             return True
         number, depth, low, high = self._stack.pop()
@@ -279,7 +281,7 @@ class PageFile:
             self._branches += 1
             self._check_branch(number, page, nodes, upper, depth, low, high, is_records)
         if self._leaves + self._branches > self.last_page:
-            raise self._wrong("a tree goes round in a circle")
+            raise self._wrong("the pages of a tree form a circle")
         return False
 
     def _check_branch(
@@ -374,8 +376,8 @@ class PageFile:
     def _check_shape(
         self, number: int, page: bytes, nodes: i64, upper: i64, low: bytes, high: bytes | None
     ) -> bool:
-        """Check a leaf without its values. Return False, without an effect, if the page does not
-        look like one of records: then `_check_leaf` must check it."""
+        """Check a leaf without its values. Return false, without an effect, if the page does not
+        look like a page of records: then `_check_leaf` must check it."""
         end_of_page = self.page_bytes
         big: list[tuple[int, int]] = []
         first = b""
@@ -441,9 +443,11 @@ class PageFile:
         """Check the head of the pages that hold one large value."""
         count = (PAGE_HEAD_BYTES - 1 + size) // self.page_bytes + 1
         if number < 2 or number + count - 1 > self.last_page:
-            raise self._wrong(f"a page {number} is said to be in it")
+            raise self._wrong(f"it refers to page {number}, which does not exist")
         if (number + count) * self.page_bytes > self._size:
-            raise self._wrong(f"it was cut off at {self._size} bytes, before page {number}")
+            raise self._wrong(
+                f"the file was cut off: it has {self._size} bytes and ends before page {number}"
+            )
         head = os.pread(self._descriptor, PAGE_HEAD_BYTES, number * self.page_bytes)
         said, _, flags, pages = _HEAD.unpack(head)
         if said != number or flags != _OVERFLOW or pages != count:
@@ -482,16 +486,18 @@ class PageFile:
         return data[PAGE_HEAD_BYTES : PAGE_HEAD_BYTES + size]
 
     def _read(self, number: int, count: i64) -> bytes:
-        """Read consecutive pages and check that the first says it is `number`."""
+        """Read consecutive pages and check that the first one has the number `number`."""
         if number < 2 or number + count - 1 > self.last_page:
-            raise self._wrong(f"a page {number} is said to be in it")
+            raise self._wrong(f"it refers to page {number}, which does not exist")
         size = count * self.page_bytes
         if count == 1:
             data = self._read_ahead(number)
         else:
             data = os.pread(self._descriptor, size, number * self.page_bytes)
         if len(data) != size:
-            raise self._wrong(f"it was cut off at {self._size} bytes, before page {number}")
+            raise self._wrong(
+                f"the file was cut off: it has {self._size} bytes and ends before page {number}"
+            )
         if read_i64_le(data, 0) != number:
             raise self._bad_page(number)
         return data

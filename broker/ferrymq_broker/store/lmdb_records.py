@@ -47,14 +47,15 @@ _SCAN_BYTES: Final = 1 << 18
 
 # With fewer records than this in a page, splitting it wastes too much space.
 _FEW: Final = 5
-# A number behind all others of a prefix, which no record has.
+# A number above all numbers of a prefix; no record has it.
 _BEHIND: Final = b"\xff" * 8
-# After this many bytes were put, free space is checked: LMDB may begin to write.
+# After putting this many bytes, free space is checked, because LMDB may begin to write.
 _LOOK_AFTER: Final = 128 << 20
 
 
 class LmdbRecords(Records):
-    """The records in a directory. Raises `StoreDamaged` for a file that LMDB did not write."""
+    """The records in a directory. The constructor raises `StoreDamaged` for a file that LMDB did
+    not write."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / DATA_NAME
@@ -94,7 +95,10 @@ class LmdbRecords(Records):
         foreign = self.is_new and self._env.stat()["entries"]
         if foreign or (stored is not None and not is_intact(APPLIED_KEY, stored)):
             self._env.close()
-            raise StoreDamaged(f"{self.path} was not written by ferrymq")
+            raise StoreDamaged(
+                f"{self.path} was not written by ferrymq: restore the whole directory of the "
+                "store from a backup"
+            )
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -122,7 +126,7 @@ class LmdbRecords(Records):
                     return []
                 return take_values(cursor.iternext(), key, end, most)
         except lmdb.Error:
-            # A caller that needs the first record asks for it alone, and gets the error then.
+            # A caller that needs the damaged record asks for it alone, and then gets the error.
             return []
 
     def scan(self, table: int) -> Iterator[Record]:
@@ -214,7 +218,7 @@ class LmdbRecords(Records):
         When a record is put behind the last one of a full page, LMDB moves the last record of the
         page to the new page. Pages with room for few records lose much space by that. If another
         key is behind the new record, LMDB leaves full pages full. So an empty record is put there
-        for the time of the run.
+        while the run is written.
         """
         self._end_run()
         node = NODE_BYTES + KEY_BYTES + size
@@ -272,7 +276,7 @@ class LmdbRecords(Records):
             raise self._failed(error) from error
         if not is_in_place(self.path, self._inode):
             # The journal still has what was committed, and must keep it.
-            raise OSError(errno.ENOENT, f"it {GONE}", str(self.path))
+            raise OSError(errno.ENOENT, f"the file {GONE}", str(self.path))
         self.applied = applied
         self.is_new = False
         self.holes.give_back(self.used_bytes())
@@ -303,7 +307,7 @@ class LmdbRecords(Records):
         free = free_bytes(self.path.parent) // self._page_bytes
         now = self._txn.stat()
         pages: int = self._env.info()["last_pgno"] + 1
-        # The lists of free pages, eight bytes for each page, are written again.
+        # The lists of free pages are also written again: eight bytes for each page.
         lists = 8 * pages // self._page_bytes + 8
         if self._footprint.most_pages(now["depth"]) + 2 * lists <= free:
             return
@@ -321,11 +325,12 @@ class LmdbRecords(Records):
             self.abort()
             raise OSError(
                 errno.ENOSPC,
-                f"there is room for {free} pages, and {growth} may be needed",
+                f"the disk has room for {free} pages, but up to {growth} may be needed: free "
+                "space on the disk",
                 str(self.path),
             )
 
-    # -- the rest ----------------------------------------------------------------------------
+    # -- sizes and the end ------------------------------------------------------------------
 
     def used_bytes(self) -> int:
         """See `Records.used_bytes`."""

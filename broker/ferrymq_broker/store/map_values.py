@@ -1,4 +1,5 @@
-"""Values that are maps: encoded as AMQP maps, so that fields can come and go with versions."""
+"""Values that are maps: they are encoded as AMQP maps, so that versions can add and remove
+fields."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def decode_map(value: bytes) -> dict[str, object]:
         reader = Reader(value)
         fields = read_value(reader, "record")
     except DecodeError as error:
-        raise StoreDamaged(f"a record is not a map: {error}") from error
+        raise StoreDamaged(f"the value of a record is not a map: {error}") from error
     if not isinstance(fields, dict) or reader.remaining():
-        raise StoreDamaged("a record is not a map")
+        raise StoreDamaged("the value of a record is not a map")
     return {str(key): value for key, value in fields.items()}

@@ -19,7 +19,7 @@ def encode_label(title: str, fields: Mapping[str, object]) -> bytes:
 
 
 def decode_label(title: str, data: bytes) -> dict[str, str] | None:
-    """Decode what `encode_label` made, ignoring zeros behind it; None for anything else."""
+    """Decode what `encode_label` made, ignoring zeros at the end; return None for anything else."""
     data = data.rstrip(b"\0")
     first, *lines = data.decode("ascii", "replace").split("\n")
     fields = dict(line.partition(": ")[::2] for line in lines if line)

@@ -33,7 +33,7 @@ _RUN: Final = 4
 
 @final
 class DroppedRanges:
-    """Deleted ranges of numbers, disjoint and in order, each with the time of its last deletion."""
+    """Deleted ranges of numbers, disjoint and in order; each has the time of its last deletion."""
 
     __slots__ = ("firsts", "lasts", "times")
 
@@ -78,8 +78,9 @@ class DroppedRanges:
 
 @final
 class _Group:
-    """The changes of one prefix: `keys`, of which those before `next` are done. `puts` of them set
-    values, of `bytes` bytes in all. `begun` says whether the first change was made."""
+    """The changes of one prefix: `keys`, of which those before `next` are done. `puts` counts the
+    keys that get a value; these values have `bytes` bytes together. `begun` says whether the first
+    change was made."""
 
     __slots__ = ("prefix", "keys", "next", "puts", "bytes", "begun")
 
@@ -120,7 +121,7 @@ class NetEffect:
     def __init__(self) -> None:
         # The number of changes read.
         self.changes: i64 = 0
-        # Bytes of the longest batch.
+        # The bytes of the longest batch.
         self.longest: i64 = 0
         self._batches: list[bytes] = []
         self._batch = b""
@@ -307,4 +308,4 @@ class NetEffect:
 
 
 def _damaged(position: i64) -> StoreDamaged:
-    return StoreDamaged(f"no change begins at byte {position} of a batch")
+    return StoreDamaged(f"an invalid change is at byte {position} of a batch")

@@ -1,6 +1,6 @@
-"""A store for messages moved out of memory to the disk; it is discarded at a restart.
+"""A store for messages that are paged out; it is emptied at a restart.
 
-The messages are in an LMDB file of their own, whose writes are neither synced nor waited for.
+The messages are in an LMDB file of their own, whose writes are not synced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WASTE: Final = 64 << 20
 # A key has the owner of the page in this many bytes, then a number that is never negative.
 _PREFIX_BYTES: Final = 8
 _BEHIND: Final = b"\xff" * 8
-# An LMDB page holds less than five values of this size.
+# An LMDB page holds fewer than five values of this size.
 _LARGE: Final = 780
 
 _crc: Final[Any] = google_crc32c.value
@@ -29,7 +29,8 @@ _extend_crc: Final[Any] = google_crc32c.extend
 
 
 class PageStore:
-    """Values by keys of 16 bytes. All methods but `drop` raise `OSError`."""
+    """The interface of a page store: values by keys of 16 bytes. All methods but `drop` raise
+    `OSError`."""
 
     def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         """Store these values, all of them or none."""
@@ -52,14 +53,14 @@ class PageStore:
         return 0
 
     def tidy(self) -> None:
-        """Give back unused space. Call it from time to time."""
+        """Release unused space. Call it from time to time."""
 
     def close(self) -> None:
         """Close the store and remove its file."""
 
 
 class LmdbPageStore(PageStore):
-    """A page store in a directory of its own, which is emptied first."""
+    """A page store in a directory of its own, which is emptied at the start."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -79,8 +80,8 @@ class LmdbPageStore(PageStore):
             self._env.set_mapsize(2 * info["map_size"] + 4 * need)
         try:
             with self._env.begin(write=True) as txn, txn.cursor() as cursor:
-                # Values are put in order and fill pages with a few each. A key behind them makes
-                # LMDB leave full pages full (`LmdbRecords.extend`).
+                # Values are put in order, and each page takes a few of them. A key behind them
+                # makes LMDB leave full pages full (`LmdbRecords.extend`).
                 ends: set[bytes] = set()
                 if need > _LARGE * len(pairs):
                     ends = {key[:_PREFIX_BYTES] + _BEHIND for key, _ in pairs}
@@ -123,7 +124,7 @@ class LmdbPageStore(PageStore):
                 for key in keys:
                     txn.delete(key)
         except lmdb.Error:
-            # The values stay, but are never read.
+            # The values stay in the file, but are never read.
             return
         self._count -= len(keys)
 

@@ -2,7 +2,7 @@
 
 Only the broker knows what the blocks mean (`recovery/paged_out.py`). They are valid only for the
 records of one batch, so the file names that batch and its `data.mdb`. It is read and removed when
-the store is opened. Without it a start takes longer; nothing else differs.
+the store is opened. Without it the start takes longer, with the same result.
 
 The file is a label of 4096 bytes, then each block: length u32, CRC-32C u32, bytes.
 """
@@ -32,8 +32,8 @@ _crc: Final[Any] = google_crc32c.value
 
 
 def write_paged_out(folder: Folder, applied: int, blocks: Sequence[bytes]) -> None:
-    """Write blocks that are valid for the records with the batch `applied`. If that fails, there is
-    no file."""
+    """Write blocks that are valid for the records with the batch `applied`. If that fails, no file
+    remains."""
     if not blocks:
         return
     try:
@@ -47,7 +47,7 @@ def write_paged_out(folder: Folder, applied: int, blocks: Sequence[bytes]) -> No
         try:
             folder.remove(PAGED_OUT_NAME)
         except OSError:
-            # If the disk accepts nothing at all, the file `clean` is not written either.
+            # If the disk accepts no write at all, the file `clean` is not written either.
             return
 
 

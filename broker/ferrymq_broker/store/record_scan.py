@@ -1,4 +1,4 @@
-"""Reading of many records at once from keys and stored values: there may be millions."""
+"""Functions that read many records at once, from keys and stored values; there may be millions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ferrymq_broker.store.records import HEAD_BYTES, Brief, Part, Record
 _KEY_BYTES: Final = 17
 _CRC_BYTES: Final = 4
 _PAGE: Final = 4096
-# Up to this many unwanted records are skipped one by one: moving the cursor is not faster.
+# Up to this many unwanted records are skipped one by one, because moving the cursor is not faster.
 _FEW: Final = 8
 
 _crc: Final[Any] = google_crc32c.value
 _extend_crc: Final[Any] = google_crc32c.extend
-# The constructor of a named tuple, without a call of Python code.
+# The constructor of a named tuple, without running Python code.
 _new: Final[Any] = tuple.__new__
 
 

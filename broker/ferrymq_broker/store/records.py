@@ -1,4 +1,4 @@
-"""The interface of the records: the state that all applied batches add up to."""
+"""The interface of the records: the state that results from all applied batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEAD_BYTES: Final = 14
 
 
 class Record(NamedTuple):
-    """A record that was read; its checksum was right."""
+    """A record that was read and whose checksum was right."""
 
     id: int
     number: int
@@ -27,7 +27,7 @@ def run_of(
     end: int,
     most: int,
 ) -> list[bytes]:
-    """Answer `Records.run` for a store that returns records only one by one."""
+    """Implement `Records.run` for a store that returns records only one by one."""
     values: list[bytes] = []
     size = 0
     while first < end and size < most:
@@ -44,7 +44,7 @@ def run_of(
 
 
 class Brief:
-    """A reader that does not need the whole value of each record."""
+    """The interface of a reader that does not need the whole value of each record."""
 
     def suffices(self, id: int, head: bytes) -> bool:
         """Return whether the first `HEAD_BYTES` of the value of a record of this id are enough."""
@@ -58,7 +58,7 @@ class Brief:
 
 class Part(NamedTuple):
     """A record that was read, or the beginning of its `value`, which has `size` bytes. The checksum
-    of a whole value was right; that of a beginning was not checked."""
+    of a whole value was right; the checksum of a beginning cannot be checked."""
 
     id: int
     number: int
@@ -67,7 +67,7 @@ class Part(NamedTuple):
 
 
 def parts_of(records: Iterator[Record], brief: Brief) -> Iterator[Part]:
-    """Answer `Records.scan_parts` for a store that returns only whole records."""
+    """Implement `Records.scan_parts` for a store that returns only whole records."""
     for id, number, value in records:
         if brief.passed(id, number) >= 0:
             continue
@@ -80,11 +80,12 @@ def parts_of(records: Iterator[Record], brief: Brief) -> Iterator[Part]:
 
 
 class RecordsGrow(Exception):
-    """The records need more room than their map has: abort and repeat. Nothing was lost."""
+    """An exception: the records need more room than their map has. Abort and repeat; nothing was
+    lost."""
 
 
 class Records:
-    """Access to all records up to the batch `applied`.
+    """The interface to all records up to the batch `applied`.
 
     Changes are made between `begin` and `commit`. Only `commit` blocks for long, and only it may be
     called in another thread. Reads see the last commit. There is one writer. No read lasts longer
@@ -92,7 +93,7 @@ class Records:
     """
 
     applied: int
-    # Whether nothing was ever committed.
+    # Whether no commit has ever been made.
     is_new: bool
 
     def get(self, table: int, id: int, number: int) -> bytes | None:

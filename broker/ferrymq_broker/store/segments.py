@@ -5,9 +5,9 @@
   name, all batches up to N were applied;
 - `new-K` is being filled with zeros.
 
-A file has its full size, synced, before it is renamed to `journal-N-B`. A shorter file was
-truncated from outside, and the missing part may have held batches. The size is in the name because
-the content of a damaged file cannot be trusted.
+A file has its full size, synced, before it is renamed to `journal-N-B`. If a file is shorter,
+something else has truncated it, and the missing part may have had batches. The size is in the name
+because the content of a damaged file cannot be trusted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ JOURNAL_PREFIX: Final = "journal-"
 SPARE_PREFIX: Final = "spare-"
 NEW_PREFIX: Final = "new-"
 
-# Bytes per read when the next frame is searched behind an unreadable place.
+# Bytes per read when the next frame is searched after an unreadable place.
 _SEARCH_BYTES: Final = 1 << 20
 
 
@@ -64,7 +64,7 @@ def journal_name(first: int, capacity: int) -> str:
 
 
 def parse_journal(name: str) -> tuple[int, int] | None:
-    """Return the first batch and the size that a segment's name says, None for another file."""
+    """Return the first batch and the size in a segment's name, None for another file."""
     first, _, capacity = name.removeprefix(JOURNAL_PREFIX).partition("-")
     if name.startswith(JOURNAL_PREFIX) and first.isdecimal() and capacity.isdecimal():
         return int(first), int(capacity)
@@ -72,12 +72,13 @@ def parse_journal(name: str) -> tuple[int, int] | None:
 
 
 def spare_name(applied: int, number: int) -> str:
-    """Return the name of a spare that is named when all batches up to `applied` are applied."""
+    """Return the name of a spare that gets its name when all batches up to `applied` are
+    applied."""
     return f"{SPARE_PREFIX}{applied:016}-{number}"
 
 
 def parse_spare(name: str) -> tuple[int, int] | None:
-    """Return the batch and the number that a spare's name says, None for another file."""
+    """Return the batch and the number in a spare's name, None for another file."""
     applied, _, number = name.removeprefix(SPARE_PREFIX).partition("-")
     if name.startswith(SPARE_PREFIX) and applied.isdecimal() and number.isdecimal():
         return int(applied), int(number)
@@ -101,11 +102,14 @@ def find_segments(folder: Folder) -> list[JournalSegment]:
             size = file.size()
             if size != capacity:
                 raise StoreDamaged(
-                    f"{folder.describe(name)}: it has {size} bytes, and had {capacity} when it was "
-                    "made: the missing part may have batches"
+                    f"{folder.describe(name)} was truncated: it has {size} bytes instead of "
+                    f"{capacity}, and the missing part may have had batches. Restore the whole "
+                    "directory of the store from a backup"
                     if size < capacity
-                    else f"{folder.describe(name)}: it has {size} bytes, and had {capacity} when "
-                    "it was made"
+                    else (
+                        f"{folder.describe(name)} has {size} bytes instead of {capacity}. "
+                        "Restore the whole directory of the store from a backup"
+                    )
                 )
     except BaseException:
         for segment in found:
@@ -129,7 +133,7 @@ def read_frame(secret: bytes, segment: JournalSegment, offset: int) -> JournalFr
 
 
 class JournalReader:
-    """A reader of the batches of segments, in order, that also finds the end of the journal.
+    """A reader of the batches in segments, in order; it also finds the end of the journal.
 
     `applied` is the last batch that is in the records: batches up to it may be missing. After
     reading, `last` is the last batch found.
@@ -151,8 +155,8 @@ class JournalReader:
     def frames(self) -> Iterator[JournalFrame]:
         """Yield all readable batches from the oldest segment on, also those already applied.
 
-        An unreadable batch with no readable one behind it was never acknowledged: it was being
-        written when the process or the machine stopped. With a readable batch behind it, it was
+        An unreadable batch without a readable one behind it was never acknowledged: it was being
+        written when the process or the machine stopped. If a readable batch follows it, it was
         acknowledged, and the journal is damaged. Raises `StoreDamaged`.
         """
         for segment in self._segments:
@@ -203,15 +207,21 @@ class JournalReader:
         number = frame.header.number
         where = self._folder.describe(frame.segment.name)
         if number < expected:
-            return f"{where}: at byte {frame.offset} is batch {number}, which was read before"
+            return (
+                f"{where} is damaged: at byte {frame.offset} is batch {number}, which was read "
+                "before"
+            )
         if self._stopped is not None:
             segment, offset = self._stopped
-            place = f"{self._folder.describe(segment.name)}: at byte {offset}"
+            place = f"{self._folder.describe(segment.name)} is damaged: at byte {offset}"
             return (
-                f"{place}, batch {expected} cannot be read, "
-                f"although batch {number} can, at byte {frame.offset} of {frame.segment.name}"
+                f"{place}, batch {expected} cannot be read, although batch {number} after it "
+                f"can (at byte {frame.offset} of {frame.segment.name})"
             )
-        return f"{where}: at byte {frame.offset} is batch {number}; batch {expected} is missing"
+        return (
+            f"{where}: batch {expected} is missing: at byte {frame.offset} is batch {number}. "
+            "Restore the whole directory of the store from a backup"
+        )
 
     def _report(self, segment: JournalSegment, offset: int) -> None:
         """Log that a batch was cut off, if its header can be read."""
@@ -222,7 +232,8 @@ class JournalReader:
             and header.number == self.last + 1
         ):
             log.warning(
-                "a batch was not written completely; it was not acknowledged and is left out",
+                "the last batch was not written completely; it was never acknowledged and is "
+                "left out",
                 segment=self._folder.describe(segment.name),
                 offset=offset,
                 batch=header.number,

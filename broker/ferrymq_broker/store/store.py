@@ -9,7 +9,8 @@ from ferrymq_broker.store.records import Brief, Part, Record, parts_of, run_of
 
 
 class Store:
-    """A writer of the batches of `changes` and a reader of what was stored before."""
+    """The store as the broker uses it: it writes the batches of `changes` and reads stored
+    records."""
 
     changes: Changes
 
@@ -21,7 +22,7 @@ class Store:
     def push(self) -> None:
         """Write the batch unless it is empty or another is under way. Call it between passes.
 
-        When the batch is on disk, the store calls `Broker.on_stable` in a pass of its own.
+        When the batch is on disk, the store calls `Broker.on_stable` in another pass.
         """
         raise NotImplementedError
 
@@ -40,7 +41,7 @@ class Store:
         return run_of(self.get, table, id, first, end, most)
 
     def tidy(self) -> None:
-        """Give back unused space. Call it from time to time, between passes."""
+        """Release unused space. Call it from time to time, between passes."""
 
     def count(self) -> int:
         """Return the number of records in all tables, or 0 if it is unknown."""

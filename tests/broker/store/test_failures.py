@@ -109,7 +109,7 @@ def test_a_journal_that_changed_under_way_is_the_end() -> None:
     machine.disk.names[journal_name(1, SMALL)].data[9000] ^= 1
     fill(owner, 9, 3)
     assert len(owner.failures) == 1
-    assert f"{journal_name(1, SMALL)}: at byte 8192 is not the batch" in owner.failures[0]
+    assert f"{journal_name(1, SMALL)} is damaged: at byte 8192" in owner.failures[0]
 
 
 def test_what_cannot_be_written_at_the_end_is_said() -> None:
@@ -117,7 +117,7 @@ def test_what_cannot_be_written_at_the_end_is_said() -> None:
     owner = machine.open()
     owner.write(1, b"one")
     machine.fail_commits(errno.EIO)
-    with pytest.raises(StoreError, match="the next start will do it"):
+    with pytest.raises(StoreError, match="the next start will apply it"):
         owner.store.close()
     assert "clean" not in machine.disk.names
     assert not machine.disk.locked

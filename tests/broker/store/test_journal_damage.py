@@ -72,8 +72,8 @@ def test_damage_before_the_end_is_named(region: str, number: int) -> None:
         machine.open()
     said = str(caught.value)
     if number > 1:
-        assert f"simulated/{name}: at byte {offset}, batch {number} cannot be read" in said
-        assert f"although batch {number + 1} can" in said
+        assert f"simulated/{name} is damaged: at byte {offset}, batch {number} " in said
+        assert f"although batch {number + 1} after it can" in said
     else:
         assert name in said
     # Nothing was changed: it is the same the next time.
@@ -143,7 +143,7 @@ def test_a_segment_cut_off_anywhere_is_named(which: int) -> None:
         machine.disk.names[name].data[:] = whole[:end]
         with pytest.raises(StoreDamaged) as caught:
             machine.open()
-        said = f"simulated/{name}: it has {end} bytes, and had {SMALL} when it was made"
+        said = f"simulated/{name} was truncated: it has {end} bytes instead of {SMALL}"
         assert said in str(caught.value)
     machine.disk.names[name].data[:] = whole
     assert len(machine.open().contents()) == LAST
@@ -152,7 +152,7 @@ def test_a_segment_cut_off_anywhere_is_named(which: int) -> None:
 def test_a_segment_that_has_grown_is_named() -> None:
     machine = killed()
     machine.disk.names[journal_name(1, SMALL)].data.extend(bytes(BLOCK))
-    with pytest.raises(StoreDamaged, match=f"has {SMALL + BLOCK} bytes, and had {SMALL}"):
+    with pytest.raises(StoreDamaged, match=f"has {SMALL + BLOCK} bytes instead of {SMALL}"):
         machine.open()
 
 
@@ -166,7 +166,7 @@ def test_a_segment_of_a_long_batch_cut_off_is_named(end: int) -> None:
     machine.kill(owner)
     (name,) = (name for name in machine.disk.names if name.startswith("journal-"))
     del machine.disk.names[name].data[end:]
-    with pytest.raises(StoreDamaged, match=f"{name}: it has {end} bytes, and had "):
+    with pytest.raises(StoreDamaged, match=f"{name} was truncated: it has {end} bytes"):
         machine.open()
 
 
@@ -195,7 +195,7 @@ def test_a_segment_under_the_name_of_another() -> None:
     machine = killed()
     first, second = journal_name(1, SMALL), journal_name(second_of(machine), SMALL)
     machine.disk.names[first] = machine.disk.names[second]
-    with pytest.raises(StoreDamaged, match=f"{first}: at byte 0, batch 1 cannot be read"):
+    with pytest.raises(StoreDamaged, match=f"{first} is damaged: at byte 0, batch 1 "):
         machine.open()
 
 
@@ -245,7 +245,7 @@ def test_records_of_an_earlier_time_are_named() -> None:
     assert owner.store.applied > applied
     machine.kill(owner)
     machine.records.stored, machine.records.applied = stored, applied
-    with pytest.raises(StoreDamaged, match=r"data\.mdb: the records are those of batch"):
+    with pytest.raises(StoreDamaged, match=r"data\.mdb is too old: the records end with batch"):
         machine.open()
 
 
@@ -257,7 +257,7 @@ def test_records_of_an_earlier_time_after_it_was_closed() -> None:
     owner.write(1, b"one")
     owner.store.close()
     machine.records.stored, machine.records.applied = stored, applied
-    said = r"simulated/data\.mdb or simulated/clean is damaged: .* they had batch 1, says clean"
+    said = r"simulated/data\.mdb or simulated/clean is damaged: .* clean says that they had batch 1"
     with pytest.raises(StoreDamaged, match=said):
         machine.open()
 

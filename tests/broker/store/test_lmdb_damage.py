@@ -169,6 +169,6 @@ def test_the_command(
     assert main() == 0
     file.write_bytes(b"")
     assert main() == 1
-    assert f"{file}: it is empty" in capsys.readouterr().err
+    assert f"{file} is damaged: the file is empty" in capsys.readouterr().err
     file.unlink()
     assert main() == 1

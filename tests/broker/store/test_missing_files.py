@@ -126,9 +126,8 @@ def test_records_that_are_older_than_the_head(killed: Path) -> None:
     for spare in killed.glob("spare-*"):
         spare.unlink()
     shutil.copy(older, killed / "data.mdb")
-    with pytest.raises(
-        StoreDamaged, match=rf"records are those of batch 0, and had batch {BATCHES}"
-    ):
+    said = rf"the records end with batch 0, .* that they had batch {BATCHES}"
+    with pytest.raises(StoreDamaged, match=said):
         DurableStore.open(killed, Changes(), OPTIONS)
 
 
@@ -159,7 +158,7 @@ def test_a_head_that_was_torn_is_the_one_before(killed: Path, slot: int) -> None
 
 def test_a_head_that_cannot_be_read_is_named(killed: Path) -> None:
     (killed / HEAD_NAME).write_bytes(b"x" * 8192)
-    with pytest.raises(StoreDamaged, match="head is not what was written there"):
+    with pytest.raises(StoreDamaged, match="head is damaged"):
         DurableStore.open(killed, Changes(), OPTIONS)
 
 
@@ -282,7 +281,7 @@ def test_a_store_that_was_closed_can_be_copied(killed: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize("text", [b"", b"ferrymq store in use\nthis-file: 1\n", bytes(4096)])
 def test_a_mark_that_cannot_be_read_is_named(killed: Path, text: bytes) -> None:
     (killed / "in-use").write_bytes(text)
-    with pytest.raises(StoreDamaged, match=r"in-use is not what was written there"):
+    with pytest.raises(StoreDamaged, match=r"in-use is damaged"):
         DurableStore.open(killed, Changes(), OPTIONS)
 
 

@@ -183,5 +183,5 @@ def test_ranges_know_when_a_number_was_last_dropped(added: list[tuple[int, int]]
 def test_what_is_no_change_is_refused(batch: bytes) -> None:
     effect = NetEffect()
     effect.begin(batch)
-    with pytest.raises(StoreDamaged, match="no change begins at byte 0"):
+    with pytest.raises(StoreDamaged, match="an invalid change is at byte 0"):
         effect.read(10)

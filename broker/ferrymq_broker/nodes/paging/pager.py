@@ -68,8 +68,8 @@ class Pager(MessagePager):
     A run has at least `least` messages (`queues/disk_runs.py`).
 
     Counted since the start: messages that were `paged_out` and `paged_in`, and messages that could
-    not be read (`damaged`). After many bytes
-    have been read the pager calls `unmap`, which releases the mapped parts of the files.
+    not be read (`damaged`). After many bytes have been read the pager calls `unmap`, which releases
+    the mapped parts of the files.
     """
 
     __slots__ = (
