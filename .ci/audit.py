@@ -21,7 +21,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = ("ferrymq", "ferrymq_codec", "ferrymq_types", "ferrymq_broker", "pyspark_ferrymq")
+OURS = (
+    "ferrymq",
+    "ferrymq_codec",
+    "ferrymq_types",
+    "ferrymq_broker",
+    "pyspark_ferrymq",
+    "ferrymq_codegen",
+)
 # Who has not got it goes without; it is found by name.
 OPTIONAL = {"uvloop"}
 # What pyspark wants for some of its functions and does not bring.
@@ -35,7 +42,7 @@ def main() -> int:
     """Print what is wrong; the status is 1 if anything is."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     if "--licences" in sys.argv[1:]:
-        for name in closure(["broker", "spark"]):
+        for name in closure(["broker", "codegen", "spark"]):
             found = metadata.distribution(name)
             print(f"{name} {found.version}: {licence(found)}")
         return 0
@@ -56,11 +63,13 @@ def undeclared(project: dict[str, object]) -> Iterator[str]:
     # The client has parts that ask for more when they are used, and say so: extras of their own.
     client = base.union(*(names(extras[name]) for name in extras if name not in NOT_SHIPPED))
     spark = base | names(extras["spark"])
+    codegen = base | names(extras["codegen"])
     folders = (
         ("generated", base),
         ("runtime", client),
         ("broker", broker),
         ("pipeline", spark),
+        ("codegen", codegen),
     )
     for folder, declared in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -72,7 +81,7 @@ def undeclared(project: dict[str, object]) -> Iterator[str]:
                 used |= found
                 if not found & declared:
                     yield f"{path.relative_to(ROOT)}:{line}: {module} is imported, not declared"
-    for name in sorted((broker | spark) - used - OPTIONAL - FOR_OTHERS):
+    for name in sorted((broker | spark | codegen) - used - OPTIONAL - FOR_OTHERS):
         yield f"pyproject.toml: {name} is declared, and nothing that ships imports it"
 
 

@@ -1,10 +1,14 @@
-"""`python -m codegen`."""
+"""`python -m codegen`, from a checkout."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from codegen.cli import main
+# It works in an environment that has no ferrymq, too.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from ferrymq_codegen.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.cli import main
+from ferrymq_codegen.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = '<?xml version="1.0"?>\n<amqp name="case" xmlns="http://www.amqp.org/schema/amqp.xsd">\n'

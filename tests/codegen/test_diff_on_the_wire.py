@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from codegen.diff import Change, compare
-from codegen.mistakes import SpecError
-from codegen.read import read_spec
-from codegen.resolve import Resolved, resolve
+from ferrymq_codegen.diff import Change, compare
+from ferrymq_codegen.mistakes import SpecError
+from ferrymq_codegen.read import read_spec
+from ferrymq_codegen.resolve import Resolved, resolve
 from tests.codegen.test_diff import CASES, OLD
 from tests.codegen.versions import Version, breaks
 

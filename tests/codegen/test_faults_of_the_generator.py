@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from codegen import cli
-from codegen.format import format_files
-from codegen.mistakes import SpecError
-from codegen.verify import verify
+from ferrymq_codegen import cli
+from ferrymq_codegen.format import format_files
+from ferrymq_codegen.mistakes import SpecError
+from ferrymq_codegen.verify import verify
 
 
 def test_output_that_black_refuses_is_kept() -> None:

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from codegen.literals import parse
 from ferrymq_codec import EncodeError, decimals, writer
 from ferrymq_codec.reader import Reader
+from ferrymq_codegen.literals import parse
 
 WRITERS: dict[str, Any] = {
     "float": writer.write_float,

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from librt.strings import BytesWriter
 
-from codegen import output
-from codegen.imports import IMPORTS
-from codegen.mistakes import SpecError
-from codegen.read import read_spec
-from codegen.render import render
-from codegen.resolve import resolve
-from codegen.verify import verify
 from ferrymq_codec.reader import Reader
+from ferrymq_codegen import output
+from ferrymq_codegen.imports import IMPORTS
+from ferrymq_codegen.mistakes import SpecError
+from ferrymq_codegen.read import read_spec
+from ferrymq_codegen.render import render
+from ferrymq_codegen.resolve import resolve
+from ferrymq_codegen.verify import verify
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ROOT / "generated" / "ferrymq_types"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.cli import main
+from ferrymq_codegen.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).with_name("own_spec")

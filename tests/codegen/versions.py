@@ -20,16 +20,16 @@ from uuid import UUID
 
 from librt.strings import BytesWriter
 
-from codegen import output
-from codegen.model import Field, Type
-from codegen.names import class_name, field_name, module_name, snake_name
-from codegen.primitives import PRIMITIVES
-from codegen.render import render
-from codegen.resolve import Resolved, listed
 from ferrymq_codec import DecodeError, Described, Symbol
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.values import read_value, write_value
+from ferrymq_codegen import output
+from ferrymq_codegen.model import Field, Type
+from ferrymq_codegen.names import class_name, field_name, module_name, snake_name
+from ferrymq_codegen.primitives import PRIMITIVES
+from ferrymq_codegen.render import render
+from ferrymq_codegen.resolve import Resolved, listed
 
 
 class Version:

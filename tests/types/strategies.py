@@ -14,13 +14,13 @@ from typing import Any
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from codegen.model import Field
-from codegen.names import MAP_KEYS, field_name
-from codegen.read import read_spec
-from codegen.resolve import Resolved, resolve
 from ferrymq_codec import Described, Symbol, Timestamp, UInt, ULong
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.containers import Array
+from ferrymq_codegen.model import Field
+from ferrymq_codegen.names import MAP_KEYS, field_name
+from ferrymq_codegen.read import read_spec
+from ferrymq_codegen.resolve import Resolved, resolve
 from ferrymq_types import registry
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,9 +13,9 @@ from functools import cache
 import pytest
 from lxml import etree
 
-from codegen.names import class_name, constant_name, field_name, module_name
-from codegen.primitives import PRIMITIVES
 from ferrymq_codec.composite import Composite
+from ferrymq_codegen.names import class_name, constant_name, field_name, module_name
+from ferrymq_codegen.primitives import PRIMITIVES
 from ferrymq_types import registry, types
 from tests.types.strategies import ROOT, python, spec
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen.names import field_name
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.reader import Reader
+from ferrymq_codegen.names import field_name
 from ferrymq_types import registry
 from tests.types.strategies import composites, described_types, encode, python, spec
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen.names import module_name, snake_name
 from ferrymq_codec.reader import Reader
+from ferrymq_codegen.names import module_name, snake_name
 from ferrymq_types import registry, unions
 from tests.types.strategies import composites, described_types, encode, spec
 

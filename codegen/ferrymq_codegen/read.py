@@ -13,10 +13,10 @@ from typing import Final
 
 from lxml import etree
 
-from codegen.docs import local, text_of
-from codegen.literals import number
-from codegen.mistakes import Location, Mistakes, shown
-from codegen.model import (
+from ferrymq_codegen.docs import local, text_of
+from ferrymq_codegen.literals import number
+from ferrymq_codegen.mistakes import Location, Mistakes, shown
+from ferrymq_codegen.model import (
     UNREAD,
     Choice,
     Definition,
@@ -28,8 +28,8 @@ from codegen.model import (
     Spec,
     Type,
 )
+from ferrymq_codegen.specification import DTD
 
-DTD: Final = Path(__file__).resolve().parent.parent / "spec" / "amqp.dtd"
 NAMESPACE: Final = "http://www.amqp.org/schema/amqp.xsd"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from codegen.mistakes import Location, Mistake
+from ferrymq_codegen.mistakes import Location, Mistake
 
 UNREAD: Final = -1
 """The code of an encoding whose attributes could not be read."""

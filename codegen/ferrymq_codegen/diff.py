@@ -14,12 +14,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from codegen import forms, kinds
-from codegen.forms import Form
-from codegen.literals import Literal, parse
-from codegen.model import Field, Type
-from codegen.resolve import Resolved, chosen, described, listed, written_whole
-from codegen.views import field_view
+from ferrymq_codegen import forms, kinds
+from ferrymq_codegen.forms import Form
+from ferrymq_codegen.literals import Literal, parse
+from ferrymq_codegen.model import Field, Type
+from ferrymq_codegen.resolve import Resolved, chosen, described, listed, written_whole
+from ferrymq_codegen.views import field_view
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Stages, one module each: `read` (XML, DTD validation) → `model` (what the file
 (what it means; every mistake is found here) → `render` (templates) → `format` (black) → `verify`
 (the result imports and passes mypy) → `output` (compare or write). `diff` compares two specs.
 
-A development tool: nothing that ships imports it, and it imports nothing that ships.
+Nothing else that ships imports it, and it imports nothing else that ships.
 """
 
 from __future__ import annotations

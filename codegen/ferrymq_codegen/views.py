@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen import kinds
-from codegen.collisions import code_name
-from codegen.docs import docstring
-from codegen.literals import number, parse
-from codegen.loading import early
-from codegen.model import Definition, Encoding, Field, Part, Type
-from codegen.names import (
+from ferrymq_codegen import kinds
+from ferrymq_codegen.collisions import code_name
+from ferrymq_codegen.docs import docstring
+from ferrymq_codegen.literals import number, parse
+from ferrymq_codegen.loading import early
+from ferrymq_codegen.model import Definition, Encoding, Field, Part, Type
+from ferrymq_codegen.names import (
     class_name,
     constant_name,
     field_name,
@@ -23,7 +23,7 @@ from codegen.names import (
     snake_name,
     with_article,
 )
-from codegen.resolve import Resolved, described, listed, written_whole
+from ferrymq_codegen.resolve import Resolved, described, listed, written_whole
 
 # Binary fields of these types are credentials, which the repr leaves out.
 _SECRETIVE = "sasl-frame"

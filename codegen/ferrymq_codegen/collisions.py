@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from codegen.imports import IMPORTS
-from codegen.mistakes import Location, Mistakes
-from codegen.model import Encoding, Spec, Type
-from codegen.names import (
+from ferrymq_codegen.imports import IMPORTS
+from ferrymq_codegen.mistakes import Location, Mistakes
+from ferrymq_codegen.model import Encoding, Spec, Type
+from ferrymq_codegen.names import (
     RESERVED_MODULES,
     class_name,
     constant_name,

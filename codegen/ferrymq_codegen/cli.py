@@ -6,16 +6,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from codegen import output
-from codegen.format import format_files
-from codegen.mistakes import Location, Mistake, SpecError, shown
-from codegen.names import is_name
-from codegen.read import DTD, read_spec
-from codegen.render import render
-from codegen.resolve import resolve
-from codegen.verify import verify
-
-ROOT = Path(__file__).resolve().parent.parent
+from ferrymq_codegen import output
+from ferrymq_codegen.format import format_files
+from ferrymq_codegen.mistakes import Location, Mistake, SpecError, shown
+from ferrymq_codegen.names import is_name
+from ferrymq_codegen.read import read_spec
+from ferrymq_codegen.render import render
+from ferrymq_codegen.resolve import resolve
+from ferrymq_codegen.specification import DTD, FOLDERS, ROOT
+from ferrymq_codegen.verify import verify
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,7 +36,7 @@ def build(folders: list[Path], package: str, dtd: Path = DTD) -> dict[str, str]:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    folders = options.spec or [ROOT / "spec", ROOT / "spec" / "extensions"]
+    folders = options.spec or list(FOLDERS)
     out: Path = options.out
     if not is_name(out.name):
         what = f'"{out.name}" cannot be imported: --out must end in a package name'
@@ -66,8 +65,8 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from codegen.diff import compare
-    from codegen.report import as_json, as_table
+    from ferrymq_codegen.diff import compare
+    from ferrymq_codegen.report import as_json, as_table
 
     old = resolve(read_spec([*options.both, options.old], options.dtd))
     new = resolve(read_spec([*options.both, options.new], options.dtd))

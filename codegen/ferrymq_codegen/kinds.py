@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from codegen.literals import Literal, parse
-from codegen.model import Field, Type
-from codegen.names import (
+from ferrymq_codegen.literals import Literal, parse
+from ferrymq_codegen.model import Field, Type
+from ferrymq_codegen.names import (
     OPEN_CAPABILITIES,
     WIDER_FIELDS,
     class_name,
@@ -21,8 +21,8 @@ from codegen.names import (
     union_name,
     union_words,
 )
-from codegen.primitives import ANYTHING, MAPS, PRIMITIVES, Primitive
-from codegen.resolve import Resolved, chosen, closed_choice, described
+from ferrymq_codegen.primitives import ANYTHING, MAPS, PRIMITIVES, Primitive
+from ferrymq_codegen.resolve import Resolved, chosen, closed_choice, described
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
 
-from codegen.mistakes import Location, Mistake, SpecError
+from ferrymq_codegen.mistakes import Location, Mistake, SpecError
+from ferrymq_codegen.specification import ROOT
 
-RUNTIME: Final = Path(__file__).resolve().parent.parent / "runtime"
+RUNTIME: Final = ROOT / "runtime"
 
 
 def verify(files: dict[str, str], package: str) -> None:

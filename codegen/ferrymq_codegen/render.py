@@ -15,11 +15,11 @@ from typing import Final
 
 import jinja2
 
-from codegen import kinds, views
-from codegen.docs import docstring
-from codegen.imports import IMPORTS
-from codegen.model import Type
-from codegen.names import (
+from ferrymq_codegen import kinds, views
+from ferrymq_codegen.docs import docstring
+from ferrymq_codegen.imports import IMPORTS
+from ferrymq_codegen.model import Type
+from ferrymq_codegen.names import (
     class_name,
     constant_name,
     module_name,
@@ -28,8 +28,8 @@ from codegen.names import (
     union_words,
     with_article,
 )
-from codegen.primitives import ISINSTANCE
-from codegen.resolve import Resolved, described
+from ferrymq_codegen.primitives import ISINSTANCE
+from ferrymq_codegen.resolve import Resolved, described
 
 COMMAND: Final = "python -m codegen generate"
 

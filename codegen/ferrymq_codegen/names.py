@@ -11,7 +11,7 @@ import keyword
 import re
 from typing import Final
 
-from codegen.imports import IMPORTS
+from ferrymq_codegen.imports import IMPORTS
 
 CLASS_NAMES: Final = {
     # `Error` is the composite; these name conditions, and `ConnectionError` is a builtin.

@@ -11,7 +11,7 @@ from black.mode import TargetVersion
 from black.parsing import ASTSafetyError, InvalidInput
 from black.report import NothingChanged
 
-from codegen.mistakes import Location, Mistake, SpecError
+from ferrymq_codegen.mistakes import Location, Mistake, SpecError
 
 MODE: Final = black.Mode(target_versions={TargetVersion.PY311}, line_length=100)
 

@@ -1,0 +1,27 @@
+"""The folders with the XML of AMQP 1.0: of the installed package, or of the checkout around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+
+def _folder() -> Path:
+    """Return the folder with `amqp.dtd` that is next to this module, or else above it."""
+    for parent in Path(__file__).resolve().parents:
+        if (parent / "spec" / "amqp.dtd").is_file():
+            return parent / "spec"
+    raise FileNotFoundError("the folder spec, which belongs to ferrymq_codegen, is missing")
+
+
+SPECIFICATION: Final = _folder()
+"""The files of AMQP 1.0 and their DTD."""
+
+FOLDERS: Final = (SPECIFICATION, SPECIFICATION / "extensions")
+"""The folders from which `ferrymq_types` is generated."""
+
+DTD: Final = SPECIFICATION / "amqp.dtd"
+"""The DTD that every file is validated against."""
+
+ROOT: Final = SPECIFICATION.parent
+"""The checkout; in an installation, the folder of this package."""
