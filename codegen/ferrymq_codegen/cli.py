@@ -1,4 +1,4 @@
-"""The command line: `generate` and `diff`."""
+"""The command line: `generate`, `diff` and `reference`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.command == "diff":
             return _diff(options)
+        if options.command == "reference":
+            return _reference(options)
         return _generate(options)
     except SpecError as error:
         for mistake in error.mistakes:
@@ -78,6 +80,14 @@ def _diff(options: argparse.Namespace) -> int:
     return 1 if any(change.breaking for change in changes) else 0
 
 
+def _reference(options: argparse.Namespace) -> int:
+    from ferrymq_codegen.reference import write
+
+    out: Path = options.out
+    print(f"{shown(out)}: {len(write(out))} pages")
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m codegen", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -118,6 +128,8 @@ def _parser() -> argparse.ArgumentParser:
         help="a folder that both specs build upon; may be repeated",
     )
     diff.add_argument("--json", action="store_true", help="print JSON")
+    reference = commands.add_parser("reference", help="write pages about every type, in Markdown")
+    reference.add_argument("--out", type=Path, required=True, metavar="DIR", help="their folder")
     for command in (generate, diff):
         command.add_argument(
             "--dtd", type=Path, default=DTD, help="the DTD to validate against (%(default)s)"

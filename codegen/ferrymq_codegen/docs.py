@@ -108,6 +108,11 @@ def _kept(text: str) -> str:
     return "\n".join("\x01" + line.rstrip() for line in lines)
 
 
+def plain(text: str) -> str:
+    """Return a text without the marks of the lines that keep their breaks."""
+    return text.replace("\x01", "")
+
+
 def docstring(text: str, indent: int, fallback: str) -> str:
     """Return `text` as a triple-quoted literal whose lines are indented by `indent` columns.
 

@@ -33,6 +33,9 @@ IMPORTS: Final = {
         ["begin_composite", "end_list", "write_descriptor", "write_empty_composite"],
         "ferrymq_codec.compound",
     ),
+    **dict.fromkeys(
+        ["TypeSchema", "FieldSchema", "ChoiceSchema", "EncodingSchema"], "ferrymq_codec.schema"
+    ),
     **_both("arrays", "array"),
     **_both("values", "value", "list"),
     **_both("maps", "map", "symbol_map", "annotations", "string_map"),

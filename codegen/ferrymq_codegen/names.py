@@ -55,9 +55,9 @@ WIDER_FIELDS: Final = {
 """Fields, by type and name, that are read as more than they require: as this capability."""
 
 RESERVED_MODULES: Final = frozenset(
-    {"unions", "registry", "descriptors", "containers", "descriptor"}
+    {"unions", "registry", "descriptors", "schema", "containers", "descriptor"}
 )
-"""Names that no part may have: three modules of the output, and two names (`_containers`,
+"""Names that no part may have: four modules of the output, and two names (`_containers`,
 `_descriptor`) that generated modules use and that an import of the part would hide."""
 
 _ANNOTATION_NAMES: Final = frozenset(

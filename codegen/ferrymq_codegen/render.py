@@ -16,7 +16,7 @@ from typing import Final
 import jinja2
 
 from ferrymq_codegen import kinds, views
-from ferrymq_codegen.docs import docstring
+from ferrymq_codegen.docs import docstring, plain
 from ferrymq_codegen.imports import IMPORTS
 from ferrymq_codegen.model import Type
 from ferrymq_codegen.names import (
@@ -30,6 +30,7 @@ from ferrymq_codegen.names import (
 )
 from ferrymq_codegen.primitives import ISINSTANCE
 from ferrymq_codegen.resolve import Resolved, described
+from ferrymq_codegen.schemas import text_of
 
 COMMAND: Final = "python -m codegen generate"
 
@@ -84,6 +85,8 @@ def render(resolved: Resolved, package: str) -> dict[str, str]:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["repr"] = repr
+    environment.filters["plain"] = plain
     modules = [module_name(part.name) for part in resolved.parts()]
     everything = tuple(modules)
     files = {"py.typed": "", "__init__.py": _package(resolved, package)}
@@ -113,6 +116,10 @@ def render(resolved: Resolved, package: str) -> dict[str, str]:
     body = environment.get_template("registry.py.jinja").render(rows=rows, types=types)
     doc = docstring("Every described type by code, symbol and class.", 0, "")
     files["registry.py"] = _wrap(body, package, doc, _sources(resolved), modules, early=everything)
+    texts = [text_of(resolved, type_) for type_ in resolved.spec.types()]
+    body = environment.get_template("schema.py.jinja").render(types=texts, package=package)
+    doc = docstring("What the XML says about every type, as data.", 0, "")
+    files["schema.py"] = _wrap(body, package, doc, _sources(resolved), [], early=())
     return files
 
 
@@ -131,6 +138,7 @@ def _package(resolved: Resolved, package: str) -> str:
         "- `unions`: what provides each capability",
         "- `registry`: types by descriptor",
         "- `descriptors`: the descriptors as constants",
+        "- `schema`: what the XML says about each type, as data",
     ]
     text = "\n\n".join(["The wire types of AMQP 1.0, generated from their XML.", *lines])
     doc = docstring(text, 0, "").replace("\n\n- ", "\n- ")

@@ -18,6 +18,7 @@
 - `unions`: what provides each capability
 - `registry`: types by descriptor
 - `descriptors`: the descriptors as constants
+- `schema`: what the XML says about each type, as data
 """
 
 from __future__ import annotations
