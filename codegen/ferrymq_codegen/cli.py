@@ -47,21 +47,8 @@ def _generate(options: argparse.Namespace) -> int:
     if options.verify:
         verify(files, out.name)
     if options.check:
-        found = output.differences(files, out)
-        for line in found:
-            print(line, file=sys.stderr)
-        if found:
-            print(f"{len(found)} files are not what the XML says: regenerate", file=sys.stderr)
-        return 1 if found else 0
-    foreign = output.foreign(files, out)
-    if foreign:
-        what = "is not generated: it would be deleted, so nothing was written"
-        raise SpecError([Mistake(Location(shown(path), 0), what) for path in foreign])
-    try:
-        output.write(files, out)
-    except OSError as error:
-        what = f"cannot be written: {error.strerror}"
-        raise SpecError([Mistake(Location(shown(out), 0), what)]) from error
+        return output.check(files, out)
+    output.replace(files, out)
     print(f"{shown(out)}: {len(files)} files")
     return 0
 

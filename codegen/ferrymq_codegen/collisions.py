@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ferrymq_codegen.imports import IMPORTS
 from ferrymq_codegen.mistakes import Location, Mistakes
-from ferrymq_codegen.model import Encoding, Spec, Type
+from ferrymq_codegen.model import Encoding, Type
 from ferrymq_codegen.names import (
     RESERVED_MODULES,
     class_name,
@@ -19,6 +20,9 @@ from ferrymq_codegen.names import (
     union_name,
     union_words,
 )
+
+if TYPE_CHECKING:
+    from ferrymq_codegen.resolve import Resolved
 
 
 class _Scope:
@@ -41,25 +45,19 @@ class _Scope:
             self.mistakes.add(at, f"{what} and {owner} are both {python} in Python")
 
 
-def check(
-    spec: Spec,
-    capabilities: dict[str, tuple[Type, ...]],
-    combinations: dict[tuple[str, ...], Location],
-    mistakes: Mistakes,
-) -> None:
-    """Report names that cannot become identifiers and names that collide.
-
-    `combinations` are the capabilities that fields require together, each with the first field.
-    """
+def check(resolved: Resolved, mistakes: Mistakes) -> None:
+    """Report names that cannot become identifiers and names that collide."""
     modules = _Scope(mistakes, RESERVED_MODULES)
     descriptors = _Scope(mistakes, ["Final"])
     seen: dict[str, Location] = {}
-    for part in spec.parts:
+    for part in resolved.spec.parts:
         if part.name in seen:
             mistakes.add(part.at, f"part {part.name} is already defined at {seen[part.name]}")
             continue
         seen[part.name] = part.at
         modules.take(module_name(part.name), f"part {part.name}", part.at)
+        if part.imported:
+            continue
         scope = _Scope(mistakes, [*IMPORTS, "CODES"])
         for definition in part.definitions():
             what = f"definition {definition.name}"
@@ -71,13 +69,22 @@ def check(
             if type_.descriptors:
                 # This scope has the types of all parts.
                 descriptors.take(constant_name(type_.name), f"type {type_.name}", type_.at)
+            for field in type_.fields:
+                other = resolved.types.get(field.type)
+                if field.multiple and other is not None and resolved.is_imported(other):
+                    # The module has the functions for several values of the other package's type.
+                    for verb in ("read_multiple", "write_multiple"):
+                        what = f"type {other.name}"
+                        scope.take(f"{verb}_{snake_name(other.name)}", what, field.at)
     aliases = _Scope(mistakes, [*IMPORTS, "CODES"])
-    for word, providers in capabilities.items():
+    for word, providers in resolved.capabilities.items():
+        if resolved.imports_union((word,)):
+            continue
         at = providers[0].at
         aliases.take(class_name(word), f"capability {word}", at)
         aliases.take("decode_" + snake_name(word), f"capability {word}", at)
         aliases.take("encode_" + snake_name(word), f"capability {word}", at)
-    for words, at in combinations.items():
+    for words, at in resolved.combinations().items():
         what = f"capability {' or '.join(words)}"
         aliases.take(union_name(words), what, at)
         aliases.take("decode_" + union_words(words), what, at)

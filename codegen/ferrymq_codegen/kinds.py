@@ -7,6 +7,7 @@ type. Templates get all their knowledge of types from it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ferrymq_codegen.literals import Literal, parse
 from ferrymq_codegen.model import Field, Type
@@ -23,6 +24,9 @@ from ferrymq_codegen.names import (
 )
 from ferrymq_codegen.primitives import ANYTHING, MAPS, PRIMITIVES, Primitive
 from ferrymq_codegen.resolve import Resolved, chosen, closed_choice, described
+
+IMPORTED_UNIONS: Final = "_amqp_unions"
+"""The name of the unions of another package in generated code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +101,13 @@ def of_field(resolved: Resolved, type_: Type, field: Field) -> Kind:
         return of_primitive(ANYTHING)
     if len(providers) == 1 and not described(providers[0]):
         return plain(resolved, providers[0].name)
-    union = union_name(field.requires)
+    module = IMPORTED_UNIONS if resolved.imports_union(field.requires) else "_unions"
+    union = f"{module}.{union_name(field.requires)}"
     words = union_words(field.requires)
+    read = f"{module}.decode_{words}(r, {{f}})"
     if all(described(provider) for provider in providers):
-        read = f"_unions.decode_{words}(r, {{f}})"
-        return Kind(f"_unions.{union}", read, "{v}.encode(w)", composite=True)
-    return Kind(
-        f"_unions.{union}",
-        f"_unions.decode_{words}(r, {{f}})",
-        f"_unions.encode_{words}(w, {{v}}, {{f}})",
-    )
+        return Kind(union, read, "{v}.encode(w)", composite=True)
+    return Kind(union, read, f"{module}.encode_{words}(w, {{v}}, {{f}})")
 
 
 def member(type_: Type, value: str, part: str) -> str:

@@ -110,7 +110,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file: a part of the specification. `sha256` is that of the file's bytes."""
+    """One file: a part of the specification. `sha256` is that of the file's bytes.
+
+    `imported` is the package that has the types of the part, such as `ferrymq_types`; it is empty
+    for a part of the package that is generated.
+    """
 
     name: str
     label: str
@@ -119,6 +123,7 @@ class Part:
     file: str
     sha256: str
     at: Location
+    imported: str = ""
 
     def types(self) -> Iterator[Type]:
         """Yield every type, in document order."""

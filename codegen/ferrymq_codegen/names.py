@@ -65,6 +65,8 @@ _ANNOTATION_NAMES: Final = frozenset(
 )
 _METHODS: Final = frozenset({"encode", "self"})
 _LOCALS: Final = frozenset({"r", "w", "value", "count", "outer", "mark", "nulls", "start", "field"})
+# Parts of another package, beside parts of the same name in this one.
+_IMPORTED: Final = "amqp-"
 # Names of generated functions and of those of the codec begin with these words.
 _VERBS: Final = ("read_", "write_", "decode_", "encode_")
 # Characters that no name may have: generated code quotes names in strings.
@@ -128,6 +130,16 @@ def constant_name(name: str) -> str:
 def module_name(name: str) -> str:
     """Return the module of a part."""
     return snake_name(name)
+
+
+def imported_name(part: str) -> str:
+    """Return the name that a part of another package has in this one."""
+    return _IMPORTED + part
+
+
+def imported_module(part: str) -> str:
+    """Return the module of a part of another package, given by its name in this one."""
+    return module_name(part.removeprefix(_IMPORTED))
 
 
 def with_article(name: str) -> str:

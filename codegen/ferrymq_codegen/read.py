@@ -8,6 +8,7 @@ own DTD is never read, `amqp.dtd` of the project decides.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,13 +29,18 @@ from ferrymq_codegen.model import (
     Spec,
     Type,
 )
+from ferrymq_codegen.names import imported_name
 from ferrymq_codegen.specification import DTD
 
 NAMESPACE: Final = "http://www.amqp.org/schema/amqp.xsd"
 
 
-def read_spec(folders: list[Path], dtd: Path = DTD) -> Spec:
-    """Read every `*.xml` file of the folders, in the order given and then by name.
+def read_spec(
+    paths: Sequence[Path], dtd: Path = DTD, *, imported: Sequence[Path] = (), package: str = ""
+) -> Spec:
+    """Read every file of `paths`, and every `*.xml` file of its folders, in this order.
+
+    The types of the files of `imported` are those of `package`, which exists.
 
     Raises `SpecError` with every mistake of every file if a file cannot be used at all. Mistakes in
     single values are those of the spec that is returned.
@@ -42,12 +48,13 @@ def read_spec(folders: list[Path], dtd: Path = DTD) -> Spec:
     mistakes = Mistakes()
     schema = _schema(dtd, mistakes)
     parts: list[Part | None] = []
-    for folder in folders:
-        files = _files(folder, mistakes)
+    sources = [(path, package) for path in imported] + [(path, "") for path in paths]
+    for source, owner in sources:
+        files = _files(source, mistakes)
         if schema is None or not files:
             parts.append(None)
         else:
-            parts.extend(_Reader(path, schema, mistakes).read() for path in files)
+            parts.extend(_Reader(path, schema, mistakes, owner).read() for path in files)
     read = tuple(part for part in parts if part is not None)
     if len(read) < len(parts):
         mistakes.stop_if_any()
@@ -65,22 +72,27 @@ def _schema(path: Path, mistakes: Mistakes) -> etree.DTD | None:
     return None
 
 
-def _files(folder: Path, mistakes: Mistakes) -> list[Path]:
-    if not folder.is_dir():
-        mistakes.add(Location(shown(folder), 0), "no such folder")
+def _files(path: Path, mistakes: Mistakes) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        mistakes.add(Location(shown(path), 0), f"no such {'file' if path.suffix else 'folder'}")
         return []
-    found = sorted(folder.glob("*.xml"))
+    found = sorted(path.glob("*.xml"))
     if not found:
-        mistakes.add(Location(shown(folder), 0), "holds no .xml file")
+        mistakes.add(Location(shown(path), 0), "holds no .xml file")
     return found
 
 
 class _Reader:
     """Reader of one file."""
 
-    def __init__(self, path: Path, schema: etree.DTD, mistakes: Mistakes) -> None:
+    def __init__(
+        self, path: Path, schema: etree.DTD, mistakes: Mistakes, imported: str = ""
+    ) -> None:
         self.path = path
-        self.name = shown(path)
+        self.imported = imported
+        self.name = f"{imported}, {path.name}" if imported else shown(path)
         self.schema = schema
         self.mistakes = mistakes
 
@@ -94,18 +106,21 @@ class _Reader:
         root = self._parse(data)
         if root is None or not self._valid(root):
             return None
+        name = root.get("name", "")
+        if self.imported:
+            # The package that is generated may have a part of the same name.
+            name = imported_name(name)
         return Part(
-            name=root.get("name", ""),
+            name=name,
             label=root.get("label", ""),
             doc=text_of(root),
             sections=tuple(
-                self._section(child, root.get("name", ""))
-                for child in root
-                if local(child) == "section"
+                self._section(child, name) for child in root if local(child) == "section"
             ),
             file=self.path.name,
             sha256=hashlib.sha256(data).hexdigest(),
             at=self._at(root),
+            imported=self.imported,
         )
 
     def _at(self, element: etree._Element) -> Location:

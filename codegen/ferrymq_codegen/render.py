@@ -22,6 +22,8 @@ from ferrymq_codegen.model import Type
 from ferrymq_codegen.names import (
     class_name,
     constant_name,
+    imported_module,
+    imported_name,
     module_name,
     snake_name,
     union_name,
@@ -72,10 +74,10 @@ class _Union:
     encoders: tuple[_Plain, ...]
 
 
-def render(resolved: Resolved, package: str) -> dict[str, str]:
+def render(resolved: Resolved, package: str, command: str = COMMAND) -> dict[str, str]:
     """Return the text of every file of the output by its name, not yet formatted.
 
-    `package` is the import name the output will have.
+    `package` is the import name that the output will have, `command` the one that writes it again.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
@@ -87,114 +89,136 @@ def render(resolved: Resolved, package: str) -> dict[str, str]:
     )
     environment.filters["repr"] = repr
     environment.filters["plain"] = plain
+    frame = _Frame(resolved, package, command)
     modules = [module_name(part.name) for part in resolved.parts()]
     everything = tuple(modules)
-    files = {"py.typed": "", "__init__.py": _package(resolved, package)}
+    refers = bool(resolved.imported_parts())
+    files = {"py.typed": "", "__init__.py": frame.package_file()}
     for part in resolved.parts():
-        view = views.module(resolved, part)
+        view = views.module(resolved, part, package)
         body = environment.get_template("module.py.jinja").render(view=view)
-        files[f"{view.module}.py"] = _wrap(
-            body,
-            package,
-            view.doc,
-            [f"# Source: {view.file}, sha256 {view.sha256}"],
-            [*modules, "unions"],
-            early=view.early,
+        sources = [f"# Source: {view.file}, sha256 {view.sha256}"]
+        files[f"{view.module}.py"] = frame.wrap(
+            body, view.doc, [*modules, "unions"], early=view.early, sources=sources
         )
-    rows = _rows(resolved.spec.types())
-    body = environment.get_template("unions.py.jinja").render(rows=rows, unions=_unions(resolved))
+    types = resolved.own_types()
+    rows = _rows(types)
+    template = environment.get_template("unions.py.jinja")
+    body = template.render(rows=rows, unions=_unions(resolved), refers=refers)
     text = (
         "What provides each capability: an alias, a decoder and, where a value does not tell its "
         "type itself, an encoder."
     )
-    doc = docstring(text, 0, "")
-    files["unions.py"] = _wrap(body, package, doc, _sources(resolved), modules, early=everything)
+    files["unions.py"] = frame.wrap(body, docstring(text, 0, ""), modules, early=everything)
     body = environment.get_template("descriptors.py.jinja").render(rows=rows)
     doc = docstring("The numeric descriptor of every described type.", 0, "")
-    files["descriptors.py"] = _wrap(body, package, doc, _sources(resolved), [], early=())
-    types = [(t.name, module_name(t.part), class_name(t.name)) for t in resolved.spec.types()]
-    body = environment.get_template("registry.py.jinja").render(rows=rows, types=types)
+    files["descriptors.py"] = frame.wrap(body, doc, [], early=())
+    places = [(t.name, module_name(t.part), class_name(t.name)) for t in types]
+    template = environment.get_template("registry.py.jinja")
+    body = template.render(rows=rows, types=places, refers=refers)
     doc = docstring("Every described type by code, symbol and class.", 0, "")
-    files["registry.py"] = _wrap(body, package, doc, _sources(resolved), modules, early=everything)
-    texts = [text_of(resolved, type_) for type_ in resolved.spec.types()]
+    files["registry.py"] = frame.wrap(body, doc, modules, early=everything)
+    texts = [text_of(resolved, type_) for type_ in types]
     body = environment.get_template("schema.py.jinja").render(types=texts, package=package)
     doc = docstring("What the XML says about every type, as data.", 0, "")
-    files["schema.py"] = _wrap(body, package, doc, _sources(resolved), [], early=())
+    files["schema.py"] = frame.wrap(body, doc, [], early=())
     return files
 
 
-def _sources(resolved: Resolved) -> list[str]:
-    return [f"# Source: {p.file}, sha256 {p.sha256}" for p in resolved.parts()]
+class _Frame:
+    """What stands around the code of every module: header, docstring, imports."""
 
+    def __init__(self, resolved: Resolved, package: str, command: str) -> None:
+        self._package = package
+        self._command = command
+        self._parts = resolved.parts()
+        # The modules of another package by their names here, such as `amqp_transport`.
+        self._imported: dict[str, tuple[str, str]] = {}
+        for part, owner in resolved.imported_parts().items():
+            self._imported[module_name(part)] = (owner, imported_module(part))
+            for module in ("unions", "registry"):
+                self._imported[module_name(imported_name(module))] = (owner, module)
 
-def _header(sources: list[str]) -> str:
-    lines = ["# @generated by codegen. DO NOT EDIT: change the XML and regenerate.", *sources]
-    return "\n".join([*lines, f"# Regenerate: {COMMAND}", ""])
-
-
-def _package(resolved: Resolved, package: str) -> str:
-    lines = [f"- `{module_name(p.name)}`: {p.label or p.name}" for p in resolved.parts()]
-    lines += [
-        "- `unions`: what provides each capability",
-        "- `registry`: types by descriptor",
-        "- `descriptors`: the descriptors as constants",
-        "- `schema`: what the XML says about each type, as data",
-    ]
-    text = "\n\n".join(["The wire types of AMQP 1.0, generated from their XML.", *lines])
-    doc = docstring(text, 0, "").replace("\n\n- ", "\n- ")
-    doc = doc.replace("\n- ", "\n\n- ", 1)
-    return f"""{_header(_sources(resolved))}
+    def package_file(self) -> str:
+        """Return the text of `__init__.py`."""
+        lines = [f"- `{module_name(p.name)}`: {p.label or p.name}" for p in self._parts]
+        lines += [
+            "- `unions`: what provides each capability",
+            "- `registry`: types by descriptor",
+            "- `descriptors`: the descriptors as constants",
+            "- `schema`: what the XML says about each type, as data",
+        ]
+        title = "The wire types of AMQP 1.0, generated from their XML."
+        if self._imported:
+            owner, _ = next(iter(self._imported.values()))
+            title = f"Wire types generated from their XML; those of AMQP 1.0 are in `{owner}`."
+        doc = docstring("\n\n".join([title, *lines]), 0, "").replace("\n\n- ", "\n- ")
+        doc = doc.replace("\n- ", "\n\n- ", 1)
+        return f"""{self._header(self._sources())}
 {doc}
 
 from __future__ import annotations
 
 # The modules need each other: this one loads them in an order that works.
-from {package} import unions as _unions  # noqa: F401
+from {self._package} import unions as _unions  # noqa: F401
 """
 
+    def wrap(
+        self,
+        body: str,
+        doc: str,
+        modules: list[str],
+        *,
+        early: tuple[str, ...],
+        sources: list[str] | None = None,
+    ) -> str:
+        """Add header, docstring and the needed imports to `body`.
 
-def _wrap(
-    body: str,
-    package: str,
-    doc: str,
-    sources: list[str],
-    modules: list[str],
-    *,
-    early: tuple[str, ...],
-) -> str:
-    """Add header, docstring and the needed imports to `body`.
+        Modules of types import each other at their end: by then their own names exist, so the
+        cycle between a union and its members is harmless. `early` are the modules that the body
+        needs while it is loaded. Modules of another package never need those of this one.
+        """
+        used = {
+            node.id
+            for node in ast.walk(ast.parse(body))
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        }
+        froms: dict[str, list[str]] = {}
+        for name in sorted(used.intersection(IMPORTS)):
+            froms.setdefault(IMPORTS[name], []).append(name)
+        if "CODES" in used and "CODES: " not in body:
+            froms[f"{self._package}.unions"] = ["CODES as CODES"]
+        if "_containers" in used:
+            froms["ferrymq_codec"] = ["containers as _containers"]
+        for name, (owner, module) in self._imported.items():
+            if f"_{name}" in used:
+                froms.setdefault(owner, []).append(f"{module} as _{name}")
+        imports: list[str] = []
+        previous = ""
+        for source in sorted(froms, key=lambda source: (_group(source), source)):
+            if imports and _group(source) != _group(previous):
+                imports.append("")
+            imports.append(f"from {source} import {', '.join(sorted(froms[source]))}")
+            previous = source
+        needed = [m for m in sorted(modules) if f"_{m}" in used]
+        mine = {m: f"from {self._package} import {m} as _{m}" for m in needed}
+        imports += [line for module, line in mine.items() if module in early]
+        own = [line for module, line in mine.items() if module not in early]
+        header = self._header(self._sources() if sources is None else sources)
+        head = [header, doc, "", "from __future__ import annotations", "", *imports, "", ""]
+        if own:
+            own.insert(
+                0, "# At the end, where every name above exists: the modules need each other."
+            )
+        tail = "\n".join(line + "  # noqa: E402" if line[0] != "#" else line for line in own)
+        return "\n".join(head) + body + "\n\n" + tail + "\n"
 
-    Modules of types import each other at their end: by then their own names exist, so the cycle
-    between a union and its members is harmless. `early` are the modules that the body needs while
-    it is loaded.
-    """
-    used = {
-        node.id
-        for node in ast.walk(ast.parse(body))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
-    froms: dict[str, list[str]] = {}
-    for name in sorted(used.intersection(IMPORTS)):
-        froms.setdefault(IMPORTS[name], []).append(name)
-    if "CODES" in used and "CODES: " not in body:
-        froms[f"{package}.unions"] = ["CODES as CODES"]
-    if "_containers" in used:
-        froms["ferrymq_codec"] = ["containers as _containers"]
-    imports: list[str] = []
-    previous = ""
-    for source in sorted(froms, key=lambda source: (_group(source), source)):
-        if imports and _group(source) != _group(previous):
-            imports.append("")
-        imports.append(f"from {source} import {', '.join(froms[source])}")
-        previous = source
-    needed = [m for m in sorted(modules) if f"_{m}" in used]
-    imports += [f"from {package} import {m} as _{m}" for m in needed if m in early]
-    own = [f"from {package} import {m} as _{m}" for m in needed if m not in early]
-    head = [_header(sources), doc, "", "from __future__ import annotations", "", *imports, "", ""]
-    if own:
-        own.insert(0, "# At the end, where every name above exists: the modules need each other.")
-    tail = "\n".join(line + "  # noqa: E402" if line[0] != "#" else line for line in own)
-    return "\n".join(head) + body + "\n\n" + tail + "\n"
+    def _sources(self) -> list[str]:
+        return [f"# Source: {p.file}, sha256 {p.sha256}" for p in self._parts]
+
+    def _header(self, sources: list[str]) -> str:
+        lines = ["# @generated by codegen. DO NOT EDIT: change the XML and regenerate.", *sources]
+        return "\n".join([*lines, f"# Regenerate: {self._command}", ""])
 
 
 def _group(module: str) -> int:
@@ -228,9 +252,13 @@ def _rows(types: Iterable[Type]) -> list[_Row]:
 
 
 def _unions(resolved: Resolved) -> list[_Union]:
-    """Return a union for each capability, and for each combination that some field requires."""
-    wanted = {(word,) for word in resolved.capabilities}.union(resolved.combinations())
-    return [_union(resolved, words) for words in sorted(wanted)]
+    """Return a union for each capability, and for each combination that some field requires.
+
+    Capabilities that only types of another package provide have their unions there.
+    """
+    single = {(word,) for word in resolved.capabilities}
+    wanted = {words for words in single if not resolved.imports_union(words)}
+    return [_union(resolved, words) for words in sorted(wanted.union(resolved.combinations()))]
 
 
 def _union(resolved: Resolved, words: tuple[str, ...]) -> _Union:

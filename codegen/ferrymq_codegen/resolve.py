@@ -32,8 +32,27 @@ class Resolved:
     capabilities: dict[str, tuple[Type, ...]]
 
     def parts(self) -> list[Part]:
-        """Return the parts that define types or constants; an index file does not."""
-        return [p for p in self.spec.parts if any(p.types()) or any(p.definitions())]
+        """Return the parts of the package that is generated which define types or constants; an
+        index file does not."""
+        parts = (p for p in self.spec.parts if not p.imported)
+        return [p for p in parts if any(p.types()) or any(p.definitions())]
+
+    def own_types(self) -> list[Type]:
+        """Return the types of the package that is generated."""
+        return [type_ for part in self.parts() for type_ in part.types()]
+
+    def imported_parts(self) -> dict[str, str]:
+        """Return the parts of other packages by name, each with its package."""
+        return {p.name: p.imported for p in self.spec.parts if p.imported}
+
+    def is_imported(self, type_: Type) -> bool:
+        """Return whether another package has the type."""
+        return type_.part in self.imported_parts()
+
+    def imports_union(self, words: tuple[str, ...]) -> bool:
+        """Return whether another package has the union of all types that provide a capability."""
+        providers = self.capabilities.get(words[0], ()) if len(words) == 1 else ()
+        return bool(providers) and all(self.is_imported(type_) for type_ in providers)
 
     def base(self, name: str) -> str:
         """Follow sources from a type to a primitive, a composite or `*`. Descriptors are ignored:
@@ -72,10 +91,10 @@ class Resolved:
         return tuple(found.values())
 
     def combinations(self) -> dict[tuple[str, ...], Location]:
-        """Return the capabilities that some field requires together, each with the first such
-        field."""
+        """Return the capabilities that some field of the package requires together, each with the
+        first such field."""
         found: dict[tuple[str, ...], Location] = {}
-        for type_ in self.types.values():
+        for type_ in self.own_types():
             for field in type_.fields:
                 if field.type == "*" and len(field.requires) > 1 and self.providers(field):
                     found.setdefault(field.requires, field.at)
@@ -146,7 +165,7 @@ def resolve(spec: Spec) -> Resolved:
                 checks.multiple(field, name, types, resolved.base, mistakes)
     checks.containment(types, resolved.providers, mistakes)
     loading.check(spec, types, mistakes)
-    collisions.check(spec, capabilities, resolved.combinations(), mistakes)
+    collisions.check(resolved, mistakes)
     mistakes.stop_if_any()
     return resolved
 

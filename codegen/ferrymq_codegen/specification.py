@@ -20,6 +20,9 @@ SPECIFICATION: Final = _folder()
 FOLDERS: Final = (SPECIFICATION, SPECIFICATION / "extensions")
 """The folders from which `ferrymq_types` is generated."""
 
+CORE: Final = "ferrymq_types"
+"""The package that is generated from them."""
+
 DTD: Final = SPECIFICATION / "amqp.dtd"
 """The DTD that every file is validated against."""
 

@@ -6,6 +6,7 @@ import getpass
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
@@ -13,31 +14,37 @@ from typing import Final
 from ferrymq_codegen.mistakes import Location, Mistake, SpecError
 from ferrymq_codegen.specification import ROOT
 
-RUNTIME: Final = ROOT / "runtime"
+# What generated code imports, in a checkout; in an installation it is on the import path.
+_FOLDERS: Final = [str(ROOT / name) for name in ("runtime", "generated")]
 
 
 def verify(files: dict[str, str], package: str) -> None:
-    """Import every module of the output and check its types, in a temporary folder.
+    """Import every module of the output and, where mypy is installed, check its types; this is done
+    in a temporary folder.
 
     Raises `SpecError` with the error of Python or mypy.
     """
     with TemporaryDirectory(prefix="codegen-") as name:
-        folder = Path(name) / package
-        folder.mkdir()
+        folder = Path(name)
+        for part in package.split("."):
+            folder /= part
+            folder.mkdir()
+            # So that a package of this name elsewhere is not found instead.
+            (folder / "__init__.py").touch()
         for file, text in files.items():
             (folder / file).write_text(text, "utf-8")
-        checker = _start_mypy(folder, name)
+        checker = _start_mypy(folder, name) if find_spec("mypy") is not None else None
         problem = _import(files, package, name)
-        text, _ = checker.communicate()
+        text = checker.communicate()[0] if checker is not None else ""
         if problem:
             raise SpecError([Mistake(Location(package, 0), f"cannot be imported: {problem}")])
-        if checker.returncode:
+        if checker is not None and checker.returncode:
             lines = text.replace(name + os.sep, "").strip().splitlines()
             raise SpecError([Mistake(Location("mypy", 0), line) for line in lines])
 
 
 def _environment(folder: str) -> dict[str, str]:
-    path = os.pathsep.join([folder, str(RUNTIME)])
+    path = os.pathsep.join([folder, *filter(os.path.isdir, _FOLDERS)])
     return {**os.environ, "PYTHONPATH": path, "MYPYPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -49,7 +56,7 @@ def _import(files: dict[str, str], package: str, folder: str) -> str:
     code = (
         "import importlib, sys\n"
         f"for name in {modules!r}:\n"
-        f"    for old in [m for m in sys.modules if m.split('.')[0] == {package!r}]:\n"
+        f"    for old in [m for m in sys.modules if (m + '.').startswith({package + '.'!r})]:\n"
         "        del sys.modules[old]\n"
         "    importlib.import_module(name)\n"
     )

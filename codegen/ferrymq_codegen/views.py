@@ -6,7 +6,7 @@ the registry's rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ferrymq_codegen import kinds
 from ferrymq_codegen.collisions import code_name
@@ -23,7 +23,8 @@ from ferrymq_codegen.names import (
     snake_name,
     with_article,
 )
-from ferrymq_codegen.resolve import Resolved, described, listed, written_whole
+from ferrymq_codegen.resolve import Resolved, closed_choice, described, listed, written_whole
+from ferrymq_codegen.specification import CORE
 
 # Binary fields of these types are credentials, which the repr leaves out.
 _SECRETIVE = "sasl-frame"
@@ -75,6 +76,7 @@ class CompositeView:
     single: bool
     element: str
     multiple: bool
+    prefix: str = ""
 
     @property
     def article(self) -> str:
@@ -133,6 +135,7 @@ class EnumView:
     multiple: str
     doc: str
     members: tuple[MemberView, ...]
+    prefix: str = ""
 
     @property
     def article(self) -> str:
@@ -166,24 +169,47 @@ class ModuleView:
     aliases: tuple[AliasView, ...]
     enums: tuple[EnumView, ...]
     composites: tuple[CompositeView, ...]
+    imported_enums: tuple[EnumView, ...]
+    imported_composites: tuple[CompositeView, ...]
     early: tuple[str, ...]
 
 
-def module(resolved: Resolved, part: Part) -> ModuleView:
+def module(resolved: Resolved, part: Part, package: str) -> ModuleView:
     """Return the view of one module, types in document order."""
     types = list(part.types())
+    imported = imported_multiples(resolved, part)
     return ModuleView(
         module=module_name(part.name),
         file=part.file,
         sha256=part.sha256,
-        doc=docstring(_module_doc(part), 0, ""),
+        doc=docstring(_module_doc(part, package), 0, ""),
         constants=tuple(_definition(d) for d in part.definitions()),
         encodings=tuple(_encoding(t, e) for t in types for e in t.encodings),
         aliases=tuple(_alias(resolved, t) for t in types if _is_alias(t)),
         enums=tuple(_enum(resolved, t) for t in types if t.choices),
         composites=tuple(_composite(resolved, t) for t in types if described(t)),
+        imported_enums=tuple(
+            replace(_enum(resolved, t), prefix=f"_{module_name(t.part)}.")
+            for t in imported
+            if closed_choice(t)
+        ),
+        imported_composites=tuple(
+            replace(_composite(resolved, t), prefix=f"_{module_name(t.part)}.")
+            for t in imported
+            if described(t)
+        ),
         early=early(part, resolved.types),
     )
+
+
+def imported_multiples(resolved: Resolved, part: Part) -> list[Type]:
+    """Return the types of another package of which fields of a part have multiple values.
+
+    Their package may have no functions that read and write several of them.
+    """
+    names = dict.fromkeys(f.type for t in part.types() for f in t.fields if f.multiple)
+    types = [resolved.types[name] for name in names if name in resolved.types]
+    return [type_ for type_ in types if resolved.is_imported(type_)]
 
 
 def multiples(resolved: Resolved) -> frozenset[str]:
@@ -195,8 +221,9 @@ def _is_alias(type_: Type) -> bool:
     return type_.cls != "composite" and not described(type_) and not type_.choices
 
 
-def _module_doc(part: Part) -> str:
-    title = f"AMQP 1.0 {part.name}: {part.label}." if part.label else f"AMQP 1.0 {part.name}."
+def _module_doc(part: Part, package: str) -> str:
+    owner = "AMQP 1.0 " if package == CORE else "Types of "
+    title = f"{owner}{part.name}: {part.label}." if part.label else f"{owner}{part.name}."
     return f"{title}\n\n{part.doc}" if part.doc else title
 
 
@@ -335,7 +362,7 @@ def field_view(resolved: Resolved, type_: Type, f: Field) -> FieldView:
     if f.multiple:
         value, read, write = _multiple(resolved, f, kind, local, path)
         wide = f"{value} | None"
-    elif kind.composite and kind.python.startswith("_unions."):
+    elif kind.composite and kind.python.startswith(("_unions.", f"{kinds.IMPORTED_UNIONS}.")):
         wide = "Composite | None"
     default = kinds.default(resolved, f, type_.part)
     required = f.mandatory or default is not None
@@ -379,6 +406,8 @@ def _multiple(
     spot = f'"{path}"'
     if kind.composite or kind.choices is not None:
         reads = kind.read.split("(")[0].replace("read_", "read_multiple_")
+        if resolved.is_imported(resolved.types[f.type]):
+            reads = reads.rpartition(".")[2]
         writes = reads.replace("read_", "write_")
         return f"list[{kind.python}]", f"{reads}(r, {spot})", f"{writes}(w, {local}, {spot})"
     base = resolved.base(resolved.one_type(f))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from ferrymq_broker.cli.installed_commands import extra_of, missing, run_installed
+
 # Packages of the `broker` extra that the command line needs.
-_NEEDED = ("pydantic", "rich", "structlog", "typer")
+_NEEDED = ("google_crc32c", "lmdb", "pydantic", "rich", "structlog", "typer")
 
 
 def main() -> None:
@@ -15,6 +17,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:
             raise
-        sys.stderr.write(f"ferrymq: {error.name} is missing; pip install 'ferrymq[broker]'\n")
+        if error.name != "typer":
+            run_installed(sys.argv[1:])
+        sys.stderr.write(missing(error.name, extra_of(sys.argv[1:])) + "\n")
         raise SystemExit(1) from None
     run()

@@ -1,15 +1,10 @@
-"""The ``ferrymq`` command with its commands. Errors are a message and a status, no traceback.
-
-Other installed packages add commands by entry points of the group `ferrymq.commands`. Each of them
-is a typer application. If packages that it needs are missing, the command says which.
-"""
+"""The ``ferrymq`` command with its commands. Errors are a message and a status, no traceback."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import sys
-from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -17,6 +12,7 @@ from ferrymq_broker.cli.admin.app import admin
 from ferrymq_broker.cli.cert import cert
 from ferrymq_broker.cli.check_config import check_config
 from ferrymq_broker.cli.error_messages import reason_of
+from ferrymq_broker.cli.installed_commands import add_installed
 from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
 from ferrymq_broker.cli.serve import serve
@@ -26,33 +22,6 @@ from ferrymq_broker.cli.user.app import user
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_codec.errors import AmqpError
-
-GROUP: Final = "ferrymq.commands"
-# The extra that installs the packages of a command.
-_EXTRAS: Final = {"pipeline": "spark"}
-
-
-def _add_installed(app: typer.Typer) -> None:
-    """Add all commands of other packages."""
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        try:
-            app.add_typer(entry.load(), name=entry.name)
-        except ModuleNotFoundError as error:
-            _add_missing(app, entry, str(error.name))
-
-
-def _add_missing(app: typer.Typer, entry: EntryPoint, missing: str) -> None:
-    extra = _EXTRAS.get(entry.name, entry.name)
-
-    @app.command(
-        entry.name,
-        help=f"Not installed: pip install 'ferrymq[{extra}]'",
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    )
-    def say() -> None:
-        typer.echo(f"ferrymq: {missing} is missing; pip install 'ferrymq[{extra}]'", err=True)
-        raise typer.Exit(1)
-
 
 app = typer.Typer(
     name="ferrymq",
@@ -70,7 +39,7 @@ app.command()(cert)
 app.add_typer(admin)
 app.add_typer(store)
 app.add_typer(user)
-_add_installed(app)
+add_installed(app)
 
 
 def _print_version(wanted: bool) -> None:
