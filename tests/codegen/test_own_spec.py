@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrymq_codegen.cli import main
+from ferrymq_codegen.own_package import generate
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).with_name("own_spec")
@@ -17,15 +17,10 @@ HERE = Path(__file__).with_name("own_spec")
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The core types and the shop's, as the package `shop_types`.
-
-    The extensions are left out: theirs may be types of these names.
-    """
-    out = tmp_path_factory.mktemp("own") / "shop_types"
-    folders = [ROOT / "spec", HERE]
-    arguments = [word for folder in folders for word in ("--spec", str(folder))]
-    assert main(["generate", *arguments, "--out", str(out)]) == 0
-    return out
+    """The shop's types as the package `shop_types`, which refers to `ferrymq_types`."""
+    out = tmp_path_factory.mktemp("own")
+    assert generate([HERE], out, "shop_types", check=False, verify=True) == 0
+    return out / "shop_types"
 
 
 def python(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +41,8 @@ def test_an_application_uses_them(package: Path) -> None:
 
 
 def mypy(package: Path, file: str) -> list[str]:
-    path = os.pathsep.join([str(package.parent), str(ROOT / "runtime")])
+    folders = [package.parent, ROOT / "runtime", ROOT / "generated"]
+    path = os.pathsep.join(map(str, folders))
     result = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary"),
@@ -70,6 +66,17 @@ def test_mypy_finds_every_misuse(package: Path) -> None:
     wrong = {number for number, line in enumerate(lines, 1) if "# misuse" in line}
     found = {int(line.split(":")[1]) for line in mypy(package, "misuse.py")}
     assert found == wrong
+
+
+def test_types_of_amqp_are_not_copied(package: Path) -> None:
+    modules = {path.stem for path in package.glob("*.py")}
+    assert modules == {
+        *("shop", "messaging"),
+        *("__init__", "unions", "registry", "descriptors", "schema"),
+    }
+    for path in package.glob("*.py"):
+        text = path.read_text("utf-8")
+        assert "class Error" not in text and "Regenerate: ferrymq generate own_spec" in text
 
 
 def test_only_xml_was_written(package: Path) -> None:

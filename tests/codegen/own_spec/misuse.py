@@ -5,13 +5,15 @@ from __future__ import annotations
 from uuid import UUID
 
 from shop_types.shop import Currency, Item, Order, OrderState, Tag
-from shop_types.transport import Error
+
+from ferrymq_types.transport import Error
 
 ERROR = Error(condition="x")
 Order(items=[], first=ERROR, must=1)  # misuse: id is missing
 Order(id=UUID(int=1), items=[Tag("x")], first=ERROR, must=1)  # misuse: not items
 Order(id=UUID(int=1), items=[], first=ERROR, must=1, currency="eur")  # misuse: not a Currency
 Order(id=UUID(int=1), items=[], first=ERROR, must=1, payment="cash")  # misuse: provides nothing
+Order(id=UUID(int=1), items=[], first=ERROR, must=1, outcome=ERROR)  # misuse: no outcome
 Item("a")  # misuse: fields are given by name
 Item(name="a", prize=1)  # misuse: no such field
 Item(name=b"a")  # misuse: not a str

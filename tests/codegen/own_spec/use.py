@@ -7,7 +7,7 @@ from uuid import UUID
 
 from librt.strings import BytesWriter
 from shop_types import registry, unions
-from shop_types.messaging import StdDistMode, TerminusExpiryPolicy
+from shop_types.messaging import Note
 from shop_types.shop import (
     GREETING,
     MAX_ITEMS,
@@ -19,16 +19,27 @@ from shop_types.shop import (
     OrderState,
     Paid,
     Ping,
+    ShopFilter,
     Tag,
     decode_order,
     encode_order,
 )
-from shop_types.transport import AmqpErrorCondition, Error
 
 from ferrymq_codec.containers import Array
 from ferrymq_codec.errors import DecodeError, EncodeError
 from ferrymq_codec.reader import Reader
-from ferrymq_codec.scalars import Described, ULong
+from ferrymq_codec.scalars import Described, Symbol, ULong
+from ferrymq_types.filters import SelectorFilter
+from ferrymq_types.messaging import (
+    Accepted,
+    Properties,
+    Released,
+    Source,
+    StdDistMode,
+    Target,
+    TerminusExpiryPolicy,
+)
+from ferrymq_types.transport import AmqpErrorCondition, Error, Role
 
 FIRST = Error(condition=AmqpErrorCondition.NOT_FOUND)
 ID = UUID(int=7)
@@ -92,11 +103,28 @@ full = Order(
     paid=Paid.YES,
     either=b"transaction",
     distribution="scatter",
+    causes=[Error(condition="a"), Error(condition="b", description="second")],
+    roles=[Role.SENDER, Role.RECEIVER],
+    outcome=Accepted(),
+    filter=SelectorFilter("a = 1"),
+    place=Target(address="here"),
+    note=Note(text="soon", about=Properties(subject="s")),
 )
 round_trip(full)
 for payment in (Tag("t"), 5, -5, True, False, Decimal("1.5")):
     assert type(round_trip(Order(id=ID, items=[Item(name="a")], first=FIRST, must=1,
                                  payment=payment)).payment) is type(payment)  # fmt: skip
+
+# Unions have types of both packages; others are those of ferrymq_types.
+for change in (Released(), Accepted()):
+    assert round_trip(Order(id=ID, items=[Item(name="a")], first=FIRST, must=1,
+                            outcome=change)).outcome == change  # fmt: skip
+for filter_ in (ShopFilter("s"), SelectorFilter("b = 2")):
+    assert round_trip(Order(id=ID, items=[Item(name="a")], first=FIRST, must=1,
+                            filter=filter_, place=Source())).filter == filter_  # fmt: skip
+symbolic = b"\x00\xa3\x1eapache.org:selector-filter:string\xa1\x01x"
+symbolic = symbolic.replace(b"\x1e", bytes([len("apache.org:selector-filter:string")]), 1)
+assert unions.decode_filter(Reader(symbolic, 0, len(symbolic)), "f") == SelectorFilter("x")
 
 # Registered by code, symbol and class, under its capability, and found in untyped places.
 assert registry.CODES["shop:order:list"] == 0x0000ACDC00000001
@@ -108,6 +136,9 @@ assert registry.decode_any(Reader(data, 0, len(data)), "x") == full
 assert unions.decode_shop_event(Reader(data, 0, len(data)), "event") == full
 symbolic = b"\x00\xa3\x0eshop:item:list\xc0\x04\x01\xa1\x01a"
 assert registry.decode_any(Reader(symbolic, 0, len(symbolic)), "x") == Item(name="a")
+error = b"\x00\x53\x1d\xc0\x04\x01\xa3\x01x"
+assert registry.decode_any(Reader(error, 0, len(error)), "x") == Error(condition="x")
+assert registry.typed(Described(ULong(0x1D), [Symbol("x")])) == Error(condition="x")
 generic = Described(ULong(0x0000ACDC00000002), ["a"])
 assert registry.typed(generic) == Item(name="a")
 assert encoded(Ping()) == b"\x00\x80\x00\x00\xac\xdc\x00\x00\x00\x05\x45"
