@@ -210,9 +210,16 @@ class ReceiverOptions:
     name: str = field(default_factory=lambda: MadeUp(f"receiver-{uuid4()}"))
     """Name of the link, unique between the two containers (AMQP 1.0 §2.6.1)."""
 
-    credit: int = DEFAULT_CREDIT
-    """Messages that may be in flight or queued. Credit is given again when half of it is used. 0:
-    only `Receiver.add_credit` gives credit."""
+    credit: int | Literal["manual"] = DEFAULT_CREDIT
+    """How many messages of the link may be without an outcome: messages in flight, queued, and
+    taken. ``"manual"``, or 0: only `Receiver.add_credit` gives credit."""
+
+    renew: Literal["settlement", "delivery"] = "settlement"
+    """When the credit of a message is given again: when the message gets its outcome, or with
+    ``"delivery"`` when it is taken, for programs that take more than `credit` messages before they
+    give outcomes. Messages that come settled, and those of a link in mode copy, need no outcome:
+    their credit is always given again when they are taken. The client gives credit again when at
+    least as much is free as is still in flight or queued."""
 
     mode: Literal["move", "copy"] | None = None
     """With ``"copy"``, messages stay in the node (AMQP 1.0 §3.5.7). By default the node's mode."""
@@ -274,13 +281,18 @@ class ReceiverOptions:
 
     def __post_init__(self) -> None:
         check_timeout(self.timeout)
+        if self.credit != "manual" and not self.credit >= 0:
+            raise ValueError(f"credit {self.credit} is negative")
+        if self.renew not in ("settlement", "delivery"):
+            raise ValueError(f"renew {self.renew!r} is neither 'settlement' nor 'delivery'")
 
 
 class ReceiverArguments(TypedDict, total=False):
     """Keyword arguments of `receiver`; `ReceiverOptions` explains them."""
 
     name: str
-    credit: int
+    credit: int | Literal["manual"]
+    renew: Literal["settlement", "delivery"]
     mode: Literal["move", "copy"] | None
     filters: dict[str, object] | None
     selector: str | None

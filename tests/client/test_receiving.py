@@ -208,13 +208,16 @@ class TestCredit:
         assert receiver.queued == 10
         assert receiver.credit == 0
         for _ in range(4):
-            await receiver.receive()
+            await (await receiver.receive()).accept()
         await connection.session()
         assert (receiver.queued, receiver.credit) == (6, 0)
-        await receiver.receive()
+        await (await receiver.receive()).accept()
         await connection.session()
         assert (receiver.queued, receiver.credit) == (10, 0)
-        assert [(await receiver.receive()).message.body for _ in range(25)] == list(range(5, 30))
+        for body in range(5, 30):
+            delivery = await receiver.receive(timeout=5)
+            assert delivery.message.body == body
+            await delivery.accept()
 
     async def test_credit_one_takes_one_message_at_a_time(
         self, peer: Peer, connection: ferrymq.Connection
@@ -224,7 +227,8 @@ class TestCredit:
         for expected in (1, 2, 3):
             delivery = await receiver.receive(timeout=5)
             assert delivery.message.body == expected
-            assert receiver.queued == 0
+            assert (receiver.queued, receiver.credit) == (0, 0)
+            await delivery.accept()
 
     async def test_manual_credit(self, peer: Peer, connection: ferrymq.Connection) -> None:
         peer.put("orders", *range(5))

@@ -39,6 +39,7 @@ def _receiver_options(options: ChunkReaderOptions) -> ReceiverOptions:
     return ReceiverOptions(
         name=options.name,
         credit=options.credit,
+        renew="delivery",
         filters=options.filters,
         selector=options.selector,
         start=options.start,

@@ -48,6 +48,7 @@ class Delivery:
         "_confirmed",
         "_listed",
         "_told",
+        "_hand",
         "__weakref__",
     )
 
@@ -63,6 +64,9 @@ class Delivery:
         # Whether its outcome was in our attach; whether the node may know the outcome.
         self._listed = False
         self._told = False
+        # The number of the attachment that the user took it from; 0 if the user has not taken it,
+        # if it needs no outcome, and once it has one.
+        self._hand = 0
         # The id of the transaction that the message was acquired in.
         self.transaction_id = state.txn_id if isinstance(state, TransactionalState) else None
 
@@ -151,6 +155,22 @@ class Delivery:
     async def _give(
         self, outcome: Outcome, timeout: float | None, transaction: Transaction | None
     ) -> None:
+        confirmed = self._begin(outcome, transaction)
+        connection = self.receiver._connection
+        if confirmed is not None:
+            try:
+                async with deadline(timeout):
+                    await confirmed
+            finally:
+                self.receiver.confirming.discard(self)
+        elif connection.transport.paused:
+            async with deadline(timeout):
+                await connection.writable()
+
+    def _begin(
+        self, outcome: Outcome, transaction: Transaction | None
+    ) -> asyncio.Future[None] | None:
+        """Give an outcome; return a future if it is final only when the sender has confirmed it."""
         if self._given:
             raise LocalProtocolError(
                 "amqp:illegal-state", "the delivery has been given an outcome already", Scope.LINK
@@ -167,7 +187,8 @@ class Delivery:
             raise lost(receiver._failure)
         if engine.settled or engine.remote_settled:
             self._given = True
-            return
+            receiver.retire(self)
+            return None
         receiver._check_holds(engine)
         if receiver.granted is not None:
             check_granted(outcome, receiver.granted)
@@ -177,8 +198,9 @@ class Delivery:
             engine.update(transaction.state_for(receiver, outcome))
             transaction.on_retired(self, outcome)
             self._given = True
+            receiver.retire(self)
             receiver._connection.soon()
-            return
+            return None
         if receiver.has_live(engine):
             confirm = engine.link.rcv_settle_mode is ReceiverSettleMode.SECOND
             engine.settle(outcome)
@@ -192,19 +214,13 @@ class Delivery:
             confirm = True
             engine.update(outcome)
         self._given = True
-        connection = receiver._connection
-        connection.soon()
-        if confirm:
-            self._confirmed = asyncio.get_running_loop().create_future()
-            receiver.confirming.add(self)
-            try:
-                async with deadline(timeout):
-                    await self._confirmed
-            finally:
-                receiver.confirming.discard(self)
-        elif connection.transport.paused:
-            async with deadline(timeout):
-                await connection.writable()
+        receiver.retire(self)
+        receiver._connection.soon()
+        if not confirm:
+            return None
+        self._confirmed = asyncio.get_running_loop().create_future()
+        receiver.confirming.add(self)
+        return self._confirmed
 
     def on_discharged(self, outcome: Outcome | None) -> None:
         """Handle the end of the transaction in which it was given an outcome; None if that
@@ -216,6 +232,7 @@ class Delivery:
         elif not self.settled:
             self._given = False
             engine.state = None
+            self.receiver.restore(self)
 
     def _release_now(self) -> None:
         """Release a delivery that the user never received."""
@@ -296,6 +313,7 @@ class Delivery:
     def _take_back(self) -> None:
         """Mark the delivery as taken back by the node."""
         self.gone = True
+        self.receiver.retire(self)
         self.receiver.drop_queued(self)
         resolve(self._confirmed, lost(None))
 

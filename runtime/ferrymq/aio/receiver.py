@@ -60,14 +60,20 @@ class Receiver(Link[ReceiverLink]):
     def __init__(self, session: Session, address: str | None, options: ReceiverOptions) -> None:
         super().__init__(session, str(options.name), options.timeout)
         check_names(options, session.connection.options)
-        if options.credit < 0:
-            raise ValueError(f"credit {options.credit} is negative")
         self._address = address
         self._options = options
         self._target = Target()
         self._source = receiver_source(address, options)
-        # Messages that may be in flight or queued; 0 leaves credit to the user.
-        self._prefetch = options.credit
+        # Messages that may be without an outcome; 0 leaves credit to the user.
+        self._prefetch = 0 if options.credit == "manual" else options.credit
+        # Whether messages that were taken use credit until they have an outcome.
+        self._bounds = options.renew == "settlement"
+        # Whether the messages stay in the node, so that they need no outcome.
+        self._copies = options.mode == "copy"
+        # How many deliveries were taken and have no outcome, and the number of the attachment that
+        # they came over.
+        self._in_hand = 0
+        self._attachment = 1
         # The outcomes that the source grants; None for all outcomes.
         self.granted: list[str] | None = None
         self._queue: deque[Delivery] = deque()
@@ -170,8 +176,11 @@ class Receiver(Link[ReceiverLink]):
             return self._take()
         if timeout is None:
             return await self._receive()
-        async with deadline(timeout):
-            return await self._receive()
+        try:
+            async with deadline(timeout):
+                return await self._receive()
+        except TimeoutError:
+            raise TimeoutError(self._lull(timeout)) from None
 
     async def receive_many(self, limit: int, *, timeout: float | None = None) -> list[Delivery]:
         """Take up to `limit` messages: those that are there, or the next one when it comes.
@@ -186,7 +195,8 @@ class Receiver(Link[ReceiverLink]):
         return taken
 
     def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
-        """Allow the peer to send `credit` more messages, for a receiver made with ``credit=0``.
+        """Allow the peer to send `credit` more messages, for a receiver made with
+        ``credit="manual"``.
 
         With a `transaction`, it acquires the messages that arrive until it is discharged: their
         outcomes belong to it without naming it, and a rollback makes the messages available again
@@ -321,6 +331,8 @@ class Receiver(Link[ReceiverLink]):
     def _lost(self, error: PeerError) -> None:
         inbox = self._inbox
         if inbox is None or not inbox.keeping or self._failure is not None:
+            self._attachment += 1
+            self._in_hand = 0
             # Settled messages are ours already; the node delivers the others again.
             arrived = len(self._queue)
             self._queue = deque(
@@ -345,9 +357,11 @@ class Receiver(Link[ReceiverLink]):
             return
         source = self.source
         outcomes = None if source is None else source.outcomes
+        if source is not None and source.distribution_mode is not None:
+            self._copies = source.distribution_mode == "copy"
         self.granted = None if not outcomes or set(outcomes) >= set(OUTCOMES) else outcomes
         if self._prefetch:
-            credit = max(0, self._prefetch - len(self._queue))
+            credit = max(0, self._limit() - len(self._queue))
         else:
             # Some credit may have been given since the peer's attach came.
             credit = engine.credit + self._owed
@@ -379,6 +393,7 @@ class Receiver(Link[ReceiverLink]):
 
     def on_settled(self, delivery: Delivery) -> None:
         """Forget a delivery that is settled on both sides."""
+        self.retire(delivery)
         inbox = self._inbox
         if inbox is not None and inbox.partial:
             inbox.on_settled(delivery)
@@ -401,6 +416,9 @@ class Receiver(Link[ReceiverLink]):
             engine = delivery._engine
             keeps = inbox is not None and inbox.keeping and not delivery.gone
             if engine.remote_settled or keeps or self.has_live(engine):
+                if delivery._hand == self._attachment:
+                    self._in_hand -= 1
+                delivery._hand = 0
                 self._queue.appendleft(delivery)
         self._changed.wake()
 
@@ -446,15 +464,63 @@ class Receiver(Link[ReceiverLink]):
             return self._take()
 
     def _take(self) -> Delivery:
-        delivery = self._queue.popleft()
-        prefetch = self._prefetch
-        engine = self._engine
-        if prefetch and engine is not None and engine.usable:
-            queued = len(self._queue)
-            if (engine.credit + queued) * 2 <= prefetch:
-                engine.set_credit(prefetch - queued)
-                self._connection.soon()
+        queue = self._queue
+        delivery = queue.popleft()
+        if not delivery._engine.remote_settled and not self._copies:
+            delivery._hand = self._attachment
+            self._in_hand += 1
+            if self._in_hand == 1 and self._bounds:
+                # The outcome of this delivery will give credit; it is the only one that is held.
+                return delivery
+        if len(queue) * 2 <= self._prefetch:
+            self._renew()
         return delivery
+
+    def _limit(self) -> int:
+        """Return how many messages may be in flight or queued."""
+        prefetch = self._prefetch
+        return prefetch - self._in_hand if self._bounds and prefetch else prefetch
+
+    def _renew(self) -> None:
+        """Give credit if at least as much is free as is in flight or queued: half of the credit
+        when no message is taken, so that a flow serves many messages."""
+        engine = self._engine
+        limit = self._limit()
+        if limit > 0 and engine is not None:
+            queued = len(self._queue)
+            if (engine.credit + queued) * 2 <= limit and engine.usable:
+                engine.set_credit(limit - queued)
+                self._connection.soon()
+
+    def retire(self, delivery: Delivery) -> None:
+        """Give the credit of a delivery again that has its outcome, or was taken back."""
+        hand = delivery._hand
+        if hand:
+            delivery._hand = 0
+            if hand == self._attachment:
+                self._in_hand -= 1
+                # Most calls end here, because enough messages are queued.
+                if len(self._queue) * 2 <= self._prefetch:
+                    self._renew()
+
+    def restore(self, delivery: Delivery) -> None:
+        """Count a delivery again whose outcome was undone with a transaction."""
+        inbox = self._inbox
+        keeps = inbox is not None and inbox.keeping
+        if not self._copies and (keeps or self.has_live(delivery._engine)):
+            delivery._hand = self._attachment
+            self._in_hand += 1
+
+    def _lull(self, timeout: float) -> str:
+        """Say that no message came in time, and why none could come."""
+        text = f"no message came from {self.address!r} within {timeout:g} s"
+        prefetch = self._prefetch
+        if self._bounds and 0 < prefetch <= self._in_hand:
+            text += (
+                f": all {prefetch} credits are held by deliveries without an outcome: settle them,"
+                " or raise credit"
+            )
+        return text
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 

@@ -135,7 +135,13 @@ class RequestLinks:
             None if dynamic else address,
             reply_address,
             ReceiverOptions(
-                name=name, credit=credit, dynamic=dynamic, properties=properties, timeout=timeout
+                name=name,
+                credit=credit,
+                # Responses are settled as they come.
+                renew="delivery",
+                dynamic=dynamic,
+                properties=properties,
+                timeout=timeout,
             ),
         )
 
