@@ -25,6 +25,7 @@ EXCEPTIONS = {
     "Connection.polled": _BOOKS,
     "Connection.recovery": _BOOKS,
     "Connection.freed": _BOOKS,
+    "Connection.call_soon": _BOOKS,
     "Session.connection": _UPWARDS,
     "Session.leaving": _BOOKS,
     "Sender.dropped": _BOOKS,

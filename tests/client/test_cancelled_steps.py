@@ -96,9 +96,8 @@ async def links(connection: ferrymq.Connection, world: World) -> None:
         await receiver.detach()
     second = ReceiverSettleMode.SECOND
     async with connection.receiver("work", credit=1, rcv_settle_mode=second) as receiver:
-        delivery = await receiver.receive()
-        world.accepted.add(delivery.message.body)
-        await delivery.accept()
+        async with await receiver.receive() as delivery:
+            world.accepted.add(delivery.message.body)
         await (await receiver.receive()).release()
         await (await receiver.receive()).modify(undeliverable_here=True)
         delivery = await receiver.receive()

@@ -226,8 +226,9 @@ class TestClosing:
         peer.put("orders", *range(5))
         async with ferrymq.connect(peer.url) as connection:
             receiver = await connection.receiver("orders")
-            await receiver.receive()
+            taken = await receiver.receive()
             await connection.session()
+        assert not taken.settled
         await peer.seen(events.OutcomeReceived, 4)
         assert all(
             event.delivery.remote_state == Released()

@@ -470,10 +470,11 @@ class TestEndings:
     ) -> None:
         peer.put("orders", *range(10))
         receiver = await connection.receiver("orders")
-        await receiver.receive()
+        taken = await receiver.receive()
         await connection.session()
         assert receiver.queued == 9
         await receiver.close()
+        assert not taken.settled
         assert peer.count(events.OutcomeReceived) == 9
         assert all(
             event.delivery.remote_state == Released()

@@ -19,6 +19,7 @@ from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
+from ferrymq.aio.unseen import LoopCaller
 from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.errors import AmqpError, ConnectionClosed
@@ -68,9 +69,10 @@ class Connection:
         self._clean = False
         # Done when the peer's open has come; its exception says why it will not come.
         self._opened: asyncio.Future[None] | None = None
-        self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Calls functions in the loop, for finalizers.
+        self.call_soon = LoopCaller()
         self._writable = Signal()
         # Woken when the peer has detached a link, whose name is then free.
         self.freed = Signal()
@@ -346,12 +348,7 @@ class Connection:
             # The parent process ends the object.
             return False
         warnings.warn(what, ResourceWarning, stacklevel=3)
-        try:
-            self._loop.call_soon_threadsafe(end)
-        except RuntimeError:
-            # The loop is closed.
-            return False
-        return True
+        return self.call_soon(end)
 
     def _abandon(self) -> None:
         """Close the connection whose user has dropped it."""
@@ -360,6 +357,12 @@ class Connection:
             transport.rescue()
             self._clean = True
             self._close_now(transport, None)
+
+    def give_back(self, error: BaseException) -> None:
+        """Give back the messages that were taken and have no outcome, because an exception left the
+        block of the connection."""
+        for session in self.sessions:
+            session.give_back(error)
 
     def give_up(self, error: ConnectionClosed) -> None:
         """End the connection, which could not be restored."""

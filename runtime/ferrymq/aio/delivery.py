@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
-from ferrymq.aio.outcomes import ACCEPTED, RELEASED, RELEASED_SYMBOL, check_granted, is_outcome
+from ferrymq.aio.outcomes import (
+    ACCEPTED,
+    RELEASED,
+    as_granted,
+    check_granted,
+    is_outcome,
+    outcome_after,
+)
 from ferrymq.aio.waiting import deadline, fresh, resolve
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.errors import ConnectionClosed, LocalProtocolError, PeerError, Scope
@@ -22,6 +31,13 @@ if TYPE_CHECKING:
 
 class Delivery:
     """Received message. Give it one outcome: `accept`, `reject`, `release` or `modify`.
+
+    ``async with delivery`` accepts the message at the end of the block. If an exception leaves the
+    block, it gives the message back as failed (`modify` with `delivery_failed`), or releases it if
+    the program was told to stop: `asyncio.CancelledError`, `KeyboardInterrupt`, `SystemExit`,
+    `GeneratorExit`. It does nothing if the message was given an outcome inside.
+
+    A delivery that is dropped without an outcome is given back as failed.
 
     Each of these calls returns when the outcome is queued: it is written when the event loop next
     gets control. On a link in receiver-settle-mode second the call waits until the sender has
@@ -69,6 +85,26 @@ class Delivery:
         self._hand = 0
         # The id of the transaction that the message was acquired in.
         self.transaction_id = state.txn_id if isinstance(state, TransactionalState) else None
+
+    def __del__(self) -> None:
+        if self._hand:
+            self.receiver.on_dropped(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._given:
+            return
+        if error is None:
+            await self.accept()
+        else:
+            self.give_back(error)
 
     def __repr__(self) -> str:
         state = "settled" if self.settled else "unsettled"
@@ -222,6 +258,22 @@ class Delivery:
         receiver.confirming.add(self)
         return self._confirmed
 
+    def give_back(self, error: BaseException) -> None:
+        """Give the message back because an exception ended the work on it, unless it has an
+        outcome. The caller raises the exception, which matters more than an error met here."""
+        if self._given:
+            return
+        receiver = self.receiver
+        with suppress(Exception):
+            outcome = as_granted(outcome_after(error), receiver.granted)
+            if outcome is None:
+                self._settle_now(None)
+                receiver._connection.soon()
+                return
+            confirmed = self._begin(outcome, None)
+            if confirmed is not None:
+                confirmed.add_done_callback(lambda _: receiver.confirming.discard(self))
+
     def on_discharged(self, outcome: Outcome | None) -> None:
         """Handle the end of the transaction in which it was given an outcome; None if that
         failed."""
@@ -237,11 +289,13 @@ class Delivery:
     def _release_now(self) -> None:
         """Release a delivery that the user never received."""
         if not self._given and not self.settled:
-            self._given = True
-            granted = self.receiver.granted
-            # Otherwise the default outcome of the source decides.
-            known = granted is None or RELEASED_SYMBOL in granted
-            self._engine.settle(RELEASED if known else None)
+            self._settle_now(as_granted(RELEASED, self.receiver.granted))
+
+    def _settle_now(self, outcome: Outcome | None) -> None:
+        """Settle with an outcome; None stands for the default outcome of the source."""
+        self._given = True
+        self._engine.settle(outcome)
+        self.receiver.retire(self)
 
     def _lose(self, error: PeerError) -> None:
         resolve(self._confirmed, error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 
 class Closable(Protocol):
@@ -17,6 +17,14 @@ class Closable(Protocol):
 
     async def close(self) -> None:
         """Close the object; closing twice is harmless."""
+
+
+@runtime_checkable
+class GivesBack(Protocol):
+    """An object whose messages are given back when an exception leaves its block."""
+
+    def give_back(self, error: BaseException) -> None:
+        """Give back the messages that were taken and have no outcome."""
 
 
 T = TypeVar("T", bound=Closable)
@@ -53,4 +61,6 @@ class Opening(Generic[T]):
         opened = self._opened
         self._opened = None
         if opened is not None:
+            if error is not None and isinstance(opened, GivesBack):
+                opened.give_back(error)
             await opened.close()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
 
+FAILED: Final = Modified(delivery_failed=True)
+
 RELEASED_SYMBOL: Final = "amqp:released:list"
 OUTCOMES: Final = [
     "amqp:accepted:list",
@@ -47,6 +49,21 @@ def check_granted(state: Outcome, granted: list[str] | None) -> None:
             f"the source does not grant the outcome {name}; it grants {', '.join(granted)}",
             Scope.LINK,
         )
+
+
+def outcome_after(error: BaseException) -> Outcome:
+    """Return the outcome of a message whose work ended with an exception: failed, or released if
+    the program was told to stop: `asyncio.CancelledError`, `KeyboardInterrupt`, `SystemExit`,
+    `GeneratorExit`."""
+    return FAILED if isinstance(error, Exception) else RELEASED
+
+
+def as_granted(outcome: Outcome, granted: list[str] | None) -> Outcome | None:
+    """Return an outcome that the source grants, in place of one that it may not grant: itself,
+    released, or None for the default outcome of the source."""
+    if granted is None or _SYMBOLS[type(outcome)] in granted:
+        return outcome
+    return RELEASED if RELEASED_SYMBOL in granted else None
 
 
 def is_outcome(state: DeliveryState | None) -> bool:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ferrymq.aio.delivery import Delivery, lost
 from ferrymq.aio.inbox import Inbox
 from ferrymq.aio.link import Link
 from ferrymq.aio.opening import Opening
-from ferrymq.aio.outcomes import OUTCOMES
+from ferrymq.aio.outcomes import (
+    FAILED,
+    OUTCOMES,
+    as_granted,
+    is_outcome,
+    outcome_after,
+)
 from ferrymq.aio.termini import (
     attach_properties,
     check_names,
@@ -23,6 +29,7 @@ from ferrymq.aio.termini import (
     settle_modes,
     source_lack,
 )
+from ferrymq.aio.unseen import RepeatedWarning
 from ferrymq.aio.waiting import deadline, resolve
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
@@ -39,10 +46,12 @@ from ferrymq_types.messaging import (
     Target,
     TerminusDurability,
 )
+from ferrymq_types.transactions import TransactionalState
 
 if TYPE_CHECKING:
     from ferrymq.aio.session import Session
     from ferrymq.aio.transaction import Transaction
+    from ferrymq_types.unions import Outcome
 
 
 class Receiver(Link[ReceiverLink]):
@@ -74,6 +83,10 @@ class Receiver(Link[ReceiverLink]):
         # they came over.
         self._in_hand = 0
         self._attachment = 1
+        # Deliveries that were dropped without an outcome, each with the number of its attachment,
+        # and the warning about them.
+        self._dropped: deque[tuple[IncomingDelivery, int]] = deque()
+        self._drops: RepeatedWarning[str | None] | None = None
         # The outcomes that the source grants; None for all outcomes.
         self.granted: list[str] | None = None
         self._queue: deque[Delivery] = deque()
@@ -321,12 +334,85 @@ class Receiver(Link[ReceiverLink]):
 
     def _before_close(self) -> None:
         self.closed_here = True
+        self._give_back_dropped()
         self.release_queued()
 
     def release_queued(self) -> None:
         """Release the messages that the user did not take, before this side ends the link."""
         for delivery in self._queue:
             delivery._release_now()
+
+    def give_back(self, error: BaseException) -> None:
+        """Give back the messages that were taken and have no outcome, because an exception left the
+        block of the receiver.
+
+        A link that keeps unsettled deliveries at the peer keeps these as well.
+        """
+        self._give_back_dropped()
+        link = self._engine
+        if link is None or not link.usable or self._keeps or self._copies:
+            return
+        outcome = self._unless_default(outcome_after(error))
+        queued = {id(delivery._engine) for delivery in self._queue}
+        for engine in list(link.session.incoming.unsettled.values()):
+            taken = engine.link is link and engine.complete and id(engine) not in queued
+            if taken and engine.state is None and engine.remote_state is None:
+                engine.settle(outcome)
+                reference = engine.context
+                delivery = reference() if isinstance(reference, ref) else None
+                if isinstance(delivery, Delivery):
+                    delivery.gone = True
+                    self.retire(delivery)
+        self._connection.soon()
+
+    def on_dropped(self, delivery: Delivery) -> None:
+        """Handle the finalizer of a delivery that was taken and has no outcome, in any thread."""
+        live = delivery._hand == self._attachment and self._failure is None
+        if live and not self._keeps:
+            self._dropped.append((delivery._engine, delivery._hand))
+            self._connection.call_soon(self._give_back_dropped)
+
+    def _give_back_dropped(self) -> None:
+        """Give back the dropped deliveries as failed."""
+        dropped = self._dropped
+        if not dropped:
+            return
+        while dropped:
+            engine, hand = dropped.popleft()
+            if hand == self._attachment:
+                self._in_hand -= 1
+            if not self.has_live(engine) or engine.settled or engine.remote_settled:
+                continue
+            if is_outcome(engine.remote_state):
+                # The sender has decided on the outcome.
+                engine.settle(engine.remote_state)
+                continue
+            if isinstance(engine.remote_state, TransactionalState):
+                # The end of the transaction that acquired the message decides.
+                continue
+            engine.settle(self._unless_default(FAILED))
+            if self._drops is None:
+                self._drops = RepeatedWarning(self._connection.call_soon, _say_dropped)
+            self._drops.add(self.address)
+        self._renew()
+        self._connection.soon()
+
+    def _unless_default(self, outcome: Outcome) -> Outcome | None:
+        """Return the outcome of a message to which the user gave none; None stands for the default
+        outcome of the source, if the user has chosen one."""
+        if self._options.default_outcome is not None:
+            return None
+        return as_granted(outcome, self.granted)
+
+    @property
+    def _keeps(self) -> bool:
+        """Return whether the peer keeps unsettled deliveries when the link is lost."""
+        return self._inbox is not None and self._inbox.keeping
+
+    def _end(self, error: PeerError) -> None:
+        super()._end(error)
+        if self._drops is not None:
+            self._drops.flush()
 
     def _lost(self, error: PeerError) -> None:
         inbox = self._inbox
@@ -411,10 +497,9 @@ class Receiver(Link[ReceiverLink]):
     def put_back(self, deliveries: list[Delivery]) -> None:
         """Put back deliveries that were taken but that the caller did not receive: they come next
         again. Those that the node delivers again are dropped."""
-        inbox = self._inbox
         for delivery in reversed(deliveries):
             engine = delivery._engine
-            keeps = inbox is not None and inbox.keeping and not delivery.gone
+            keeps = self._keeps and not delivery.gone
             if engine.remote_settled or keeps or self.has_live(engine):
                 if delivery._hand == self._attachment:
                     self._in_hand -= 1
@@ -443,8 +528,7 @@ class Receiver(Link[ReceiverLink]):
 
     def _check_holds(self, engine: IncomingDelivery) -> None:
         """Raise unless the delivery can still be given an outcome."""
-        inbox = self._inbox
-        if inbox is not None and inbox.keeping:
+        if self._keeps:
             self._check()
         elif self._failure is not None or not self.has_live(engine):
             # The delivery came over an earlier attachment.
@@ -505,9 +589,7 @@ class Receiver(Link[ReceiverLink]):
 
     def restore(self, delivery: Delivery) -> None:
         """Count a delivery again whose outcome was undone with a transaction."""
-        inbox = self._inbox
-        keeps = inbox is not None and inbox.keeping
-        if not self._copies and (keeps or self.has_live(delivery._engine)):
+        if not self._copies and (self._keeps or self.has_live(delivery._engine)):
             delivery._hand = self._attachment
             self._in_hand += 1
 
@@ -545,11 +627,21 @@ def _written_down(delivery: IncomingDelivery) -> Unsettled:
     return Unsettled(delivery.tag, delivery.payload, outcome, delivery.message_format)
 
 
+def _say_dropped(count: int, address: str | None) -> str:
+    what = f"{count} deliveries" if count > 1 else "1 delivery"
+    return (
+        f"{what} from {address!r} dropped without an outcome, given back as failed: accept each"
+        " delivery, or use 'async with delivery'"
+    )
+
+
 class OpeningReceiver(Opening[Receiver]):
     """Receiver that is not attached yet; ``async for`` attaches, iterates and closes it.
 
     If the loop is left early, the receiver is closed when the iterator is finalised, which in a
-    coroutine is at once; use ``async with`` to say so explicitly.
+    coroutine is at once; use ``async with`` to say so explicitly. A message that was in the hands
+    of the loop's body then, without an outcome, is given back as failed, or released if the task
+    was cancelled.
     """
 
     __slots__ = ()
@@ -558,9 +650,21 @@ class OpeningReceiver(Opening[Receiver]):
         return self._iterate()
 
     async def _iterate(self) -> AsyncGenerator[Delivery, None]:
+        task = asyncio.current_task()
         receiver = await self._open()
         try:
             async for delivery in receiver:
-                yield delivery
+                try:
+                    yield delivery
+                except GeneratorExit as left:
+                    # The exception that left the body, if any, is not known here.
+                    delivery.give_back(left if _is_cancelled(task) else Exception("left"))
+                    raise
         finally:
             await receiver.close()
+
+
+def _is_cancelled(task: asyncio.Task[Any] | None) -> bool:
+    if task is None:
+        return False
+    return task.cancelled() if task.done() else task.cancelling() > 0

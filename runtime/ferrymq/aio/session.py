@@ -287,6 +287,13 @@ class Session:
             if isinstance(link, Receiver):
                 link.release_queued()
 
+    def give_back(self, error: BaseException) -> None:
+        """Give back the messages that were taken and have no outcome, because an exception left the
+        block of the session."""
+        for link in self.links:
+            if isinstance(link, Receiver):
+                link.give_back(error)
+
     def _end(self, error: PeerError) -> None:
         """End the session and its links finally."""
         if self._failure is None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from ferrymq.aio.opening import GivesBack
 from ferrymq.blocking.portal import Portal
 
 A = TypeVar("A")
@@ -35,6 +37,11 @@ class Face(ABC, Generic[A]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        behind = self._behind
+        if error is not None and isinstance(behind, GivesBack) and self._portal.usable:
+            # The exception matters more than an error met here.
+            with suppress(Exception):
+                self._portal.call(lambda: behind.give_back(error))
         self.close()
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, TypeVar
 
 from ferrymq import aio
 from ferrymq.blocking.face import Face, blocking
@@ -256,11 +258,31 @@ class Receiver(_Link[aio.Receiver]):
 
 
 class Delivery:
-    """One message received; the blocking face of `ferrymq.aio.Delivery`."""
+    """One message received; the blocking face of `ferrymq.aio.Delivery`.
+
+    ``with delivery`` accepts the message at the end of the block; if an exception leaves the block,
+    it gives the message back as failed, or releases it if the program was told to stop.
+    """
 
     def __init__(self, receiver: Receiver, delivery: aio.Delivery) -> None:
         self.receiver = receiver
         self._delivery = delivery
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._portal.run(lambda: self._delivery.__aexit__(None, None, None))
+        elif self._portal.usable:
+            # The exception matters more than an error met here.
+            with suppress(Exception):
+                self._portal.call(lambda: self._delivery.give_back(error))
 
     def __repr__(self) -> str:
         return repr(self._delivery)
