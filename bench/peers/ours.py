@@ -50,7 +50,7 @@ def build() -> Message:
         samples.BODY,
         durable=samples.DURABLE,
         priority=samples.PRIORITY,
-        ttl=samples.TTL,
+        ttl=samples.TTL / 1000,
         message_id=samples.MESSAGE_ID,
         to=samples.TO,
         subject=samples.SUBJECT,

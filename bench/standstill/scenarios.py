@@ -215,7 +215,7 @@ def expired(ground: Ground) -> None:
     sent = 0
     while sent < count:
         peer.until(lambda: link.credit > 0)
-        message = Message(b"x" * 16, ttl=int((end - time.time()) * 1000)).encode()
+        message = Message(b"x" * 16, ttl=end - time.time()).encode()
         for _ in range(min(link.credit, count - sent, 500)):
             link.send(message)
             sent += 1
@@ -468,6 +468,6 @@ SCENARIOS: Final = [
     Scenario("60 MiB in and out", large.passed_on(60), large.CONFIGURATION),
     Scenario("60 MiB in and out, stored", large.passed_on(60, True), large.CONFIGURATION, True),
     Scenario("60 MiB, delivered again", large.passed_on(60, failures=2), large.CONFIGURATION),
-    Scenario("60 MiB with a ttl", large.passed_on(60, ttl=60_000), large.CONFIGURATION),
+    Scenario("60 MiB with a ttl", large.passed_on(60, ttl=60), large.CONFIGURATION),
     Scenario("60 MiB of a stream for 10 readers", large.recorded(60, 10), large.CONFIGURATION),
 ]

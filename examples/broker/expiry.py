@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import ferrymq
 from ferrymq import Message
@@ -23,8 +24,8 @@ async def main() -> None:
     """Let one message expire by its own ttl and one by the queue's; a third stays."""
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         quotes = await connection.sender("quotes")
-        await quotes.send(Message(body="17.30, for a moment", ttl=5))
-        await quotes.send(Message(body="17.40, for an hour", ttl=3_600_000))
+        await quotes.send(Message(body="17.30, for a moment", ttl=0.005))
+        await quotes.send(Message(body="17.40, for an hour", ttl=timedelta(hours=1)))
         ticks = await connection.sender("ticks")
         await ticks.send(Message(body="tick"))
         # The two queues have no consumers. Their messages expire on time all the same.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from ferrymq.durations import Duration, Moment, milliseconds, timestamp
 from ferrymq.message_body import (
     BodySection,
     check_body,
@@ -78,8 +79,9 @@ _NO_BODY: Final = 7
 class Message(MessageFields):
     """Message; every section of it can be read and changed.
 
-    The keyword arguments are the fields of `Header` and `Properties` (times in ms) and the maps,
-    which are copied. An empty map equals a missing section.
+    The keyword arguments are the fields of `Header` and `Properties`, and the maps, which are
+    copied. `ttl` is in seconds or a timedelta; `absolute_expiry_time` and `creation_time` are in ms
+    since the Unix epoch or datetimes with a time zone. An empty map equals a missing section.
     """
 
     __slots__ = (
@@ -98,7 +100,7 @@ class Message(MessageFields):
         *,
         durable: bool = False,
         priority: int = 4,
-        ttl: int | None = None,
+        ttl: Duration | None = None,
         first_acquirer: bool = False,
         delivery_count: int = 0,
         message_id: MessageId | None = None,
@@ -109,8 +111,8 @@ class Message(MessageFields):
         correlation_id: MessageId | None = None,
         content_type: str | None = None,
         content_encoding: str | None = None,
-        absolute_expiry_time: int | None = None,
-        creation_time: int | None = None,
+        absolute_expiry_time: Moment | None = None,
+        creation_time: Moment | None = None,
         group_id: str | None = None,
         group_sequence: int | None = None,
         reply_to_group_id: str | None = None,
@@ -134,7 +136,7 @@ class Message(MessageFields):
             self.header = Header(
                 durable=durable,
                 priority=priority,
-                ttl=ttl,
+                ttl=None if ttl is None else milliseconds(ttl, "ttl"),
                 first_acquirer=first_acquirer,
                 delivery_count=delivery_count,
             )
@@ -162,8 +164,10 @@ class Message(MessageFields):
                 correlation_id=correlation_id,
                 content_type=content_type,
                 content_encoding=content_encoding,
-                absolute_expiry_time=absolute_expiry_time,
-                creation_time=creation_time,
+                absolute_expiry_time=(
+                    None if absolute_expiry_time is None else timestamp(absolute_expiry_time)
+                ),
+                creation_time=None if creation_time is None else timestamp(creation_time),
                 group_id=group_id,
                 group_sequence=group_sequence,
                 reply_to_group_id=reply_to_group_id,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ferrymq.durations import Duration, Moment, milliseconds, timestamp
 from ferrymq_types.messaging import Header, Properties
 
 if TYPE_CHECKING:
@@ -59,15 +60,24 @@ class MessageFields:
     def priority(self, value: int) -> None:
         self._made_header().priority = value
 
+    # In compiled code an assignment takes only the type that the getter returns (mypyc). The wider
+    # types of some setters are for applications; compiled code sets the fields of the section.
+
     @property
-    def ttl(self) -> int | None:
-        """Remaining lifetime in ms, None for no limit (AMQP 1.0 §3.2.1)."""
+    def ttl(self) -> float | None:
+        """Remaining lifetime in seconds, None for no limit (AMQP 1.0 §3.2.1).
+
+        Also takes a timedelta. `Header.ttl` is the same in milliseconds.
+        """
         header = self.header
-        return None if header is None else header.ttl
+        if header is None:
+            return None
+        ttl = header.ttl
+        return None if ttl is None else ttl / 1000
 
     @ttl.setter
-    def ttl(self, value: int | None) -> None:
-        self._made_header().ttl = value
+    def ttl(self, value: Duration | None) -> None:
+        self._made_header().ttl = None if value is None else milliseconds(value, "ttl")
 
     @property
     def first_acquirer(self) -> bool:
@@ -173,23 +183,25 @@ class MessageFields:
 
     @property
     def absolute_expiry_time(self) -> int | None:
-        """Moment of expiry, in ms since the Unix epoch (AMQP 1.0 §3.2.4)."""
+        """Moment of expiry, in ms since the Unix epoch (AMQP 1.0 §3.2.4). Also takes a datetime
+        with a time zone."""
         properties = self.properties
         return None if properties is None else properties.absolute_expiry_time
 
     @absolute_expiry_time.setter
-    def absolute_expiry_time(self, value: int | None) -> None:
-        self._made_properties().absolute_expiry_time = value
+    def absolute_expiry_time(self, value: Moment | None) -> None:
+        self._made_properties().absolute_expiry_time = None if value is None else timestamp(value)
 
     @property
     def creation_time(self) -> int | None:
-        """Moment of creation, in ms since the Unix epoch (AMQP 1.0 §3.2.4)."""
+        """Moment of creation, in ms since the Unix epoch (AMQP 1.0 §3.2.4). Also takes a datetime
+        with a time zone."""
         properties = self.properties
         return None if properties is None else properties.creation_time
 
     @creation_time.setter
-    def creation_time(self, value: int | None) -> None:
-        self._made_properties().creation_time = value
+    def creation_time(self, value: Moment | None) -> None:
+        self._made_properties().creation_time = None if value is None else timestamp(value)
 
     @property
     def group_id(self) -> str | None:

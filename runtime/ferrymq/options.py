@@ -2,7 +2,7 @@
 
 Each group is a dataclass, which has the defaults and their meaning, and a `TypedDict` of the same
 keys, which tells type checkers the keyword arguments of `connect`, `sender` and `receiver`. Times
-are in seconds; a timeout of None waits as long as the connection lives.
+are in seconds or timedeltas; a timeout of None waits as long as the connection lives.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias, TypedDict
 from uuid import uuid4
 
 from ferrymq.chunks import MAX_CHUNK_RECORDS
+from ferrymq.durations import Duration, check_duration, seconds, whole_seconds
 from ferrymq.engine.sasl import SaslMechanism
 from ferrymq.engine.settings import DEFAULT_INCOMING_WINDOW, DEFAULT_MAX_FRAME_SIZE
 from ferrymq.reconnect import ReconnectPolicy
@@ -27,8 +28,8 @@ DEFAULT_CREDIT: Final = 100
 DEFAULT_CHUNK_BYTES: Final = 256 * 1024
 DEFAULT_CHUNK_CREDIT: Final = 8
 
-Timeout: TypeAlias = float | Literal["default"] | None
-"""Seconds, None for no limit, or ``"default"`` for the connection's."""
+Timeout: TypeAlias = Duration | Literal["default"] | None
+"""Seconds or a timedelta, None for no limit, or ``"default"`` for the connection's."""
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A bearer token, or a function or coroutine function that returns one."""
@@ -38,11 +39,10 @@ Start: TypeAlias = Literal["first", "last", "next"] | int | datetime
 
 
 def check_timeout(timeout: Timeout, name: str = "timeout") -> None:
-    """Raise ValueError for a timeout that is negative or not a number."""
-    if timeout is None or timeout == "default":
-        return
-    if not timeout >= 0:
-        raise ValueError(f"{name} {timeout!r} is no time: give seconds from 0 on, or None")
+    """Raise ValueError for a timeout that is negative or not a number, TypeError for one that is no
+    duration."""
+    if timeout is not None and timeout != "default":
+        check_duration(timeout, name, ", or None")
 
 
 class MadeUp(str):
@@ -79,7 +79,7 @@ class ConnectionOptions:
     upgrade_tls: bool = False
     """For amqp: begin without TLS and agree on TLS before any other frame (AMQP 1.0 §5.2)."""
 
-    idle_time_out: float | None = 60.0
+    idle_time_out: Duration | None = 60.0
     """The connection fails when the peer is silent for this long (AMQP 1.0 §2.4.5). None: never."""
 
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
@@ -88,10 +88,10 @@ class ConnectionOptions:
     incoming_window: int = DEFAULT_INCOMING_WINDOW
     """Transfer frames that a session accepts before we must answer with a flow."""
 
-    timeout: float | None = 30.0
+    timeout: Duration | None = 30.0
     """Time for connecting, and for each begin, attach and detach that has no timeout of its own."""
 
-    close_timeout: float = 5.0
+    close_timeout: Duration = 5.0
     """How long `close` waits for the peer's close and for the transport to end."""
 
     properties: dict[str, object] | None = None
@@ -108,9 +108,10 @@ class ConnectionOptions:
     def __post_init__(self) -> None:
         check_timeout(self.timeout)
         check_timeout(self.close_timeout, "close_timeout")
-        if self.idle_time_out is not None and not self.idle_time_out > 0:
+        idle = self.idle_time_out
+        if idle is not None and not seconds(idle) > 0:
             raise ValueError(
-                f"idle_time_out {self.idle_time_out!r} is no time to wait for the peer: give "
+                f"idle_time_out {idle!r} is no time to wait for the peer: give "
                 "seconds above 0, or None"
             )
 
@@ -124,11 +125,11 @@ class ConnectionArguments(TypedDict, total=False):
     token: Token | None
     ssl: _ssl.SSLContext | None
     upgrade_tls: bool
-    idle_time_out: float | None
+    idle_time_out: Duration | None
     max_frame_size: int
     incoming_window: int
-    timeout: float | None
-    close_timeout: float
+    timeout: Duration | None
+    close_timeout: Duration
     properties: dict[str, object] | None
     offered_capabilities: list[str] | None
     desired_capabilities: list[str] | None
@@ -149,9 +150,9 @@ class SenderOptions:
     dynamic_node_properties: dict[str, object] | None = None
     durable: TerminusDurability | bool = TerminusDurability.NONE
     expiry_policy: TerminusExpiryPolicy | None = None
-    expiry_timeout: int = 0
+    expiry_timeout: Duration = 0
     capabilities: list[str] | None = None
-    """Fields of the target (AMQP 1.0 §3.5.4); `expiry_timeout` is in whole seconds.
+    """Fields of the target (AMQP 1.0 §3.5.4); `expiry_timeout` is rounded up to whole seconds.
 
     `durable` is True for a target that keeps unsettled deliveries (unsettled-state) until the link
     is closed, unless `expiry_policy` says otherwise. It requires a `name` here and a `container_id`
@@ -182,6 +183,7 @@ class SenderOptions:
 
     def __post_init__(self) -> None:
         check_timeout(self.timeout)
+        whole_seconds(self.expiry_timeout, "expiry_timeout")
 
 
 class SenderArguments(TypedDict, total=False):
@@ -192,7 +194,7 @@ class SenderArguments(TypedDict, total=False):
     dynamic_node_properties: dict[str, object] | None
     durable: TerminusDurability | bool
     expiry_policy: TerminusExpiryPolicy | None
-    expiry_timeout: int
+    expiry_timeout: Duration
     capabilities: list[str] | None
     exactly_once: bool
     unsettled: Iterable[Unsettled] | None
@@ -245,9 +247,9 @@ class ReceiverOptions:
     dynamic_node_properties: dict[str, object] | None = None
     durable: TerminusDurability | bool = TerminusDurability.NONE
     expiry_policy: TerminusExpiryPolicy | None = None
-    expiry_timeout: int = 0
+    expiry_timeout: Duration = 0
     capabilities: list[str] | None = None
-    """Fields of the source (AMQP 1.0 §3.5.3); `expiry_timeout` is in whole seconds.
+    """Fields of the source (AMQP 1.0 §3.5.3); `expiry_timeout` is rounded up to whole seconds.
 
     `durable` is True for a source that keeps unsettled deliveries (unsettled-state) until the link
     is closed, unless `expiry_policy` says otherwise. It requires a `name` here and a `container_id`
@@ -285,6 +287,7 @@ class ReceiverOptions:
             raise ValueError(f"credit {self.credit} is negative")
         if self.renew not in ("settlement", "delivery"):
             raise ValueError(f"renew {self.renew!r} is neither 'settlement' nor 'delivery'")
+        whole_seconds(self.expiry_timeout, "expiry_timeout")
 
 
 class ReceiverArguments(TypedDict, total=False):
@@ -302,7 +305,7 @@ class ReceiverArguments(TypedDict, total=False):
     dynamic_node_properties: dict[str, object] | None
     durable: TerminusDurability | bool
     expiry_policy: TerminusExpiryPolicy | None
-    expiry_timeout: int
+    expiry_timeout: Duration
     capabilities: list[str] | None
     exactly_once: bool
     unsettled: Iterable[Unsettled] | None

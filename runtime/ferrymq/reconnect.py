@@ -7,6 +7,8 @@ import random as _random
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
+from ferrymq.durations import Duration, check_duration
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconnectPolicy:
@@ -27,18 +29,19 @@ class ReconnectPolicy:
     `random` returns a number from 0 to 1, `sleep` waits seconds: tests replace them.
     """
 
-    initial: float = 0.1
+    initial: Duration = 0.1
     factor: float = 2.0
-    maximum: float = 30.0
+    maximum: Duration = 30.0
     attempts: int | None = None
     random: Callable[[], float] = field(default=_random.random, repr=False)
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
 
     def pauses(self) -> Iterator[float]:
         """Yield the pauses before the attempts, in seconds; end when it is time to give up."""
-        bound = min(self.initial, self.maximum)
+        maximum = check_duration(self.maximum, "maximum")
+        bound = min(check_duration(self.initial, "initial"), maximum)
         attempt = 0
         while self.attempts is None or attempt < self.attempts:
             yield bound * (1 + self.random()) / 2
-            bound = min(bound * self.factor, self.maximum)
+            bound = min(bound * self.factor, maximum)
             attempt += 1

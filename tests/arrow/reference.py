@@ -84,7 +84,7 @@ def row_of(payload: bytes, message_format: int) -> dict[str, Any]:
     row.update(
         durable=message.durable,
         priority=min(message.priority, 127),
-        ttl=message.ttl,
+        ttl=None if message.header is None else message.header.ttl,
         deliveryCount=message.delivery_count,
         firstAcquirer=message.first_acquirer,
         messageId=_text(message.message_id),

@@ -88,7 +88,7 @@ messages = st.builds(
     bodies,
     durable=st.booleans(),
     priority=integers(8, False),
-    ttl=st.none() | integers(32, False),
+    ttl=st.none() | integers(32, False).map(lambda ttl: ttl / 1000),
     first_acquirer=st.booleans(),
     delivery_count=integers(32, False),
     message_id=st.none() | message_ids,

@@ -79,7 +79,7 @@ class TestFields:
             b"",
             durable=True,
             priority=9,
-            ttl=1000,
+            ttl=1,
             delivery_count=2,
             message_id=7,
             to="q",

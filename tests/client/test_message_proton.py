@@ -98,7 +98,7 @@ def test_a_message_of_proton_field_by_field() -> None:
     )
     ours = Message.decode(theirs.encode())
     assert ours.body == {"list": [1, "two", None, 2.5], "flag": True}
-    assert (ours.durable, ours.priority, ours.ttl) == (True, 6, 1500)
+    assert (ours.durable, ours.priority, ours.ttl) == (True, 6, 1.5)
     assert (ours.message_id, ours.user_id, ours.to) == (identity, b"me", "orders")
     assert (ours.subject, ours.reply_to, ours.correlation_id) == ("s", "replies", 77)
     assert (ours.content_type, ours.content_encoding) == ("text/plain", "gzip")

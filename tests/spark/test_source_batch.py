@@ -46,7 +46,7 @@ def test_all_columns(
         b"here",
         durable=True,
         priority=7,
-        ttl=60_000,
+        ttl=60,
         message_id="m-1",
         user_id=b"somebody",
         to="there",

@@ -118,7 +118,7 @@ async def work(url: str, count: Count) -> None:
         transaction = await connection.transaction()
         await sender.send(Message(body="not kept"), transaction=transaction)
         await transaction.rollback()
-        await sender.send(Message(body="late", ttl=1))
+        await sender.send(Message(body="late", ttl=0.001))
         count.add(QUEUE, published=1, expirations=1, dead_lettered=1)
         count.add(DEAD, published=1)
         news = await connection.sender("news")

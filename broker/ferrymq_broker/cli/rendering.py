@@ -64,6 +64,9 @@ def as_json(message: Message) -> str:
     value: dict[str, object] = {}
     for attribute, name, default in _FIELDS:
         field = getattr(message, attribute)
+        if attribute == "ttl" and message.header is not None:
+            # JSON has the fields of the specification: this one is in milliseconds.
+            field = message.header.ttl
         if field != default:
             value[name] = plain(field)
     sections = message.body_sections

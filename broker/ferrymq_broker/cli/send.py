@@ -109,7 +109,8 @@ def send(
         if priority is not None:
             made.priority = priority
         if ttl is not None:
-            made.ttl = _milliseconds(ttl, "--ttl")
+            _milliseconds(ttl, "--ttl")
+            made.ttl = ttl
         return made
 
     bodies = None if not body else [text.encode("utf-8", "surrogateescape") for text in body]

@@ -11,6 +11,7 @@ from ferrymq.aio.opening import Opening
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.termini import POSITION
 from ferrymq.chunks import BYTES, CHUNK_FORMAT, CHUNKS, RECORDS, UNTIL, Chunk
+from ferrymq.durations import Duration
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import DecodeError, LinkDetached, RemoteProtocolError, Scope
@@ -182,7 +183,7 @@ class ChunkReader:
         """Whether this side ended the link."""
         return self._link.closed_here
 
-    async def receive(self, *, timeout: float | None = None) -> Chunk | None:
+    async def receive(self, *, timeout: Duration | None = None) -> Chunk | None:
         """Take the next chunk, waiting for it if need be; return None after the last record before
         `until`.
 

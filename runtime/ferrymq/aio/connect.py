@@ -15,6 +15,7 @@ from ferrymq.aio.tokens import bearer, check_token
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.aio.transport import EngineTransport
 from ferrymq.aio.websocket import open_websocket
+from ferrymq.durations import seconds
 from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
 from ferrymq.engine.scram import password_mechanisms
 from ferrymq.engine.settings import ConnectionSettings
@@ -143,7 +144,7 @@ async def open_transport(connection: Connection) -> None:
     if options.token is None:
         sasl = mechanisms(url, options)
     else:
-        async with asyncio.timeout(options.timeout):
+        async with asyncio.timeout(seconds(options.timeout)):
             sasl = [await bearer(options.token, url.username)]
     settings = ConnectionSettings(
         container_id=str(options.container_id),
@@ -151,10 +152,10 @@ async def open_transport(connection: Connection) -> None:
         hostname=options.hostname or url.host,
         max_frame_size=options.max_frame_size,
         incoming_window=options.incoming_window,
-        idle_time_out=options.idle_time_out,
+        idle_time_out=seconds(options.idle_time_out),
         # The handshake must end within the caller's timeout.
         handshake_timeout=None,
-        close_timeout=options.close_timeout,
+        close_timeout=seconds(options.close_timeout),
         offered_capabilities=options.offered_capabilities,
         desired_capabilities=_desired(options.desired_capabilities),
         required_capabilities=options.required_capabilities,
@@ -175,7 +176,7 @@ async def open_transport(connection: Connection) -> None:
     )
     opened = connection.start(transport)
     try:
-        async with asyncio.timeout(options.timeout):
+        async with asyncio.timeout(seconds(options.timeout)):
             try:
                 if url.over_web:
                     await open_websocket(url, transport.wire, context)

@@ -21,6 +21,7 @@ from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.unseen import LoopCaller
 from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
+from ferrymq.durations import Duration, seconds
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.errors import AmqpError, ConnectionClosed
 from ferrymq.fence import Committed, Fence
@@ -212,7 +213,7 @@ class Connection:
         return OpeningTransaction(open)
 
     async def fence(
-        self, group: str, member: str, *, target: str = "", timeout: float | None = None
+        self, group: str, member: str, *, target: str = "", timeout: Duration | None = None
     ) -> int | None:
         """Return the last sequence that a member of a group has committed at a target, None if
         there is none: see `Fence`. Raises as `committed`."""
@@ -220,7 +221,7 @@ class Connection:
         return None if found is None else found.sequence
 
     async def committed(
-        self, group: str, member: str, *, target: str = "", timeout: float | None = None
+        self, group: str, member: str, *, target: str = "", timeout: Duration | None = None
     ) -> Committed | None:
         """Return the last sequence that a member of a group has committed at a target, with its
         digest; None if there is none: see `Fence`. If the peer has no fence for the target, return
@@ -243,7 +244,7 @@ class Connection:
         transport = self._transport
         patience = self.options.close_timeout if timeout == "default" else timeout
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(seconds(patience)):
                 try:
                     if not self._closing and self._failure is None:
                         self._closing = True
@@ -273,7 +274,7 @@ class Connection:
             # By now every waiting call knows that the connection is closed.
             self.recovery.stop()
 
-    async def wait_closed(self, *, timeout: float | None = None) -> None:
+    async def wait_closed(self, *, timeout: Duration | None = None) -> None:
         """Wait until the connection is over.
 
         Raises `ConnectionClosed`, unless this side closed the connection, or the peer without an
@@ -296,7 +297,7 @@ class Connection:
 
     def within(self, timeout: Timeout) -> float | None:
         """Return the seconds that a call with this timeout has."""
-        return self.options.timeout if timeout == "default" else timeout
+        return seconds(self.options.timeout if timeout == "default" else timeout)
 
     def soon(self) -> None:
         """Schedule a write of the pending output at the next turn of the loop."""
@@ -315,7 +316,7 @@ class Connection:
         """
         transport = self._transport
         try:
-            async with asyncio.timeout(self.options.close_timeout):
+            async with asyncio.timeout(seconds(self.options.close_timeout)):
                 while (
                     transport is not None
                     and transport is self._transport

@@ -16,6 +16,7 @@ from ferrymq.aio.outcomes import (
     outcome_after,
 )
 from ferrymq.aio.waiting import deadline, fresh, resolve
+from ferrymq.durations import Duration
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.errors import ConnectionClosed, LocalProtocolError, PeerError, Scope
 from ferrymq.message import Message
@@ -140,7 +141,7 @@ class Delivery:
         return self._engine.settled or self._engine.remote_settled
 
     async def accept(
-        self, *, timeout: float | None = None, transaction: Transaction | None = None
+        self, *, timeout: Duration | None = None, transaction: Transaction | None = None
     ) -> None:
         """Accept the message: it is processed, and the node may forget it (AMQP 1.0 §3.4.2)."""
         await self._give(ACCEPTED, timeout, transaction)
@@ -150,7 +151,7 @@ class Delivery:
         error: Error | str | None = None,
         description: str | None = None,
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         transaction: Transaction | None = None,
     ) -> None:
         """Reject the message as invalid (AMQP 1.0 §3.4.3); `error` may be the symbol of a
@@ -160,7 +161,7 @@ class Delivery:
         await self._give(Rejected(error=error), timeout, transaction)
 
     async def release(
-        self, *, timeout: float | None = None, transaction: Transaction | None = None
+        self, *, timeout: Duration | None = None, transaction: Transaction | None = None
     ) -> None:
         """Release the message, which was not and will not be processed (AMQP 1.0 §3.4.4)."""
         await self._give(RELEASED, timeout, transaction)
@@ -171,7 +172,7 @@ class Delivery:
         delivery_failed: bool = False,
         undeliverable_here: bool = False,
         message_annotations: dict[str, object] | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         transaction: Transaction | None = None,
     ) -> None:
         """Give the message back, changed (AMQP 1.0 §3.4.5).
@@ -189,7 +190,7 @@ class Delivery:
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
     async def _give(
-        self, outcome: Outcome, timeout: float | None, transaction: Transaction | None
+        self, outcome: Outcome, timeout: Duration | None, transaction: Transaction | None
     ) -> None:
         confirmed = self._begin(outcome, transaction)
         connection = self.receiver._connection

@@ -86,7 +86,7 @@ async def was_committed(connection: Connection, fence: Fence, digest: Digest | N
         return None
     policy = recovery.policy
     pauses = policy.pauses()
-    patience = connection.options.timeout
+    patience = connection.within("default")
     while not connection.closed:
         try:
             found = await read_fence(connection, fence.group, fence.member, fence.target)

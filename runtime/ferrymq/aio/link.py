@@ -34,7 +34,7 @@ class Link(ABC, Generic[L]):
         self.session = session
         self.name = name
         self._connection = session.connection
-        self._timeout = self._connection.options.timeout if timeout == "default" else timeout
+        self._timeout = self._connection.within(timeout)
         self._engine: L | None = None
         # Why the link is over; None while it lives or is being restored.
         self._failure: PeerError | None = None

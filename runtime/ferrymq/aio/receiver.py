@@ -31,6 +31,7 @@ from ferrymq.aio.termini import (
 )
 from ferrymq.aio.unseen import RepeatedWarning
 from ferrymq.aio.waiting import deadline, resolve
+from ferrymq.durations import Duration
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session as EngineSession
@@ -160,7 +161,7 @@ class Receiver(Link[ReceiverLink]):
                 found[delivery.tag] = delivery
         return [_written_down(one) for one in found.values() if one.complete and not one.settled]
 
-    async def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
+    async def resumed(self, *, timeout: Duration | None = None) -> dict[bytes, AmqpError | None]:
         """Wait until the outcomes of the deliveries passed as `unsettled` are final; return them by
         tag.
 
@@ -179,7 +180,7 @@ class Receiver(Link[ReceiverLink]):
                     ends[delivery.tag] = None
         return ends
 
-    async def receive(self, *, timeout: float | None = None) -> Delivery:
+    async def receive(self, *, timeout: Duration | None = None) -> Delivery:
         """Take the next message, waiting for it if need be.
 
         Raises `TimeoutError` when none comes in time, and `LinkDetached`, `SessionEnded` or
@@ -195,7 +196,7 @@ class Receiver(Link[ReceiverLink]):
         except TimeoutError:
             raise TimeoutError(self._lull(timeout)) from None
 
-    async def receive_many(self, limit: int, *, timeout: float | None = None) -> list[Delivery]:
+    async def receive_many(self, limit: int, *, timeout: Duration | None = None) -> list[Delivery]:
         """Take up to `limit` messages: those that are there, or the next one when it comes.
 
         Raises as `receive` does.
@@ -233,7 +234,7 @@ class Receiver(Link[ReceiverLink]):
             engine.set_credit(engine.credit + credit, properties=self._flow_properties())
             self._connection.soon()
 
-    async def drain(self, *, timeout: float | None = None) -> None:
+    async def drain(self, *, timeout: Duration | None = None) -> None:
         """Ask the peer to send its available messages at once and give back the other credit.
 
         Afterwards all of those messages are queued, none is in flight, and only `add_credit` gives

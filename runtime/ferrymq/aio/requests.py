@@ -15,6 +15,7 @@ from ferrymq.aio.outcomes import ACCEPTED
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.waiting import deadline, fresh
+from ferrymq.durations import Duration
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.link_pair import expect_pairing
 from ferrymq.engine.pairing import ME, is_paired, paired_properties
@@ -157,7 +158,7 @@ class RequestLinks:
         """Whether one of the links is over."""
         return self._requests.closed or self._responses.closed
 
-    async def request(self, message: Message, *, timeout: float | None = None) -> Message:
+    async def request(self, message: Message, *, timeout: Duration | None = None) -> Message:
         """Send a request and wait for the response, whose correlation-id is the message-id of the
         request.
 

@@ -25,6 +25,7 @@ from ferrymq.aio.termini import (
     target_lack,
 )
 from ferrymq.aio.waiting import deadline, give_up, resolve
+from ferrymq.durations import Duration
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session as EngineSession
@@ -119,7 +120,7 @@ class Sender(Link[SenderLink]):
         """
         return [] if self._outbox is None else self._outbox.unsettled()
 
-    async def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
+    async def resumed(self, *, timeout: Duration | None = None) -> dict[bytes, AmqpError | None]:
         """Wait for the outcomes of the deliveries passed as `unsettled`, and return them by tag.
 
         None means accepted; an error is the one that `send` would have raised. Each delivery stays
@@ -164,7 +165,7 @@ class Sender(Link[SenderLink]):
         message: Message,
         *,
         settled: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         transaction: Transaction | None = None,
         delivery_tag: bytes | None = None,
         hold: bool = False,
@@ -198,7 +199,7 @@ class Sender(Link[SenderLink]):
                 await self._wait()
             await self._send(payload, settled, transaction, delivery_tag, hold)
 
-    async def ready(self, *, timeout: float | None = None) -> None:
+    async def ready(self, *, timeout: Duration | None = None) -> None:
         """Wait until `send_nowait` may be called: the sender has credit and room for writing."""
         async with deadline(timeout):
             await self._wait()
@@ -227,7 +228,7 @@ class Sender(Link[SenderLink]):
         messages: Iterable[Message],
         *,
         settled: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         transaction: Transaction | None = None,
     ) -> None:
         """Send messages one after the other as credit allows, and wait for all their outcomes.
@@ -260,7 +261,7 @@ class Sender(Link[SenderLink]):
         payloads: Sequence[bytes],
         *,
         settled: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         transaction: Transaction | None = None,
     ) -> dict[int, DeliveryError]:
         """Send many encoded messages, and wait for the outcomes.

@@ -272,7 +272,7 @@ class Session:
         self._beginning = asyncio.get_running_loop().create_future()
         self.connection.soon()
         try:
-            async with asyncio.timeout(self.connection.options.timeout):
+            async with asyncio.timeout(self.connection.within("default")):
                 await self._beginning
         except BaseException:
             engine.end()

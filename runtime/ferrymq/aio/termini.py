@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from ferrymq.aio.outcomes import OUTCOMES, is_outcome
+from ferrymq.durations import whole_seconds
 from ferrymq.node_properties import problem_of
 from ferrymq.options import ConnectionOptions, MadeUp, ReceiverOptions, SenderOptions, Start
 from ferrymq_codec.composite import Composite
@@ -45,7 +46,10 @@ def check_names(options: SenderOptions | ReceiverOptions, connection: Connection
 
 
 def _is_fleeting(policy: TerminusExpiryPolicy, options: SenderOptions | ReceiverOptions) -> bool:
-    return policy is not TerminusExpiryPolicy.NEVER and options.expiry_timeout == 0
+    return (
+        policy is not TerminusExpiryPolicy.NEVER
+        and whole_seconds(options.expiry_timeout, "expiry_timeout") == 0
+    )
 
 
 def terminus_terms(
@@ -119,7 +123,7 @@ def sender_target(address: str | None, options: SenderOptions) -> Target:
         address=address,
         durable=durable,
         expiry_policy=policy,
-        timeout=options.expiry_timeout,
+        timeout=whole_seconds(options.expiry_timeout, "expiry_timeout"),
         dynamic=options.dynamic,
         dynamic_node_properties=options.dynamic_node_properties,
         capabilities=options.capabilities,
@@ -151,7 +155,7 @@ def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
         address=address,
         durable=durable,
         expiry_policy=policy,
-        timeout=options.expiry_timeout,
+        timeout=whole_seconds(options.expiry_timeout, "expiry_timeout"),
         dynamic=options.dynamic,
         dynamic_node_properties=options.dynamic_node_properties,
         distribution_mode=options.mode,

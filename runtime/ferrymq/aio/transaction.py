@@ -12,6 +12,7 @@ from ferrymq.aio.control import Control
 from ferrymq.aio.fencing import refusal, was_committed
 from ferrymq.aio.outcomes import ACCEPTED
 from ferrymq.aio.waiting import deadline, fresh
+from ferrymq.durations import Duration
 from ferrymq.errors import (
     AmqpError,
     DeliveryRejected,
@@ -96,12 +97,14 @@ class Transaction:
         message: Message,
         *,
         settled: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> None:
         """Send a message that exists once the transaction is committed: `Sender.send`."""
         await sender.send(message, settled=settled, timeout=timeout, transaction=self)
 
-    async def commit(self, *, digest: Digest | None = None, timeout: float | None = None) -> None:
+    async def commit(
+        self, *, digest: Digest | None = None, timeout: Duration | None = None
+    ) -> None:
         """Commit the work; when this call returns, all of it is done.
 
         `digest` describes the written rows and is stored with the fence: `FenceMismatch`, a
@@ -119,7 +122,7 @@ class Transaction:
         """
         await self._discharge(False, timeout, digest)
 
-    async def rollback(self, *, timeout: float | None = None) -> None:
+    async def rollback(self, *, timeout: Duration | None = None) -> None:
         """Roll the work back. Deliveries that were given an outcome in it have none again.
 
         Does nothing if the transaction is rolled back already. The discharge is sent even if the
@@ -196,7 +199,7 @@ class Transaction:
             self._end(_State.ROLLED_BACK)
 
     async def _discharge(
-        self, fail: bool, timeout: float | None, digest: Digest | None = None
+        self, fail: bool, timeout: Duration | None, digest: Digest | None = None
     ) -> None:
         if self._state is _State.OPEN and self._reason is not None:
             self._state = _State.ROLLED_BACK

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TypeVar
 
+from ferrymq.durations import Duration, seconds
 from ferrymq.errors import AmqpError
 from ferrymq.options import check_timeout
 
@@ -40,10 +41,11 @@ class Signal:
                     waiter.set_result(None)
 
 
-def deadline(timeout: float | None) -> asyncio.Timeout:
-    """Bound a block by a number of seconds, None for any. Raises ValueError for a negative one."""
+def deadline(timeout: Duration | None) -> asyncio.Timeout:
+    """Bound a block by a duration, None for any. Raises ValueError for a negative one, TypeError
+    for a value that is none."""
     check_timeout(timeout)
-    return asyncio.timeout(timeout)
+    return asyncio.timeout(seconds(timeout))
 
 
 def fresh(error: E) -> E:

@@ -8,6 +8,7 @@ from uuid import UUID
 from ferrymq import aio
 from ferrymq.blocking.face import Face
 from ferrymq.chunks import Chunk
+from ferrymq.durations import Duration
 from ferrymq.errors import LinkDetached
 
 
@@ -74,7 +75,7 @@ class ChunkReader(Face[aio.ChunkReader]):
         """Whether this side ended the link."""
         return self._behind.closed_here
 
-    def receive(self, *, timeout: float | None = None) -> Chunk | None:
+    def receive(self, *, timeout: Duration | None = None) -> Chunk | None:
         """Take the next chunk; None after the last one; see `aio.ChunkReader.receive`."""
         return self._portal.run(
             lambda: self._behind.receive(timeout=timeout), self._behind.put_back

@@ -12,6 +12,7 @@ from ferrymq.blocking.links import Receiver, Sender
 from ferrymq.blocking.management import ManagementClient, Pair
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction
+from ferrymq.durations import Duration
 from ferrymq.errors import ConnectionClosed
 from ferrymq.fence import Fence
 from ferrymq.management import ADDRESS, Replies
@@ -153,7 +154,7 @@ class Connection(_Opener[aio.Connection]):
     fence = blocking(aio.Connection.fence)
     committed = blocking(aio.Connection.committed)
 
-    def wait_closed(self, *, timeout: float | None = None) -> None:
+    def wait_closed(self, *, timeout: Duration | None = None) -> None:
         """Wait until the connection is over; see `aio.Connection.wait_closed`."""
         try:
             self._portal.run(lambda: self._behind.wait_closed(timeout=timeout))

@@ -13,6 +13,7 @@ from ferrymq import aio
 from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction, unwrap
+from ferrymq.durations import Duration
 from ferrymq.errors import ConnectionClosed, DeliveryError, LinkDetached
 from ferrymq.message import Message
 from ferrymq.options import Timeout
@@ -96,7 +97,7 @@ class Sender(_Link[aio.Sender]):
         message: Message,
         *,
         settled: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         transaction: Transaction | None = None,
         delivery_tag: bytes | None = None,
         hold: bool = False,
@@ -163,7 +164,7 @@ class Sender(_Link[aio.Sender]):
         messages: Iterable[Message],
         *,
         settled: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         transaction: Transaction | None = None,
     ) -> None:
         """Send messages without waiting in between; see `aio.Sender.send_many`.
@@ -183,7 +184,7 @@ class Sender(_Link[aio.Sender]):
         payloads: Sequence[bytes],
         *,
         settled: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         transaction: Transaction | None = None,
     ) -> dict[int, DeliveryError]:
         """Send many encoded messages, and wait for the outcomes; see `aio.Sender.send_encoded`."""
@@ -217,7 +218,7 @@ class Receiver(_Link[aio.Receiver]):
         """Number of messages that have arrived and have not been taken."""
         return self._behind.queued
 
-    def receive(self, *, timeout: float | None = None) -> Delivery:
+    def receive(self, *, timeout: Duration | None = None) -> Delivery:
         """Take the next message, waiting for it if need be; see `aio.Receiver.receive`."""
 
         async def take() -> Delivery:
@@ -225,7 +226,7 @@ class Receiver(_Link[aio.Receiver]):
 
         return self._portal.run(take, lambda taken: self._put_back([taken]))
 
-    def receive_many(self, limit: int, *, timeout: float | None = None) -> list[Delivery]:
+    def receive_many(self, limit: int, *, timeout: Duration | None = None) -> list[Delivery]:
         """Take up to `limit` messages, at least one; see `aio.Receiver.receive_many`."""
 
         async def take() -> list[Delivery]:
@@ -323,7 +324,7 @@ class Delivery:
         return self._delivery.gone
 
     def accept(
-        self, *, timeout: float | None = None, transaction: Transaction | None = None
+        self, *, timeout: Duration | None = None, transaction: Transaction | None = None
     ) -> None:
         """Accept the message; see `aio.Delivery.accept`."""
         within = unwrap(transaction)
@@ -334,7 +335,7 @@ class Delivery:
         error: Error | str | None = None,
         description: str | None = None,
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         transaction: Transaction | None = None,
     ) -> None:
         """Reject the message as invalid; see `aio.Delivery.reject`."""
@@ -344,7 +345,7 @@ class Delivery:
         )
 
     def release(
-        self, *, timeout: float | None = None, transaction: Transaction | None = None
+        self, *, timeout: Duration | None = None, transaction: Transaction | None = None
     ) -> None:
         """Release the message, which was not processed; see `aio.Delivery.release`."""
         within = unwrap(transaction)
@@ -356,7 +357,7 @@ class Delivery:
         delivery_failed: bool = False,
         undeliverable_here: bool = False,
         message_annotations: dict[str, object] | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         transaction: Transaction | None = None,
     ) -> None:
         """Give the message back, changed; see `aio.Delivery.modify`."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from ferrymq import aio
 from ferrymq.blocking.portal import Portal
+from ferrymq.durations import Duration
 from ferrymq.fence import Digest, Fence
 from ferrymq.message import Message
 
@@ -49,16 +50,16 @@ class Transaction:
         message: Message,
         *,
         settled: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> None:
         """Send a message that exists once the transaction is committed; see `Sender.send`."""
         sender.send(message, settled=settled, timeout=timeout, transaction=self)
 
-    def commit(self, *, digest: Digest | None = None, timeout: float | None = None) -> None:
+    def commit(self, *, digest: Digest | None = None, timeout: Duration | None = None) -> None:
         """Commit the work; see `aio.Transaction.commit`."""
         self._portal.run(lambda: self._transaction.commit(digest=digest, timeout=timeout))
 
-    def rollback(self, *, timeout: float | None = None) -> None:
+    def rollback(self, *, timeout: Duration | None = None) -> None:
         """Roll the work back; see `aio.Transaction.rollback`."""
         self._portal.run(lambda: self._transaction.rollback(timeout=timeout))
 
