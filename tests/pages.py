@@ -268,6 +268,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_message_proton.py",
         "client/test_send_encoded.py",
     ),
+    "client/request-reply": ("client/test_requests.py",),
     "client/transactions": (
         "client/test_transactions.py",
         "client/test_discharges.py",

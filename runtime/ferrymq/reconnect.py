@@ -22,9 +22,12 @@ class ReconnectPolicy:
     credit. Calls that wait for a message or for credit continue to wait.
 
     Deliveries in flight are resumed on links to and from durable termini (`durable=True`,
-    `exactly_once=True`; AMQP 1.0 §2.6.13). On other links they are not: a send without an outcome
-    fails with `ConnectionClosed`, because the peer may or may not have the message, and a delivery
-    received before the loss can no longer be settled; the node delivers it again.
+    `exactly_once=True`; AMQP 1.0 §2.6.13). On other links they are not. A delivery received before
+    the loss can no longer be settled; the node delivers it again. A send without an outcome is in
+    doubt: the peer may or may not have the message. With `resend`, the message is sent again, so
+    that it arrives at least once, and a line in the log says so; a request without a reply too.
+    Without `resend`, and in any case for a message of a transaction, the send fails with
+    `ConnectionClosed`.
 
     `random` returns a number from 0 to 1, `sleep` waits seconds: tests replace them.
     """
@@ -33,6 +36,7 @@ class ReconnectPolicy:
     factor: float = 2.0
     maximum: Duration = 30.0
     attempts: int | None = None
+    resend: bool = True
     random: Callable[[], float] = field(default=_random.random, repr=False)
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
 

@@ -40,7 +40,7 @@ PAGES = [f"client/{page.stem}" for page in sorted((DOCS / "client").glob("*.md")
 ORDERS = {"client/arrow": "stream", "client/chunks": "stream", "broker/streams": "stream"}
 ORDERS["broker/exchanges"] = "exchange"
 # These go on until somebody ends them.
-ENDLESS = {"main", "watch", "replay"}
+ENDLESS = {"main", "watch", "replay", "serve"}
 # These are for services that are not here.
 ELSEWHERE = {"put_token"}
 BLOCKS = [
@@ -124,12 +124,25 @@ async def publish_news(connection: ferrymq.Connection) -> None:
         await asyncio.sleep(0.01)
 
 
+async def ask_questions(connection: ferrymq.Connection) -> None:
+    """Give all services something, whenever they come."""
+    sender = await connection.sender("questions")
+    while True:
+        await sender.send(Message("how?", message_id=uuid4(), reply_to="receipts"))
+        await asyncio.sleep(0.01)
+
+
 async def answer_questions(connection: ferrymq.Connection) -> None:
     """Answer whatever is asked."""
     relay = await connection.sender(None)
     async for delivery in connection.receiver("questions"):
-        await relay.send(Message("answer", to=delivery.message.reply_to))
+        asked = delivery.message
+        answer = Message("answer", to=asked.reply_to, correlation_id=asked.message_id)
+        await relay.send(answer)
         await delivery.accept()
+
+
+BUSY = (publish_news, ask_questions, answer_questions)
 
 
 async def until_printed(printed: list[object], task: asyncio.Task[None]) -> None:
@@ -149,7 +162,7 @@ async def test_it_runs(
 ) -> None:
     async with asyncio.timeout(30), ferrymq.connect(container_id="me") as connection:
         await fill(connection)
-        busy = [asyncio.create_task(work(connection)) for work in (publish_news, answer_questions)]
+        busy = [asyncio.create_task(work(connection)) for work in BUSY]
         module = types.ModuleType("page")
         printed: list[object] = []
         vars(module)["print"] = lambda *values: printed.append(values)

@@ -15,6 +15,7 @@ from ferrymq.aio.fencing import read_fence
 from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
+from ferrymq.aio.request_reply import RequestReply
 from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ferrymq.aio.recovery import Recovery
     from ferrymq.aio.transport import EngineTransport
     from ferrymq.engine.events import Event
+    from ferrymq.message import Message
     from ferrymq.url import Url
 
 LOGGER: Final = logging.getLogger("ferrymq")
@@ -79,6 +81,7 @@ class Connection:
         self.freed = Signal()
         self._session: Session | None = None
         self._session_turn = asyncio.Lock()
+        self._requests: RequestReply | None = None
 
     def __del__(self) -> None:
         if self._transport is None or self._closing or self._failure is not None:
@@ -211,6 +214,30 @@ class Connection:
                 return await declare(await self._shared_session(), fence)
 
         return OpeningTransaction(open)
+
+    async def request(
+        self, address: str, message: Message, *, timeout: Timeout = "default"
+    ) -> Message:
+        """Send a request to an address and return the reply.
+
+        reply = await connection.request("prices", Message("AAPL"), timeout=5)
+
+        The client sets the reply-to, and the message-id and the correlation-id if the message has
+        none, without changing the message itself. The reply is the message whose correlation-id is
+        one of these ids. Any number of requests may wait at the same time; they share one node for
+        replies, which the peer makes at the first request.
+
+        `timeout` is for all of it, by default the connection's. With `reconnect`, a request whose
+        reply was lost with the connection is sent again, with the same message-id: the service may
+        do it twice. `ReconnectPolicy.resend` decides.
+
+        Raises `TimeoutError`, the errors of `sender` and of `Sender.send`, ValueError if a request
+        with the same message-id waits already, and the error that ended the links; without
+        `resend` `ConnectionClosed` when the connection is lost.
+        """
+        if self._requests is None:
+            self._requests = RequestReply(self)
+        return await self._requests.request(address, message, timeout)
 
     async def fence(
         self, group: str, member: str, *, target: str = "", timeout: Duration | None = None

@@ -42,7 +42,7 @@ class _Requests(Sender):
         self._source = Source(address=reply_address)
 
 
-class _Responses(Receiver):
+class Responses(Receiver):
     """Link on which responses arrive, read by a task of its owner.
 
     `waiting` has the requests by their message-ids.
@@ -76,6 +76,10 @@ class _Responses(Receiver):
                 future.set_exception(fresh(error))
         self.waiting.clear()
 
+    def _on_malformed(self, error: DecodeError) -> None:
+        """Handle a response that cannot be decoded, and so matched to no request."""
+        self._fail(error)
+
     def on_delivery(self, engine: IncomingDelivery) -> None:
         """Give a response to its request. A response that belongs to no request is dropped."""
         super().on_delivery(engine)
@@ -86,11 +90,10 @@ class _Responses(Receiver):
             message = delivery.message
             id = message.correlation_id
         except DecodeError as error:
-            # The response cannot be matched to a request.
             engine.settle(
                 Rejected(error=Error(condition="amqp:decode-error", description=str(error)))
             )
-            self._fail(error)
+            self._on_malformed(error)
         else:
             engine.settle(ACCEPTED)
             future = None if id is None else self.waiting.get(id)
@@ -131,7 +134,7 @@ class RequestLinks:
             reply_address,
             SenderOptions(name=name, properties=properties, timeout=timeout),
         )
-        self._responses = _Responses(
+        self._responses = Responses(
             session,
             None if dynamic else address,
             reply_address,

@@ -151,6 +151,7 @@ class Connection(_Opener[aio.Connection]):
         opening = self._behind.session(timeout=timeout)
         return self._portal.open(opening.open, Session, aio.Session.close)
 
+    request = blocking(aio.Connection.request)
     fence = blocking(aio.Connection.fence)
     committed = blocking(aio.Connection.committed)
 
