@@ -239,6 +239,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_url.py",
         "client/test_connecting.py",
         "client/test_reconnect.py",
+        "client/test_resending.py",
         "client/test_nothing_hangs.py",
         "client/test_tokens.py",
         "client/test_transient_logins.py",

@@ -191,7 +191,24 @@ async def connecting(connection: ferrymq.Connection, world: World) -> None:
         await second.wait_closed()
 
 
-SCENARIOS: list[Scenario] = [links, transactions, lasting, others, managing, connecting]
+async def asking(connection: ferrymq.Connection, world: World) -> None:
+    # The links for requests stay attached as long as their connection.
+    async with ferrymq.connect(world.url) as second:
+        wanted: dict[str, object] = {"operation": "QUERY", "type": "org.amqp.management"}
+        request = Message(None, application_properties=wanted)
+        await second.request("$management", request)
+        await asyncio.gather(*[second.request("$management", request) for _ in range(2)])
+
+
+SCENARIOS: list[Scenario] = [
+    links,
+    transactions,
+    lasting,
+    others,
+    managing,
+    connecting,
+    asking,
+]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -77,7 +78,13 @@ async def test_links_come_back_under_their_names(
     assert not connection.closed
 
 
-async def test_what_was_in_flight_fails(peer: Peer, connection: ferrymq.Connection) -> None:
+async def test_what_was_in_flight_fails(peer: Peer, policy: ReconnectPolicy) -> None:
+    """Without resend, as for a connection that is not restored."""
+    async with ferrymq.connect(peer.url, reconnect=replace(policy, resend=False)) as connection:
+        await in_flight_fails(peer, connection)
+
+
+async def in_flight_fails(peer: Peer, connection: ferrymq.Connection) -> None:
     peer.on[events.DeliveryReceived] = lambda _, event: None
     peer.put("work", 1, 2)
     sender = await connection.sender("orders")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -244,8 +245,9 @@ async def test_a_target_that_has_expired_leaves_it_in_doubt(
     assert [m.body for m in broker.received["out"]] == [1, 2]
 
 
-async def test_a_peer_that_keeps_nothing_leaves_it_as_it_was(peer: Peer) -> None:
-    """Without exactly_once such a peer will do; what is in flight is then lost as ever."""
+@pytest.mark.parametrize("resend", [False, True])
+async def test_a_peer_that_keeps_nothing_leaves_it_as_it_was(peer: Peer, resend: bool) -> None:
+    """Without exactly_once such a peer will do; what is in flight is then in doubt as ever."""
 
     def without(connection: Any, event: events.AttachReceived) -> None:
         target = event.link.remote_attach.target  # type: ignore[union-attr]
@@ -255,15 +257,20 @@ async def test_a_peer_that_keeps_nothing_leaves_it_as_it_was(peer: Peer) -> None
 
     peer.on[events.AttachReceived] = without
     peer.on[events.DeliveryReceived] = ignoring
-    async with ferrymq.connect(peer.url, container_id="me", reconnect=POLICY) as connection:
+    policy = replace(POLICY, resend=resend)
+    async with ferrymq.connect(peer.url, container_id="me", reconnect=policy) as connection:
         sender = await connection.sender("orders", name="out", durable=True)
         sending = asyncio.create_task(sender.send(Message(1)))
         await peer.seen(events.DeliveryReceived)
-        peer.connection.transport.abort()
-        with pytest.raises(ferrymq.ConnectionClosed):
-            await asyncio.wait_for(sending, 20)
         del peer.on[events.DeliveryReceived]
+        peer.connection.transport.abort()
+        if resend:
+            await asyncio.wait_for(sending, 20)
+        else:
+            with pytest.raises(ferrymq.ConnectionClosed):
+                await asyncio.wait_for(sending, 20)
         await asyncio.wait_for(sender.send(Message(2)), 20)
+        assert [message.body for message in peer.received["orders"]] == [1, 2][not resend :]
         with pytest.raises(ferrymq.LinkDetached, match="does not keep what is unsettled"):
             await connection.sender("orders", name="once", exactly_once=True)
 

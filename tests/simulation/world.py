@@ -238,7 +238,9 @@ class World:
 
     def connect(self, name: str) -> Any:
         """A connection that is made again whenever it is lost."""
-        policy = ReconnectPolicy(initial=0.05, maximum=0.5, random=self.rng.random)
+        # What is sent again is later than the time that is written down for it.
+        resend = name != "later"
+        policy = ReconnectPolicy(initial=0.05, maximum=0.5, resend=resend, random=self.rng.random)
         return ferrymq.connect(
             "amqp://broker", container_id=name, reconnect=policy, timeout=30.0, idle_time_out=None
         )

@@ -272,7 +272,8 @@ async def test_a_link_that_is_not_resumed_has_no_map() -> None:
             peer.finish()
 
     with Server(serve) as server:
-        async with ferrymq.connect(server.url, reconnect=POLICY) as connection:
+        policy = ReconnectPolicy(initial=0.01, resend=False)
+        async with ferrymq.connect(server.url, reconnect=policy) as connection:
             sender = await connection.sender("q", name="out")
             for _ in range(2):
                 with pytest.raises(ferrymq.AmqpError):

@@ -31,6 +31,9 @@ _MANY: Final = "amqp:multi-txns-per-ssn"
 class Control(Sender):
     """The control link of a session. `transactions` are those that it has declared, by id."""
 
+    # A transaction ends with its control link.
+    resends = False
+
     def __init__(self, session: Session) -> None:
         super().__init__(session, None, SenderOptions(name=f"control-{uuid4()}"))
         self.transactions: dict[bytes, Transaction] = {}

@@ -38,6 +38,13 @@ class _Replies(Responses):
         LOGGER.warning("%s: a reply was rejected: %s", self._connection.url, error)
 
 
+class _Asking(Sender):
+    """Link on which requests are sent."""
+
+    # The request would name a node for the reply that is gone: `RequestReply` sends a new one.
+    resends = False
+
+
 class _Link:
     """Link on which the requests to one address are sent. `users` is the number of requests that
     use it."""
@@ -188,7 +195,7 @@ class RequestReply:
             sender = link.sender
             if sender is None or sender.closed:
                 session = await self._connection._shared_session()
-                sender = Sender(session, address, SenderOptions(name=MadeUp(f"asks-{uuid4()}")))
+                sender = _Asking(session, address, SenderOptions(name=MadeUp(f"asks-{uuid4()}")))
                 await session.open_link(sender)
                 link.sender = sender
             return sender

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 class _Requests(Sender):
     """Link on which requests are sent; its source is the address of the responses."""
 
+    # What the loss of the connection means for a request, its caller decides.
+    resends = False
+
     def __init__(
         self, session: Session, address: str, reply_address: str | None, options: SenderOptions
     ) -> None:

@@ -6,13 +6,15 @@ One module because a sender is one object with one state: what it sends, resends
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence, Sized
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ferrymq.aio.link import Link
 from ferrymq.aio.outbox import Outbox, SentDelivery
 from ferrymq.aio.outcomes import error_of, is_outcome
+from ferrymq.aio.resending import InDoubt, Resending
 from ferrymq.aio.termini import (
     ANONYMOUS_RELAY,
     attach_properties,
@@ -50,13 +52,20 @@ if TYPE_CHECKING:
     from ferrymq.aio.transaction import Transaction
     from ferrymq_types.unions import DeliveryState
 
+LOGGER: Final = logging.getLogger("ferrymq")
+
 # Output beyond this size, in bytes, is written at once, so that the transport can report when it is
 # full.
 _WRITE_SIZE: Final = 65536
 
 
 class Sender(Link[SenderLink]):
-    """Link on which messages are sent. Made by `Connection.sender` or `Session.sender`."""
+    """Link on which messages are sent. Made by `Connection.sender` or `Session.sender`.
+
+    `resends` says whether the policy for reconnecting applies, by which messages are sent again.
+    """
+
+    resends: ClassVar[bool] = True
 
     def __init__(self, session: Session, address: str | None, options: SenderOptions) -> None:
         super().__init__(session, str(options.name), options.timeout)
@@ -69,6 +78,12 @@ class Sender(Link[SenderLink]):
         self._outbox: Outbox | None = None
         if self._target.durable is TerminusDurability.UNSETTLED_STATE:
             self._outbox = Outbox(options.unsettled)
+        # Messages that are sent again after a loss; None if none are.
+        self._resending: Resending | None = None
+        recovery = self._connection.recovery
+        if self.resends and not options.exactly_once:
+            if recovery is not None and recovery.policy.resend:
+                self._resending = Resending()
         # Sends are in turn, so that none overtakes an earlier one that waits for credit.
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -109,7 +124,7 @@ class Sender(Link[SenderLink]):
     @property
     def unsettled(self) -> int:
         """Number of messages that were sent and have no outcome yet."""
-        return len(self._unsettled)
+        return len(self._unsettled) + self._again
 
     def unsettled_deliveries(self) -> list[Unsettled]:
         """Return the deliveries of a durable link that are not settled finally, in the order of
@@ -184,9 +199,10 @@ class Sender(Link[SenderLink]):
         waits for the outcome, the message may or may not arrive.
 
         Raises `DeliveryRejected`, `DeliveryReleased` or `DeliveryModified` for the other outcomes;
-        `LinkDetached`, `SessionEnded` or `ConnectionClosed` when no outcome will come;
-        `EncodeError` for a value that has no encoding; `LocalProtocolError` when the message is
-        larger than the peer accepts.
+        `LinkDetached`, `SessionEnded` or `ConnectionClosed` when no outcome will come
+        (`ReconnectPolicy` says what becomes of a send when the connection is lost); `EncodeError`
+        for a value that has no encoding; `LocalProtocolError` when the message is larger than the
+        peer accepts.
         """
         payload = message.encode()
         if timeout is None:
@@ -288,7 +304,13 @@ class Sender(Link[SenderLink]):
                     if settled and sent < last and not self._never_settled():
                         sent = self._send_settled(payloads, sent, last, transaction)
                     else:
-                        futures.append(self._send(payloads[sent], False, transaction, None, False))
+                        # The last one of a batch that is sent settled says that all have arrived:
+                        # sent again alone, it would be wrong.
+                        futures.append(
+                            self._send(
+                                payloads[sent], False, transaction, None, False, again=not settled
+                            )
+                        )
                         sent += 1
                 for number, future in enumerate(futures, sent - len(futures)):
                     try:
@@ -379,6 +401,7 @@ class Sender(Link[SenderLink]):
             self._connection.polled.pop(self, None)
         unsettled, self._unsettled = self._unsettled, set()
         outbox = self._outbox
+        resending = self._resending
         if outbox is not None:
             outbox.suspend()
             if self._failure is not None:
@@ -387,6 +410,13 @@ class Sender(Link[SenderLink]):
                 # These deliveries are resumed, except those of transactions, which have ended.
                 self._unsettled = {d for d in unsettled if outbox.has(d)}
                 unsettled -= self._unsettled
+            elif resending is not None:
+                unsettled -= resending.take_over(outbox)
+        if resending is not None:
+            if self._failure is None:
+                unsettled -= resending.lose()
+            else:
+                resending.fail(error)
         for delivery in unsettled:
             future = delivery.context
             if isinstance(future, asyncio.Future):
@@ -408,6 +438,8 @@ class Sender(Link[SenderLink]):
                 outbox.forgo()
             if not keeps or not outbox.begin(engine):
                 # The peer no longer has the target, nor the deliveries that had arrived there.
+                if self._resending is not None:
+                    self._resending.take_over(outbox)
                 outbox.fail(
                     ConnectionClosed("the peer has forgotten what had arrived over the link")
                 )
@@ -416,7 +448,35 @@ class Sender(Link[SenderLink]):
             if outbox.busy:
                 self._connection.polled[self] = None
                 self._resume(engine, outbox)
+        if engine is not None and self._again:
+            LOGGER.warning(
+                "%s: %d messages to %r had no outcome when the connection was lost and are sent "
+                "again: some may arrive twice, unless the node knows them by their message-ids",
+                self._connection.url,
+                self._again,
+                self.address,
+            )
+            self._connection.polled[self] = None
+            self._send_again()
         self._changed.wake()
+
+    @property
+    def _again(self) -> int:
+        """Number of messages that are still to be sent again."""
+        return 0 if self._resending is None else len(self._resending.todo)
+
+    def _send_again(self) -> None:
+        """Send messages that are in doubt, as credit and the transport allow."""
+        resending = self._resending
+        while resending is not None and resending.todo and self._has_room():
+            payload, tag, future = resending.todo.popleft()
+            if future.done():
+                continue
+            try:
+                self._transfer(payload, False, None, tag, future=future)
+            except AmqpError as error:
+                # The peer may accept only smaller messages now.
+                resolve(future, error)
 
     def _resume(self, engine: SenderLink, outbox: Outbox) -> None:
         """Continue resuming, and begin another round when this one can make no more progress."""
@@ -437,12 +497,24 @@ class Sender(Link[SenderLink]):
             # repeat forever.
             self._connection.soon()
 
+    @property
+    def _busy(self) -> bool:
+        """Whether earlier messages come first, which are resumed or sent again."""
+        return bool(self._again) or (self._outbox is not None and self._outbox.busy)
+
     def _can_send(self) -> bool:
-        engine = self._engine
         outbox = self._outbox
+        resending = self._resending
         return (
             (outbox is None or not outbox.busy)
-            and engine is not None
+            and (resending is None or not resending.todo)
+            and self._has_room()
+        )
+
+    def _has_room(self) -> bool:
+        engine = self._engine
+        return (
+            engine is not None
             and engine.usable
             and engine.credit > 0
             and engine.parked == 0
@@ -451,7 +523,8 @@ class Sender(Link[SenderLink]):
 
     def _count_available(self) -> int:
         """Return the number of messages that wait for credit (AMQP 1.0 §2.6.7)."""
-        return self._available + (0 if self._outbox is None else self._outbox.waiting)
+        resumed = 0 if self._outbox is None else self._outbox.waiting
+        return self._available + resumed + self._again
 
     async def _wait(self, messages: int = 1) -> None:
         self._check()
@@ -473,12 +546,7 @@ class Sender(Link[SenderLink]):
 
     def _wants_poll(self) -> bool:
         """Return whether a call waits for `poll`."""
-        return (
-            self._waiting > 0
-            or self._drain_wanted
-            or bool(self._unsent)
-            or (self._outbox is not None and self._outbox.busy)
-        )
+        return self._waiting > 0 or self._drain_wanted or bool(self._unsent) or self._busy
 
     def poll(self) -> None:
         """Send waiting messages after a pass, while calls wait or the peer drains."""
@@ -488,6 +556,10 @@ class Sender(Link[SenderLink]):
         outbox = self._outbox
         if outbox is not None and outbox.busy and self._attaching is None:
             self._resume(engine, outbox)
+        if self._again and self._attaching is None:
+            self._send_again()
+            if not self._wants_poll():
+                self._connection.polled.pop(self, None)
         unsent = self._unsent
         if unsent:
             while unsent and unsent[0][0].sent:
@@ -496,7 +568,7 @@ class Sender(Link[SenderLink]):
                 self._connection.polled.pop(self, None)
         if self._can_send():
             self._changed.wake()
-        if self._drain_wanted and engine.parked == 0 and self._waiting == 0:
+        if self._drain_wanted and engine.parked == 0 and self._waiting + self._again == 0:
             # Calls that waited for credit have used it; the rest is given back (AMQP 1.0 §2.6.7).
             self._drain_wanted = False
             self._connection.polled.pop(self, None)
@@ -509,11 +581,17 @@ class Sender(Link[SenderLink]):
         transaction: Transaction | None,
         tag: bytes | None,
         hold: bool,
+        again: bool = True,
     ) -> asyncio.Future[None]:
+        if (self._outbox is not None or self._resending is not None) and self._busy:
+            self._check()
+            raise LocalProtocolError(
+                "amqp:illegal-state", f"link {self.name!r} is being resumed", Scope.LINK
+            )
         if hold and (self._outbox is None or settled or transaction is not None):
             raise ValueError("hold is for unsettled messages to a durable target")
         if transaction is None:
-            return self._transfer(payload, settled, None, tag, hold)[1]
+            return self._transfer(payload, settled, None, tag, hold, again)[1]
         delivery, future = self._transfer(payload, settled, transaction.state_for(self), tag)
         if not delivery.settled:
             transaction.on_posted(delivery)
@@ -526,17 +604,15 @@ class Sender(Link[SenderLink]):
         state: DeliveryState | None,
         tag: bytes | None = None,
         hold: bool = False,
+        again: bool = True,
+        future: asyncio.Future[None] | None = None,
     ) -> tuple[OutgoingDelivery, asyncio.Future[None]]:
         self._check()
-        future = asyncio.get_running_loop().create_future()
+        if future is None:
+            future = asyncio.get_running_loop().create_future()
         engine = self._engine
         if engine is None:
             raise AssertionError("a sender is attached before it is handed out")
-        outbox = self._outbox
-        if outbox is not None and outbox.busy:
-            raise LocalProtocolError(
-                "amqp:illegal-state", f"link {self.name!r} is being resumed", Scope.LINK
-            )
         delivery = engine.send(payload, settled=settled, state=state, tag=tag)
         if delivery.settled:
             if delivery.sent:
@@ -547,10 +623,14 @@ class Sender(Link[SenderLink]):
         else:
             delivery.context = future
             self._unsettled.add(delivery)
-            if outbox is not None and state is None:
-                outbox.entries[delivery.tag] = SentDelivery(
+            if state is not None:
+                pass
+            elif self._outbox is not None:
+                self._outbox.entries[delivery.tag] = SentDelivery(
                     delivery.tag, payload, future, hold, delivery
                 )
+            elif self._resending is not None and again:
+                self._resending.in_flight[delivery] = InDoubt(payload, tag, future)
         transport = self._connection.transport
         if len(transport.engine.output) < _WRITE_SIZE:
             transport.soon()
@@ -600,6 +680,8 @@ class Sender(Link[SenderLink]):
         else:
             delivery.settle()
         self._unsettled.discard(delivery)
+        if self._resending is not None:
+            self._resending.in_flight.pop(delivery, None)
         future = delivery.context
         if isinstance(future, asyncio.Future) and not future.done():
             error = error_of(state)
