@@ -224,9 +224,11 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_with_broker.py",
         "client/test_dropped.py",
         "client/test_pair.py",
+        "client/test_wrong_threads.py",
     ),
     "client/blocking": (
         "client/test_blocking.py",
+        "client/test_wrong_threads.py",
         "client/test_interruptions.py",
         "client/test_nothing_hangs.py",
         "client/test_dropped.py",

@@ -181,7 +181,8 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
     `AmqpUnreachableError` if the broker cannot be reached, and `AmqpSourceError` if it refuses the
     login.
     """
-    from ferrymq import AuthenticationError, TransportError, blocking
+    from ferrymq import AuthenticationError, TransportError
+    from ferrymq.blocking.connection import connect_beside_loop
     from ferrymq.errors import ConnectionClosed
 
     url = _with_user(settings)
@@ -192,7 +193,8 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
     while True:
         left = max(end - time.monotonic(), 0.1)
         try:
-            connection = blocking.connect(
+            # The driver may be a notebook, whose cells run inside an event loop.
+            connection = connect_beside_loop(
                 url,
                 container_id=f"{settings.group_id}/{role}/{uuid4().hex[:8]}",
                 sasl=sasl if sasl is not None else "auto",

@@ -21,7 +21,7 @@ from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.unseen import LoopCaller
-from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
+from ferrymq.aio.waiting import Signal, deadline, fresh, resolve, wrong_loop
 from ferrymq.durations import Duration, seconds
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.errors import AmqpError, ConnectionClosed
@@ -53,7 +53,8 @@ LOGGER: Final = logging.getLogger("ferrymq")
 class Connection:
     """Connection to one container. Made by `connect`.
 
-    Use it only from the event loop it was made in. When it is lost, every call that waits on it, or
+    Use it, and what is made from it, only in the event loop it was made in: a call from another
+    loop or thread raises RuntimeError. When it is lost, every call that waits on it, or
     on its sessions and links, raises `ConnectionClosed`, unless it was made with `reconnect`.
     """
 
@@ -266,6 +267,7 @@ class Connection:
         Queued output is written first, and messages that arrived and were not taken are released.
         Sends without an outcome raise `ConnectionClosed`. Closing twice is harmless.
         """
+        self.check_loop()
         expect_encodable(error)
         check_timeout(timeout)
         transport = self._transport
@@ -307,6 +309,7 @@ class Connection:
         Raises `ConnectionClosed`, unless this side closed the connection, or the peer without an
         error.
         """
+        self.check_loop()
         async with deadline(timeout):
             await asyncio.shield(self._ended)
         if self._failure is not None and not self._clean:
@@ -364,8 +367,15 @@ class Connection:
         self._opened = asyncio.get_running_loop().create_future()
         return self._opened
 
+    def check_loop(self) -> None:
+        """Raise RuntimeError if the caller is not in the event loop of the connection."""
+        if asyncio._get_running_loop() is not self._loop:
+            raise wrong_loop(repr(self), self._loop)
+
     def check(self) -> None:
-        """Raise the error that ended the connection, if it is over."""
+        """Raise the error that ended the connection, if it is over, and RuntimeError outside its
+        event loop."""
+        self.check_loop()
         if self._failure is not None:
             raise fresh(self._failure)
 
@@ -415,6 +425,7 @@ class Connection:
         return session
 
     async def _shared_session(self) -> Session:
+        self.check_loop()
         async with self._session_turn:
             if self._session is None or self._session.closed:
                 self._session = await self.open_session()

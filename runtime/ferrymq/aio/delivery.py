@@ -208,6 +208,7 @@ class Delivery:
         self, outcome: Outcome, transaction: Transaction | None
     ) -> asyncio.Future[None] | None:
         """Give an outcome; return a future if it is final only when the sender has confirmed it."""
+        self.receiver._connection.check_loop()
         if self._given:
             raise LocalProtocolError(
                 "amqp:illegal-state", "the delivery has been given an outcome already", Scope.LINK

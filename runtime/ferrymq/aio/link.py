@@ -90,6 +90,7 @@ class Link(ABC, Generic[L]):
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
     async def _leave(self, closed: bool, error: Error | None, timeout: Timeout) -> None:
+        self._connection.check_loop()
         expect_encodable(error)
         if self._failure is None and self._engine is not None:
             try:
@@ -260,7 +261,9 @@ class Link(ABC, Generic[L]):
                 self._round = None
 
     def _check(self) -> None:
-        """Raise the error that ended the link, if it is over."""
+        """Raise the error that ended the link, if it is over, and RuntimeError outside its event
+        loop."""
+        self._connection.check_loop()
         if self._failure is not None:
             raise fresh(self._failure)
 

@@ -186,6 +186,7 @@ class Receiver(Link[ReceiverLink]):
         Raises `TimeoutError` when none comes in time, and `LinkDetached`, `SessionEnded` or
         `ConnectionClosed` when none will come.
         """
+        self._connection.check_loop()
         if self._queue and not self._turn.locked():
             return self._take()
         if timeout is None:

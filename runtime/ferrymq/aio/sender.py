@@ -161,6 +161,7 @@ class Sender(Link[SenderLink]):
         `LocalProtocolError` if there is no such delivery, or if it has no outcome yet.
         """
         outbox = self._outbox
+        self._connection.check_loop()
         if outbox is not None and outbox.was_forgotten(delivery_tag):
             return
         sent = None if outbox is None else outbox.entries.get(delivery_tag)
@@ -290,6 +291,7 @@ class Sender(Link[SenderLink]):
 
         Raises as `send` does, except for outcomes.
         """
+        self._connection.check_loop()
         if not payloads:
             return {}
         last = len(payloads) - 1

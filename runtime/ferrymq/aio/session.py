@@ -140,6 +140,7 @@ class Session:
 
         If the peer does not answer within `timeout`, the call returns nevertheless.
         """
+        self.connection.check_loop()
         engine = self._engine
         if self._failure is not None or engine is None:
             return
@@ -248,6 +249,7 @@ class Session:
 
     async def control(self) -> Control:
         """Return the control link of the session; attach it if there is none."""
+        self.connection.check_loop()
         async with self._control_turn:
             control = self._control
             if control is None or control.closed:

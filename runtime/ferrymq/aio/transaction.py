@@ -201,6 +201,7 @@ class Transaction:
     async def _discharge(
         self, fail: bool, timeout: Duration | None, digest: Digest | None = None
     ) -> None:
+        self.session.connection.check_loop()
         if self._state is _State.OPEN and self._reason is not None:
             self._state = _State.ROLLED_BACK
             if not fail:

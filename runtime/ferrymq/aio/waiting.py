@@ -78,3 +78,18 @@ def resolve(future: asyncio.Future[None] | None, error: AmqpError | None = None)
         else:
             future.set_exception(fresh(error))
             future.exception()
+
+
+def wrong_loop(owner: str, loop: asyncio.AbstractEventLoop) -> RuntimeError:
+    """Return the error of a call to `owner`, an object of `loop`, from elsewhere."""
+    if loop.is_closed():
+        return RuntimeError(
+            f"{owner} was made in an event loop that has ended: connect again in this one. "
+            "asyncio.run makes a new loop for each call, so connect inside its coroutine"
+        )
+    here = "none" if asyncio._get_running_loop() is None else "another one"
+    return RuntimeError(
+        f"{owner} belongs to the event loop it was made in, and this thread runs {here}: use "
+        "asyncio.run_coroutine_threadsafe(..., loop) with that loop, or ferrymq.blocking, whose "
+        "connections work in all threads"
+    )

@@ -6,11 +6,12 @@ import itertools
 from typing import Final, TypeVar, Unpack
 
 from ferrymq import aio
+from ferrymq.aio.opening import Opening
 from ferrymq.blocking.chunks import ChunkReader
 from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.links import Receiver, Sender
 from ferrymq.blocking.management import ManagementClient, Pair
-from ferrymq.blocking.portal import Portal
+from ferrymq.blocking.portal import Portal, refuse_loop
 from ferrymq.blocking.transaction import Transaction
 from ferrymq.durations import Duration
 from ferrymq.errors import ConnectionClosed
@@ -39,9 +40,23 @@ def connect(url: str = "amqp://localhost", **options: Unpack[ConnectionArguments
         connection.sender("orders").send(Message(b"..."))
         for delivery in connection.receiver("orders"):
             delivery.accept()
+
+    Also raises RuntimeError in a thread that runs an event loop: such a call would stop the loop.
     """
-    opening = aio.connect(url, **options)
-    portal = Portal(f"ferrymq-{next(_numbers)}")
+    refuse_loop()
+    return _connect(aio.connect(url, **options), beside_loops=False)
+
+
+def connect_beside_loop(url: str, **options: Unpack[ConnectionArguments]) -> Connection:
+    """Open a connection as `connect` does, which may be used in a thread that runs an event loop.
+
+    It is for libraries that are used in notebooks, where each cell runs inside a loop.
+    """
+    return _connect(aio.connect(url, **options), beside_loops=True)
+
+
+def _connect(opening: Opening[aio.Connection], *, beside_loops: bool) -> Connection:
+    portal = Portal(f"ferrymq-{next(_numbers)}", beside_loops=beside_loops)
     try:
         return portal.open(opening.open, Connection, aio.Connection.close)
     except BaseException:
@@ -166,6 +181,8 @@ class Connection(_Opener[aio.Connection]):
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """Close the connection and end its thread; see `aio.Connection.close`."""
+        if self._portal.usable:
+            self._portal.check()
         try:
             # A connection made before a fork belongs to the parent process.
             if self._portal.usable:

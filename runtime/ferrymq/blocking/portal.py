@@ -23,10 +23,15 @@ _LOOK_UP: Final = 0.25
 
 
 class Portal:
-    """An event loop in a daemon thread. `stop` ends it."""
+    """An event loop in a daemon thread. `stop` ends it.
 
-    def __init__(self, name: str) -> None:
+    A call from a thread that runs an event loop stops that loop, so it is refused, unless the
+    portal is made with `beside_loops`.
+    """
+
+    def __init__(self, name: str, *, beside_loops: bool = False) -> None:
         self._pid = os.getpid()
+        self._beside_loops = beside_loops
         self._loop = asyncio.new_event_loop()
         # Protects the start of calls: none is started after the loop is told to stop.
         self._lock = threading.RLock()
@@ -53,6 +58,15 @@ class Portal:
         """Whether `run` can work here: the loop runs, and in this process."""
         return not self.foreign and not self._stopped
 
+    def check(self) -> None:
+        """Raise RuntimeError if this thread or process must not call `run`."""
+        if self.foreign:
+            raise RuntimeError("the connection was made before a fork: make one in each process")
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a blocking call from the event loop's thread would never return")
+        if not self._beside_loops:
+            refuse_loop()
+
     def run(
         self,
         coroutine: Callable[[], Coroutine[Any, Any, T]],
@@ -65,12 +79,10 @@ class Portal:
         before any later call; a coroutine that `undo` returns is run there.
 
         Raises `ConnectionClosed` after `stop`. Raises RuntimeError in a forked process, where the
-        thread does not exist, and in the loop's own thread, which would wait for itself.
+        thread does not exist; in the loop's own thread, which would wait for itself; and in a
+        thread that runs another event loop, which would stand still.
         """
-        if self.foreign:
-            raise RuntimeError("the connection was made before a fork: make one in each process")
-        if threading.current_thread() is self._thread:
-            raise RuntimeError("a blocking call from the event loop's thread would never return")
+        self.check()
         call = _Call(self._loop, coroutine, undo)
         try:
             with self._lock:
@@ -196,6 +208,15 @@ class _Call(Generic[T]):
             task = self._loop.create_task(work)
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._undoing = task
+
+
+def refuse_loop() -> None:
+    """Raise RuntimeError in a thread that runs an event loop."""
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError(
+            "a call of ferrymq.blocking would stop the event loop that runs in this thread: use "
+            "await ferrymq.connect(...) here, or asyncio.to_thread"
+        )
 
 
 async def _cancel_all() -> None:
