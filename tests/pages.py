@@ -225,6 +225,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_dropped.py",
         "client/test_pair.py",
         "client/test_wrong_threads.py",
+        "client/test_timeout_texts.py",
     ),
     "client/blocking": (
         "client/test_blocking.py",

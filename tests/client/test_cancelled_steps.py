@@ -378,6 +378,10 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("recovery.py", "Recovery._run"),
         ("transport.py", "EngineTransport._secure"),
     ],
+    "never waits: asyncio's time-out, which it hands on, starts and stops a timer": [
+        ("waiting.py", "Deadline.__aenter__"),
+        ("waiting.py", "Deadline.__aexit__"),
+    ],
     "is for what the blocking client has opened in vain: test_interruptions.py": [
         ("link.py", "Link.take_back"),
     ],

@@ -14,6 +14,7 @@ from ferrymq.aio.termini import ANONYMOUS_RELAY
 from ferrymq.aio.tokens import bearer, check_token
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.aio.transport import EngineTransport
+from ferrymq.aio.waiting import deadline
 from ferrymq.aio.websocket import open_websocket
 from ferrymq.durations import seconds
 from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
@@ -144,7 +145,7 @@ async def open_transport(connection: Connection) -> None:
     if options.token is None:
         sasl = mechanisms(url, options)
     else:
-        async with asyncio.timeout(seconds(options.timeout)):
+        async with deadline(options.timeout, lambda within: f"no token for {url} came {within}"):
             sasl = [await bearer(options.token, url.username)]
     settings = ConnectionSettings(
         container_id=str(options.container_id),
@@ -176,7 +177,7 @@ async def open_transport(connection: Connection) -> None:
     )
     opened = connection.start(transport)
     try:
-        async with asyncio.timeout(seconds(options.timeout)):
+        async with deadline(options.timeout, lambda within: _unanswered(url, transport, within)):
             try:
                 if url.over_web:
                     await open_websocket(url, transport.wire, context)
@@ -191,7 +192,7 @@ async def open_transport(connection: Connection) -> None:
             except OSError as error:
                 # This includes certificates that do not verify: ssl.SSLError is an OSError.
                 if isinstance(error, TimeoutError):
-                    raise
+                    raise TimeoutError(f"cannot connect to {url}: {error}") from error
                 raise TransportError(f"cannot connect to {url}: {error}") from error
             await _opened(url, transport, opened)
             # The peer may have closed directly after its open.
@@ -216,6 +217,21 @@ async def _opened(url: Url, transport: EngineTransport, opened: asyncio.Future[N
         if isinstance(cause, ssl.SSLError):
             raise TransportError(f"cannot connect to {url}: {cause}") from cause
         raise
+
+
+def _unanswered(url: Url, transport: EngineTransport, within: str) -> str:
+    """Return the text for a peer that took too long, which names the step that it did not take."""
+    if not transport.connected:
+        steps = "TCP or TLS" if url.secure else "TCP"
+        return f"broker {url} made no {steps} connection {within}"
+    step = transport.engine.awaited
+    if step != "protocol header":
+        return f"broker {url} did not answer the {step} {within}"
+    # A server of another protocol waits for more data.
+    return (
+        f"broker {url} did not answer the protocol header {within}: is this a port of AMQP, and "
+        f"{'not' if url.secure else 'without'} TLS?"
+    )
 
 
 def _server_name(url: Url, options: ConnectionOptions) -> str | None:

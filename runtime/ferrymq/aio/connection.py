@@ -130,7 +130,7 @@ class Connection:
         check_timeout(timeout)
 
         async def open() -> Session:
-            async with asyncio.timeout(self.within(timeout)):
+            async with deadline(self.within(timeout), self.not_in_time("did not begin a session")):
                 return await self.open_session()
 
         return Opening(open)
@@ -211,7 +211,7 @@ class Connection:
         check_timeout(timeout)
 
         async def open() -> Transaction:
-            async with asyncio.timeout(self.within(timeout)):
+            async with deadline(self.within(timeout), self.not_in_time("declared no transaction")):
                 return await declare(await self._shared_session(), fence)
 
         return OpeningTransaction(open)
@@ -257,7 +257,8 @@ class Connection:
 
         Raises `TransactionError` if the peer cannot tell, `LinkDetached` if it has no management.
         """
-        async with deadline(timeout):
+        what = f"did not say what member {member!r} of group {group!r} has committed"
+        async with deadline(timeout, self.not_in_time(what)):
             return await read_fence(self, group, member, target)
 
     async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
@@ -310,7 +311,7 @@ class Connection:
         error.
         """
         self.check_loop()
-        async with deadline(timeout):
+        async with deadline(timeout, lambda within: f"{self!r} was not closed {within}"):
             await asyncio.shield(self._ended)
         if self._failure is not None and not self._clean:
             raise fresh(self._failure)
@@ -328,6 +329,16 @@ class Connection:
     def within(self, timeout: Timeout) -> float | None:
         """Return the seconds that a call with this timeout has."""
         return seconds(self.options.timeout if timeout == "default" else timeout)
+
+    def not_in_time(self, what: str) -> Callable[[str], str]:
+        """Return the text of a `TimeoutError`: the peer has not done `what`."""
+        return lambda within: f"broker {self.url} {what} {within}{self.delay}"
+
+    @property
+    def delay(self) -> str:
+        """Why calls wait, to be appended to a text; empty if the connection is up."""
+        restoring = self.recovery is not None and self.recovery.active
+        return ": the connection is being restored" if restoring else ""
 
     def soon(self) -> None:
         """Schedule a write of the pending output at the next turn of the loop."""

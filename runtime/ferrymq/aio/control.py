@@ -41,6 +41,11 @@ class Control(Sender):
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
+    def place(self) -> str:
+        """How error messages call the link."""
+        return "the transaction coordinator"
+
+    @property
     def capabilities(self) -> list[str]:
         """Capabilities of the peer's coordinator (AMQP 1.0 §4.5.7)."""
         attach = None if self._engine is None else self._engine.remote_attach

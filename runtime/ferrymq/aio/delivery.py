@@ -196,12 +196,12 @@ class Delivery:
         connection = self.receiver._connection
         if confirmed is not None:
             try:
-                async with deadline(timeout):
+                async with deadline(timeout, self._not_confirmed):
                     await confirmed
             finally:
                 self.receiver.confirming.discard(self)
         elif connection.transport.paused:
-            async with deadline(timeout):
+            async with deadline(timeout, self._not_written):
                 await connection.writable()
 
     def _begin(
@@ -275,6 +275,17 @@ class Delivery:
             confirmed = self._begin(outcome, None)
             if confirmed is not None:
                 confirmed.add_done_callback(lambda _: receiver.confirming.discard(self))
+
+    def _not_confirmed(self, within: str) -> str:
+        """Return the text for an outcome whose confirmation took too long."""
+        receiver = self.receiver
+        delay = receiver._connection.delay
+        return f"{receiver.place}: the peer did not confirm the outcome {within}{delay}"
+
+    def _not_written(self, within: str) -> str:
+        return (
+            f"{self.receiver.place}: the outcome was not written {within}: the peer does not read"
+        )
 
     def on_discharged(self, outcome: Outcome | None) -> None:
         """Handle the end of the transaction in which it was given an outcome; None if that

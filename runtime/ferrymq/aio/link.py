@@ -13,7 +13,7 @@ from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.link import Link as EngineLink
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import AmqpError, ConnectionClosed, LinkDetached, PeerError
-from ferrymq.options import Timeout
+from ferrymq.options import MadeUp, ReceiverOptions, SenderOptions, Timeout
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -29,10 +29,13 @@ class Link(ABC, Generic[L]):
     """
 
     held: ClassVar[bool] = True
+    _options: SenderOptions | ReceiverOptions
 
     def __init__(self, session: Session, name: str, timeout: Timeout) -> None:
         self.session = session
-        self.name = name
+        self.name = str(name)
+        # Whether the user has chosen the name, and knows the link by it.
+        self._named = not isinstance(name, MadeUp)
         self._connection = session.connection
         self._timeout = self._connection.within(timeout)
         self._engine: L | None = None
@@ -55,6 +58,11 @@ class Link(ABC, Generic[L]):
     def closed(self) -> bool:
         """Whether the link is over."""
         return self._failure is not None
+
+    @property
+    @abstractmethod
+    def address(self) -> str | None:
+        """The node of the link at the peer."""
 
     @property
     def properties(self) -> dict[str, object]:
@@ -88,6 +96,16 @@ class Link(ABC, Generic[L]):
         await self._leave(False, None, timeout)
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    @property
+    def place(self) -> str:
+        """How error messages call the link: by its address, and by its name if that was chosen."""
+        address = self.address
+        if address is not None:
+            place = repr(address)
+        else:
+            place = "a dynamic node" if self._options.dynamic else "the anonymous node"
+        return f"{place} (link {self.name!r})" if self._named else place
 
     async def _leave(self, closed: bool, error: Error | None, timeout: Timeout) -> None:
         self._connection.check_loop()
@@ -187,7 +205,7 @@ class Link(ABC, Generic[L]):
         self._attaching = asyncio.get_running_loop().create_future()
         self._connection.soon()
         try:
-            async with asyncio.timeout(self._timeout):
+            async with deadline(self._timeout, self._unanswered):
                 await self._attaching
             self._check()
             lack = self._lack()
@@ -201,6 +219,9 @@ class Link(ABC, Generic[L]):
             self._attaching = None
         self._known = True
         self._restored()
+
+    def _unanswered(self, within: str) -> str:
+        return f"{self.place}: the peer did not answer the attach {within}"
 
     def _give_up(self, engine: L, error: BaseException) -> None:
         refused = isinstance(error, LinkDetached)

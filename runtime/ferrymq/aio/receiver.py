@@ -66,9 +66,10 @@ class Receiver(Link[ReceiverLink]):
     """
 
     held = False
+    _options: ReceiverOptions
 
     def __init__(self, session: Session, address: str | None, options: ReceiverOptions) -> None:
-        super().__init__(session, str(options.name), options.timeout)
+        super().__init__(session, options.name, options.timeout)
         check_names(options, session.connection.options)
         self._address = address
         self._options = options
@@ -170,7 +171,7 @@ class Receiver(Link[ReceiverLink]):
         """
         inbox = self._inbox
         ends: dict[bytes, AmqpError | None] = {}
-        async with deadline(timeout):
+        async with deadline(timeout, self._not_confirmed):
             for delivery in [] if inbox is None else inbox.decided:
                 try:
                     await delivery.confirmed()
@@ -191,11 +192,8 @@ class Receiver(Link[ReceiverLink]):
             return self._take()
         if timeout is None:
             return await self._receive()
-        try:
-            async with deadline(timeout):
-                return await self._receive()
-        except TimeoutError:
-            raise TimeoutError(self._lull(timeout)) from None
+        async with deadline(timeout, self._no_message):
+            return await self._receive()
 
     async def receive_many(self, limit: int, *, timeout: Duration | None = None) -> list[Delivery]:
         """Take up to `limit` messages: those that are there, or the next one when it comes.
@@ -241,7 +239,7 @@ class Receiver(Link[ReceiverLink]):
         Afterwards all of those messages are queued, none is in flight, and only `add_credit` gives
         credit (AMQP 1.0 §2.6.7). While the connection is being restored, waits for that.
         """
-        async with deadline(timeout):
+        async with deadline(timeout, self._not_drained):
             while self._drains():
                 if self._draining is None:
                     await self._changed.wait()
@@ -279,6 +277,25 @@ class Receiver(Link[ReceiverLink]):
             raise
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    def _no_message(self, within: str) -> str:
+        """Return the text for a `receive` that took too long."""
+        why = self._connection.delay
+        if not why and not self._prefetch and not self.credit:
+            why = ": the receiver has no credit, and add_credit gives some"
+        if not why and self._bounds and 0 < self._prefetch <= self._in_hand:
+            why = (
+                f": all {self._prefetch} credits are held by deliveries without an outcome: settle "
+                "them, or raise credit"
+            )
+        return f"no message came from {self.place} {within}{why}"
+
+    def _not_drained(self, within: str) -> str:
+        return f"{self.place}: the peer did not answer the drain {within}{self._connection.delay}"
+
+    def _not_confirmed(self, within: str) -> str:
+        delay = self._connection.delay
+        return f"{self.place}: the peer did not confirm every outcome {within}{delay}"
 
     def _abandon(self) -> None:
         """Close or detach the link whose user has dropped it."""
@@ -594,17 +611,6 @@ class Receiver(Link[ReceiverLink]):
         if not self._copies and (self._keeps or self.has_live(delivery._engine)):
             delivery._hand = self._attachment
             self._in_hand += 1
-
-    def _lull(self, timeout: float) -> str:
-        """Say that no message came in time, and why none could come."""
-        text = f"no message came from {self.address!r} within {timeout:g} s"
-        prefetch = self._prefetch
-        if self._bounds and 0 < prefetch <= self._in_hand:
-            text += (
-                f": all {prefetch} credits are held by deliveries without an outcome: settle them,"
-                " or raise credit"
-            )
-        return text
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 

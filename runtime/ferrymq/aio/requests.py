@@ -23,7 +23,7 @@ from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import AmqpError, DecodeError, LinkDetached, PeerError
 from ferrymq.message import Message
-from ferrymq.options import ReceiverOptions, SenderOptions, Timeout
+from ferrymq.options import MadeUp, ReceiverOptions, SenderOptions, Timeout
 from ferrymq_types.messaging import Properties, Rejected, Source, Target
 from ferrymq_types.transport import Error
 
@@ -125,7 +125,7 @@ class RequestLinks:
     ) -> None:
         if credit < 1:
             raise ValueError(f"credit {credit} leaves no room for a response")
-        name = name or f"{'pair' if replies == 'pair' else 'requests'}-{uuid4()}"
+        name = name or MadeUp(f"{'pair' if replies == 'pair' else 'requests'}-{uuid4()}")
         dynamic = replies == "dynamic"
         reply_address = f"{name}-responses" if replies == "pair" else None if dynamic else name
         properties = paired_properties() if replies == "pair" else None
@@ -190,7 +190,7 @@ class RequestLinks:
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         waiting[id] = future
         try:
-            async with deadline(timeout):
+            async with deadline(timeout, self._no_response):
                 await self._requests.send(request)
                 return await future
         finally:
@@ -221,6 +221,11 @@ class RequestLinks:
             await self._responses.close()
             raise
         return self
+
+    def _no_response(self, within: str) -> str:
+        """Return the text for a request that took too long."""
+        requests = self._requests
+        return f"no response came from {requests.place} {within}{requests._connection.delay}"
 
     def _reply_to(self) -> str | None:
         if self.replies == "pair":

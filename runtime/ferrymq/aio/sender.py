@@ -67,8 +67,10 @@ class Sender(Link[SenderLink]):
 
     resends: ClassVar[bool] = True
 
+    _options: SenderOptions
+
     def __init__(self, session: Session, address: str | None, options: SenderOptions) -> None:
-        super().__init__(session, str(options.name), options.timeout)
+        super().__init__(session, options.name, options.timeout)
         check_names(options, session.connection.options)
         self._address = address
         self._options = options
@@ -143,7 +145,7 @@ class Sender(Link[SenderLink]):
         """
         outbox = self._outbox
         ends: dict[bytes, AmqpError | None] = {}
-        async with deadline(timeout):
+        async with deadline(timeout, self._no_outcomes):
             for sent in [] if outbox is None else outbox.given:
                 try:
                     await asyncio.shield(sent.future)
@@ -211,14 +213,15 @@ class Sender(Link[SenderLink]):
                 await self._wait()
             await self._send(payload, settled, transaction, delivery_tag, hold)
             return
-        async with deadline(timeout):
+        async with deadline(timeout, self._not_ready) as limit:
             if self._waiting or not self._can_send():
                 await self._wait()
+            limit.what = self._not_written if settled else self._no_outcome
             await self._send(payload, settled, transaction, delivery_tag, hold)
 
     async def ready(self, *, timeout: Duration | None = None) -> None:
         """Wait until `send_nowait` may be called: the sender has credit and room for writing."""
-        async with deadline(timeout):
+        async with deadline(timeout, self._not_ready):
             await self._wait()
 
     def send_nowait(
@@ -256,12 +259,13 @@ class Sender(Link[SenderLink]):
         futures: list[asyncio.Future[None]] = []
         errors: list[DeliveryError] = []
         try:
-            async with deadline(timeout):
+            async with deadline(timeout, self._not_ready) as limit:
                 for message in messages:
                     if self._waiting or not self._can_send():
                         left = len(messages) - len(futures) if isinstance(messages, Sized) else 1
                         await self._wait(left)
                     futures.append(self._send(message.encode(), settled, transaction, None, False))
+                limit.what = self._not_written if settled else self._no_outcomes
                 for index, future in enumerate(futures):
                     try:
                         await future
@@ -299,7 +303,7 @@ class Sender(Link[SenderLink]):
         futures: list[asyncio.Future[None]] = []
         sent = 0
         try:
-            async with deadline(timeout):
+            async with deadline(timeout, self._not_ready) as limit:
                 while sent <= last:
                     if self._waiting or not self._can_send():
                         await self._wait(len(payloads) - sent)
@@ -314,6 +318,7 @@ class Sender(Link[SenderLink]):
                             )
                         )
                         sent += 1
+                limit.what = self._no_outcomes
                 for number, future in enumerate(futures, sent - len(futures)):
                     try:
                         await future
@@ -324,6 +329,30 @@ class Sender(Link[SenderLink]):
         return errors
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    def _not_ready(self, within: str) -> str:
+        """Return the text for a send that waited too long for credit, or for room for writing."""
+        engine = self._engine
+        delay = self._connection.delay
+        if not delay and engine is not None and engine.usable and engine.credit:
+            return f"no message could be written to {self.place} {within}: the peer does not read"
+        return f"no credit from {self.place} {within}{delay}"
+
+    def _not_written(self, within: str) -> str:
+        return f"the message to {self.place} was not written {within}{self._connection.delay}"
+
+    def _no_outcome(self, within: str) -> str:
+        """Return the text for a message that was sent, and whose outcome took too long."""
+        return (
+            f"the outcome of the message to {self.place} did not come {within}"
+            f"{self._connection.delay}"
+        )
+
+    def _no_outcomes(self, within: str) -> str:
+        return (
+            f"the outcomes of {self.unsettled} messages to {self.place} did not come {within}"
+            f"{self._connection.delay}"
+        )
 
     def _never_settled(self) -> bool:
         return self._engine is not None and self._engine.never_settled

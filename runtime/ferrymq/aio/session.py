@@ -130,7 +130,9 @@ class Session:
         check_timeout(timeout)
 
         async def open() -> Transaction:
-            async with asyncio.timeout(self.connection.within(timeout)):
+            connection = self.connection
+            what = connection.not_in_time("declared no transaction")
+            async with deadline(connection.within(timeout), what):
                 return await declare(self, fence)
 
         return OpeningTransaction(open)
@@ -233,7 +235,7 @@ class Session:
         """Wait until the name of an earlier link is free, whose detach the peer has not answered
         yet. Raises the error that ends the connection, and `TimeoutError`."""
         key = (link.name, isinstance(link, Sender))
-        async with asyncio.timeout(link._timeout):
+        async with deadline(link._timeout, lambda within: _not_free(link, within)):
             while True:
                 before = self.engine.connection.channels.links.get(key)
                 if before is None:
@@ -274,7 +276,8 @@ class Session:
         self._beginning = asyncio.get_running_loop().create_future()
         self.connection.soon()
         try:
-            async with asyncio.timeout(self.connection.within("default")):
+            what = self.connection.not_in_time("did not begin a session")
+            async with deadline(self.connection.options.timeout, what):
                 await self._beginning
         except BaseException:
             engine.end()
@@ -337,3 +340,10 @@ class Session:
         """Handle the loss of the session: the peer answers no frame of it any more."""
         resolve(self._ending)
         self._forget_leaving()
+
+
+def _not_free(link: Link[Any], within: str) -> str:
+    return (
+        f"{link.place}: an earlier link has the name {link.name!r}, and the peer has not detached "
+        f"it {within}"
+    )

@@ -216,7 +216,10 @@ class Transaction:
             self._over = asyncio.get_running_loop().create_future()
             self._digest = digest
         try:
-            async with deadline(timeout):
+            what = self.session.connection.not_in_time(
+                f"did not answer the {'rollback' if fail else 'commit'} of a transaction"
+            )
+            async with deadline(timeout, what):
                 if first:
                     await self._ask(fail)
                 if self._over is not None:

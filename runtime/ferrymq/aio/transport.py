@@ -175,6 +175,11 @@ class EngineTransport:
     # ── What the client calls ──────────────────────────────────────────────────────────────────
 
     @property
+    def connected(self) -> bool:
+        """Whether there is a transport: TCP, with TLS or WebSocket where the URL says so."""
+        return self._transport is not None
+
+    @property
     def has_output(self) -> bool:
         """Whether there is output that can be written now."""
         if self._transport is None or self._transport.is_closing():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from types import TracebackType
 from typing import TypeVar
 
 from ferrymq.durations import Duration, seconds
@@ -41,11 +42,40 @@ class Signal:
                     waiter.set_result(None)
 
 
-def deadline(timeout: Duration | None) -> asyncio.Timeout:
-    """Bound a block by a duration, None for any. Raises ValueError for a negative one, TypeError
-    for a value that is none."""
+class Deadline:
+    """Block that has a number of seconds, None for any. When they are over, it raises
+    `TimeoutError` with the text that `what` returns: it is called with "within N s"."""
+
+    __slots__ = ("what", "_seconds", "_timeout")
+
+    def __init__(self, length: float | None, what: Callable[[str], str]) -> None:
+        self.what = what
+        self._seconds = length
+        self._timeout = asyncio.timeout(length)
+
+    async def __aenter__(self) -> Deadline:
+        await self._timeout.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, traceback)
+        except TimeoutError:
+            raise TimeoutError(self.what(f"within {self._seconds:g} s")) from None
+
+
+def deadline(
+    timeout: Duration | None, what: Callable[[str], str] = lambda within: f"not done {within}"
+) -> Deadline:
+    """Bound a block by a duration, None for any; see `Deadline`. Raises ValueError for a negative
+    one, TypeError for a value that is none."""
     check_timeout(timeout)
-    return asyncio.timeout(seconds(timeout))
+    return Deadline(seconds(timeout), what)
 
 
 def fresh(error: E) -> E:

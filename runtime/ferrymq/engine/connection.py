@@ -187,6 +187,11 @@ class Connection:
         return data
 
     @property
+    def awaited(self) -> str:
+        """What the peer has to send next for the connection to open, for error messages."""
+        return self._layers.awaited
+
+    @property
     def unread(self) -> bool:
         """Whether input is left to read: call `handle_timeout` at once to go on with it."""
         return self._input.unread

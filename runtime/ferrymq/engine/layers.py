@@ -64,6 +64,15 @@ class Layers:
         """Whether input is kept: for TLS, or until the user has looked at the credentials."""
         return self.stage == TLS or self.sasl.waiting
 
+    @property
+    def awaited(self) -> str:
+        """What the peer has to send next for the connection to open, for error messages."""
+        if self.stage == HEADER:
+            return "protocol header"
+        if self.stage == TLS:
+            return "TLS handshake"
+        return "SASL login" if self.stage == SASL else "open"
+
     def drop_references(self) -> None:
         """See `Connection.drop_references`."""
         del self.connection
