@@ -74,7 +74,8 @@ class Connection:
         # Done when the peer's open has come; its exception says why it will not come.
         self._opened: asyncio.Future[None] | None = None
         self._pid = os.getpid()
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         # Calls functions in the loop, for finalizers.
         self.call_soon = LoopCaller()
         self._writable = Signal()
