@@ -98,17 +98,17 @@ class RemoteProtocolError(ProtocolError):
 
 
 class PeerError(AmqpError):
-    """The peer ended a connection, session or link. `error` is what it said, if anything."""
+    """The peer ended a connection, session or link. `error` is what it said, if anything.
 
-    def __init__(self, message: str, error: Error | None = None) -> None:
+    The text is `message`, what the peer said, and `hint`, which says what the user can do.
+    """
+
+    def __init__(self, message: str, error: Error | None = None, hint: str = "") -> None:
         if error is not None:
-            text = (
-                error.condition
-                if error.description is None
-                else (f"{error.condition}: {error.description}")
-            )
-            message = f"{message}: {text}"
-        super().__init__(message)
+            message = f"{message}: {error.condition}"
+            if error.description is not None:
+                message = f"{message}: {error.description}"
+        super().__init__(message + hint)
         self.error = error
 
     @property
@@ -128,8 +128,10 @@ class SessionEnded(PeerError):
 class LinkDetached(PeerError):
     """The peer detached the link. `closed` tells a close from a detach (AMQP 1.0 §2.6.4)."""
 
-    def __init__(self, message: str, error: Error | None = None, closed: bool = True) -> None:
-        super().__init__(message, error)
+    def __init__(
+        self, message: str, error: Error | None = None, closed: bool = True, hint: str = ""
+    ) -> None:
+        super().__init__(message, error, hint)
         self.closed = closed
 
 

@@ -490,7 +490,7 @@ class TestEndings:
         await receiver.detach()
         [detached] = [e for e in peer.events if isinstance(e, events.DetachReceived)]
         assert not detached.closed
-        with pytest.raises(ferrymq.LinkDetached, match="'mine' was detached"):
+        with pytest.raises(ferrymq.LinkDetached, match=r"'mine'.*was detached"):
             await receiver.receive()
         again = await connection.receiver("orders", name="mine")
         assert not again.closed
@@ -527,10 +527,12 @@ class TestEndings:
         error = Error(condition="amqp:not-found", description="no such node")
         peer.on[events.AttachReceived] = lambda _, event: event.link.refuse(error)
         for opening in (connection.receiver("nowhere"), connection.sender("nowhere")):
-            with pytest.raises(ferrymq.LinkDetached, match=r"refused.*no such node") as caught:
+            with pytest.raises(
+                ferrymq.LinkDetached, match=r"^'nowhere': amqp:not-found: no such node$"
+            ) as caught:
                 await opening
             assert caught.value.error == error
-        with pytest.raises(ferrymq.LinkDetached, match="refused"):
+        with pytest.raises(ferrymq.LinkDetached, match=r"^'nowhere': amqp:not-found"):
             async for _ in connection.receiver("nowhere"):
                 pass
 

@@ -240,7 +240,7 @@ async def test_a_transaction_belongs_to_its_connection(
 ) -> None:
     async with ferrymq.connect(broker.url) as other, connection.transaction() as txn:
         stranger = await other.sender("q")
-        with pytest.raises(LocalProtocolError, match="not of the session"):
+        with pytest.raises(LocalProtocolError, match="of another connection"):
             await stranger.send(Message("a"), transaction=txn)
 
 

@@ -231,7 +231,8 @@ class AddressSpace(Space):
         if not address.startswith(("$", DYNAMIC)):
             policy = self.policy_for(address, capabilities)
         if policy is None or (parted and isinstance(policy, QueuePolicy)):
-            raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
+            off = "" if self.auto_create is not None else ", and auto-create is off"
+            raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}{off}")
         if access is not None:
             access.require(CREATE, address)
         return self.create(address, policy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
-from ferrymq.errors import AuthenticationError, LinkDetached
+from ferrymq.errors import AuthenticationError
 from ferrymq_types.security import SaslCode
 
 # OpenSSL's codes for a certificate without a trusted signature: X509_V_ERR_DEPTH_ZERO_SELF_…,
@@ -30,9 +30,6 @@ def reason_of(error: BaseException) -> str:
             return f"{text}; use --user, --token-file or --cert to log in"
         verdict = _VERDICTS.get(error.code)
         return text if verdict is None else f"{text}: {verdict}"
-    if isinstance(error, LinkDetached) and error.error is not None and error.error.description:
-        # The text of the exception has the name of the link, which was made up.
-        return f"{error.error.condition}: {error.error.description}"
     return text
 
 

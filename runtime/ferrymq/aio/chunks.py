@@ -72,7 +72,7 @@ class ChunkLink(Receiver):
         engine = self._engine
         if engine is not None:
             reason = Error(condition=condition, description=description)
-            self._give_up(engine, LinkDetached(f"link {self.name!r} was closed", reason, True))
+            self._give_up(engine, LinkDetached(self.place, reason, True))
         return RemoteProtocolError(condition, description, Scope.LINK)
 
     def _create(self, session: EngineSession) -> ReceiverLink:

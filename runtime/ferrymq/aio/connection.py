@@ -341,6 +341,16 @@ class Connection:
         restoring = self.recovery is not None and self.recovery.active
         return ": the connection is being restored" if restoring else ""
 
+    def login_hint(self, error: Error | None) -> str:
+        """Return what to append to a refusal: who the peer takes the client for, if that may be
+        the reason and is known."""
+        if error is None or error.condition != "amqp:unauthorized-access":
+            return ""
+        if self.url.username is not None:
+            return f" (the user of the login is {self.url.username!r})"
+        known = self.options.token is None and self.options.sasl in ("auto", None)
+        return " (the login was without a user name)" if known else ""
+
     def soon(self) -> None:
         """Schedule a write of the pending output at the next turn of the loop."""
         if self._transport is not None:

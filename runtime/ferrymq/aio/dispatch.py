@@ -82,7 +82,7 @@ def _dispatch_link(connection: Connection, event: events.Event) -> None:
     elif isinstance(event, events.LinkFailed):
         owner = owner_of(event.link)
         if isinstance(owner, (Sender, Receiver)):
-            failed = LinkDetached(f"link {owner.name!r} was closed: {event.error}")
+            failed = LinkDetached(f"{owner.place}: the link was closed: {event.error}")
             failed.__cause__ = event.error
             owner._end(failed)
     else:

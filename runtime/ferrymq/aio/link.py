@@ -149,7 +149,8 @@ class Link(ABC, Generic[L]):
         return detaching
 
     def _end_left(self, closed: bool) -> None:
-        self._end(LinkDetached(f"link {self.name!r} was {'closed' if closed else 'detached'}"))
+        verb = "closed" if closed else "detached"
+        self._end(LinkDetached(f"{self.place}: the link was {verb} on this side"))
 
     @abstractmethod
     def _create(self, session: EngineSession) -> L:
@@ -211,7 +212,7 @@ class Link(ABC, Generic[L]):
             lack = self._lack()
             if lack is not None:
                 reason = Error(condition="amqp:precondition-failed", description=lack)
-                raise LinkDetached(f"link {self.name!r} was closed again: {lack}", reason, True)
+                raise LinkDetached(self.place, reason, True)
         except BaseException as error:
             self._give_up(engine, error)
             raise
@@ -240,7 +241,7 @@ class Link(ABC, Generic[L]):
         if isinstance(error, LinkDetached):
             self._end(error)
         elif not isinstance(error, ConnectionClosed):
-            self._end(LinkDetached(f"link {self.name!r} was never attached"))
+            self._end(LinkDetached(f"{self.place}: the link was never attached"))
 
     def _take_back(self, engine: L, reason: Error | None) -> None:
         """End an attach that is given up. A terminus that existed before is left as it is."""
@@ -273,7 +274,7 @@ class Link(ABC, Generic[L]):
                 self._round = None
                 await self._attach()
         except TimeoutError:
-            self._end(LinkDetached(f"the peer does not let link {self.name!r} be resumed"))
+            self._end(LinkDetached(f"{self.place}: the peer does not let the link be resumed"))
         except AmqpError:
             # The link has ended, or the connection is lost and will be restored.
             pass
@@ -328,10 +329,13 @@ class Link(ABC, Generic[L]):
         if again:
             self._begin_round()
             return
-        verb = "closed" if closed else "detached"
         if self._attaching is not None and self._refused():
-            verb = "refused"
-        self._end(LinkDetached(f"the peer {verb} link {self.name!r}", error, closed))
+            hint = self._connection.login_hint(error)
+            place = self.place if error is not None else f"{self.place}: the peer refused the link"
+            self._end(LinkDetached(place, error, closed, hint))
+        else:
+            verb = "closed" if closed else "detached"
+            self._end(LinkDetached(f"{self.place}: the peer {verb} the link", error, closed))
 
 
 def owner_of(engine: EngineLink) -> object:

@@ -493,7 +493,7 @@ class Receiver(Link[ReceiverLink]):
             else:
                 engine.detach(closed=False)
                 self._end(
-                    LinkDetached(f"link {self.name!r} cannot be resumed: its maps stay partial")
+                    LinkDetached(f"{self.place}: the link cannot be resumed: its maps stay partial")
                 )
 
     def on_settled(self, delivery: Delivery) -> None:

@@ -21,7 +21,7 @@ from ferrymq.engine.link_pair import expect_pairing
 from ferrymq.engine.pairing import ME, is_paired, paired_properties
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session as EngineSession
-from ferrymq.errors import AmqpError, DecodeError, LinkDetached, PeerError
+from ferrymq.errors import AmqpError, DecodeError, PeerError
 from ferrymq.message import Message
 from ferrymq.options import MadeUp, ReceiverOptions, SenderOptions, Timeout
 from ferrymq_types.messaging import Properties, Rejected, Source, Target
@@ -174,8 +174,7 @@ class RequestLinks:
         Raises the errors of `Sender.send`, `TimeoutError`, `DecodeError` for a malformed response,
         and the error that ended the links.
         """
-        if self._responses.closed:
-            raise LinkDetached(f"link {self._responses.name!r} is over")
+        self._responses._check()
         properties = message.properties
         properties = Properties() if properties is None else copy.copy(properties)
         properties.reply_to = self._reply_to()

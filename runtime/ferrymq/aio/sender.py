@@ -170,7 +170,7 @@ class Sender(Link[SenderLink]):
         if outbox is None or sent is None or not sent.future.done():
             raise LocalProtocolError(
                 "amqp:illegal-state",
-                f"link {self.name!r} has no delivery {delivery_tag!r} with an outcome",
+                f"{self.place}: there is no delivery {delivery_tag!r} with an outcome",
                 Scope.LINK,
             )
         outbox.settle(self._engine, sent)
@@ -383,7 +383,9 @@ class Sender(Link[SenderLink]):
         if target.address is None and not target.dynamic:
             # A client may use an extension only if the peer offers it (AMQP 1.0 §2.7.1).
             if ANONYMOUS_RELAY not in self._connection.remote_offered_capabilities:
-                error = LinkDetached("the peer offers no ANONYMOUS-RELAY: give an address")
+                error = LinkDetached(
+                    f"{self.place}: the peer offers no ANONYMOUS-RELAY: give an address"
+                )
                 self._end(error)
                 raise error
         outbox = self._outbox
@@ -521,7 +523,7 @@ class Sender(Link[SenderLink]):
             elif not outbox.holding:
                 engine.detach(closed=False)
                 self._end(
-                    LinkDetached(f"link {self.name!r} cannot be resumed: its maps stay partial")
+                    LinkDetached(f"{self.place}: the link cannot be resumed: its maps stay partial")
                 )
         if self._connection.transport.has_output:
             # No further write is scheduled otherwise: this is called after every pass and would
@@ -686,7 +688,7 @@ class Sender(Link[SenderLink]):
         )
         if self._engine is not None:
             self._engine.detach(closed=True, error=error)
-        self._end(LinkDetached(f"link {self.name!r}: {error.description}", error))
+        self._end(LinkDetached(self.place, error))
         self._connection.soon()
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:

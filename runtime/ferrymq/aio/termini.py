@@ -20,6 +20,10 @@ ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 
 SELECTOR: Final = "apache.org:selector-filter:string"
 POSITION: Final = "ferrymq:position"
+_FILTER_NAMES: Final = {
+    SELECTOR: f"selector= (the filter {SELECTOR})",
+    POSITION: f"start= (the filter {POSITION}), which is for streams",
+}
 NEW_TERMINUS: Final = "ferrymq:new-terminus"
 """The link property by which a broker of ferrymq says whether an attach has made the terminus."""
 
@@ -212,12 +216,12 @@ def source_lack(asked: Source, given: Source | None) -> str | None:
     applied = given.filter or {}
     # A null filter is no filter (AMQP 1.0 §3.5.8).
     missing = [
-        name
+        _FILTER_NAMES.get(name, f"the filter {name}")
         for name, filter in (asked.filter or {}).items()
         if filter is not None and applied.get(name) is None
     ]
     if missing:
-        return f"the peer does not apply the filter {', '.join(missing)}"
+        return f"the peer does not apply {' and '.join(missing)}"
     return None
 
 

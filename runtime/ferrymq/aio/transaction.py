@@ -167,9 +167,10 @@ class Transaction:
             session.connection is not self.session.connection
             or _MULTI_SESSION not in self._control.capabilities
         ):
+            other = "session" if session.connection is self.session.connection else "connection"
             raise LocalProtocolError(
                 "amqp:not-allowed",
-                f"link {link.name!r} is not of the session that the transaction was declared in",
+                f"{link.place}: the link is of another {other} than the transaction",
                 Scope.LINK,
             )
         return TransactionalState(txn_id=self.id, outcome=outcome)

@@ -13,7 +13,7 @@ from ferrymq.engine.resumption import Resolution, SenderResumption, is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
 from ferrymq.engine.states import LinkState
 from ferrymq.errors import EncodeError, LocalProtocolError, Scope
-from ferrymq_types.messaging import Received
+from ferrymq_types.messaging import Received, Target
 from ferrymq_types.transport import Attach, Flow
 
 # The engine makes tags only for numbers below this one.
@@ -103,8 +103,7 @@ class SenderLink(Link):
         if limit != 0 and size > limit:
             raise LocalProtocolError(
                 "amqp:link:message-size-exceeded",
-                f"message of {size} bytes; the receiver on link {self.name!r} "
-                f"takes at most {limit}",
+                f"{self._place()} takes messages of at most {limit} bytes; this one has {size}",
                 Scope.LINK,
             )
         if tag is not None:
@@ -157,6 +156,13 @@ class SenderLink(Link):
             self.assuming = False
             self.credit = 0
 
+    def _place(self) -> str:
+        """Return how error messages call the link: by its address, if it has one."""
+        target = self.target
+        if isinstance(target, Target) and target.address:
+            return f"{target.address!r}"
+        return f"link {self.name!r}"
+
     def _expect_tag(self, tag: bytes) -> None:
         if len(tag) > 32:
             raise EncodeError("transfer.delivery-tag", f"{len(tag)} bytes; at most 32 are allowed")
@@ -169,7 +175,7 @@ class SenderLink(Link):
         ):
             raise LocalProtocolError(
                 "amqp:not-allowed",
-                f"delivery-tag {tag!r} on link {self.name!r} belongs to an unsettled delivery",
+                f"{self._place()}: the delivery-tag {tag!r} belongs to an unsettled delivery",
                 Scope.LINK,
             )
 
@@ -204,7 +210,7 @@ class SenderLink(Link):
         if self.credit <= 0:
             raise LocalProtocolError(
                 "amqp:link:transfer-limit-exceeded",
-                f"link {self.name!r} has no credit",
+                f"{self._place()} gives no credit now: wait for it",
                 Scope.LINK,
             )
 
