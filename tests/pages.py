@@ -226,6 +226,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_pair.py",
         "client/test_wrong_threads.py",
         "client/test_timeout_texts.py",
+        "client/test_not_awaited.py",
     ),
     "client/blocking": (
         "client/test_blocking.py",

@@ -385,6 +385,9 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     "is for what the blocking client has opened in vain: test_interruptions.py": [
         ("link.py", "Link.take_back"),
     ],
+    "closes as the block of an opening does: test_not_awaited.py": [
+        ("opening.py", "Opened.__aexit__"),
+    ],
     "waits only for credit, room or a name: test_cancellation.py, test_given_up_links.py": [
         ("connection.py", "Connection.hand_over"),
         ("connection.py", "Connection.writable"),

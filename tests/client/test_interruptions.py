@@ -18,7 +18,11 @@ from tests.raw.process import Broker
 
 __all__ = ["address", "broker"]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [
+    pytest.mark.timeout(120),
+    # An interruption may come before the opening has begun.
+    pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning"),
+]
 
 _BLOCKING = str(Path(blocking.__file__).parent)
 _TRANSACTIONS = 3

@@ -153,8 +153,8 @@ def test_what_does_not_go_with_a_token(url: str, options: dict[str, object], rea
 
 @pytest.mark.parametrize("url", ["amqps://broker.example", "amqp://127.0.0.1", "amqp://[::1]"])
 def test_where_nobody_else_reads_it(url: str) -> None:
-    ferrymq.connect(url, token="token-1")
-    ferrymq.connect("amqp://broker.example", token="token-1", upgrade_tls=True)
+    ferrymq.connect(url, token="token-1").opener()
+    ferrymq.connect("amqp://broker.example", token="token-1", upgrade_tls=True).opener()
 
 
 async def test_tokens_are_never_shown(taker: Peer, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ferrymq.aio.delivery import Delivery
-from ferrymq.aio.opening import Opening
+from ferrymq.aio.opening import Iterated, Opened, Opening
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.termini import POSITION
 from ferrymq.chunks import BYTES, CHUNK_FORMAT, CHUNKS, RECORDS, UNTIL, Chunk
@@ -106,7 +106,7 @@ class ChunkLink(Receiver):
         return None
 
 
-class ChunkReader:
+class ChunkReader(Iterated, Opened):
     """Reader of a partition, chunk by chunk. Made by `Connection.chunk_reader`.
 
     ``async for chunk in reader`` gives chunks without gaps between them, and ends after the last
@@ -251,7 +251,7 @@ class ChunkReader:
         self._link.next = int(chunk.next)
 
 
-class OpeningChunkReader(Opening[ChunkReader]):
+class OpeningChunkReader(Iterated, Opening[ChunkReader]):
     """A reader that is not attached yet; ``async for`` attaches, iterates and closes it."""
 
     __slots__ = ()
@@ -260,7 +260,7 @@ class OpeningChunkReader(Opening[ChunkReader]):
         return self._iterate()
 
     async def _iterate(self) -> AsyncGenerator[Chunk, None]:
-        reader = await self._open()
+        reader = await self.open()
         try:
             async for chunk in reader:
                 yield chunk

@@ -64,7 +64,7 @@ def connect(
             )
         return connection
 
-    return Opening(open)
+    return Opening(open, f"ferrymq.connect({str(parsed)!r})")
 
 
 def _merge(url: Url, arguments: ConnectionArguments) -> ConnectionOptions:

@@ -13,7 +13,7 @@ from ferrymq.aio.chunks import ChunkReader, OpeningChunkReader
 from ferrymq.aio.dispatch import dispatch, session_error
 from ferrymq.aio.fencing import read_fence
 from ferrymq.aio.management import ManagementClient, open_management
-from ferrymq.aio.opening import Opening
+from ferrymq.aio.opening import Opened, Opening
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
 from ferrymq.aio.request_reply import RequestReply
 from ferrymq.aio.requests import Pair
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger("ferrymq")
 
 
-class Connection:
+class Connection(Opened):
     """Connection to one container. Made by `connect`.
 
     Use it, and what is made from it, only in the event loop it was made in: a call from another
@@ -134,7 +134,7 @@ class Connection:
             async with deadline(self.within(timeout), self.not_in_time("did not begin a session")):
                 return await self.open_session()
 
-        return Opening(open)
+        return Opening(open, "connection.session()")
 
     def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Opening[Sender]:
         """Attach a sender in the connection's default session: `Session.sender`."""
@@ -143,7 +143,7 @@ class Connection:
         async def open() -> Sender:
             return await (await self._shared_session()).open_sender(address, settings)
 
-        return Opening(open)
+        return Opening(open, f"connection.sender({address!r})")
 
     def receiver(
         self, address: str | None, **options: Unpack[ReceiverArguments]
@@ -154,7 +154,7 @@ class Connection:
         async def open() -> Receiver:
             return await (await self._shared_session()).open_receiver(address, settings)
 
-        return OpeningReceiver(open)
+        return OpeningReceiver(open, f"connection.receiver({address!r})")
 
     def chunk_reader(
         self, address: str, **options: Unpack[ChunkReaderArguments]
@@ -169,7 +169,7 @@ class Connection:
         async def open() -> ChunkReader:
             return await (await self._shared_session()).open_chunk_reader(address, settings)
 
-        return OpeningChunkReader(open)
+        return OpeningChunkReader(open, f"connection.chunk_reader({address!r})")
 
     def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Opening[Pair]:
         """Attach a pair of links in the connection's default session: `Session.pair`."""
@@ -177,7 +177,7 @@ class Connection:
         async def open() -> Pair:
             return await Pair(await self._shared_session(), address, name, credit).open()
 
-        return Opening(open)
+        return Opening(open, f"connection.pair({address!r})")
 
     def management(
         self,
@@ -197,7 +197,7 @@ class Connection:
         async def open() -> ManagementClient:
             return await open_management(await self._shared_session(), address, replies, timeout)
 
-        return Opening(open)
+        return Opening(open, "connection.management()")
 
     def transaction(
         self, *, fence: Fence | None = None, timeout: Timeout = "default"
@@ -215,7 +215,7 @@ class Connection:
             async with deadline(self.within(timeout), self.not_in_time("declared no transaction")):
                 return await declare(await self._shared_session(), fence)
 
-        return OpeningTransaction(open)
+        return OpeningTransaction(open, "connection.transaction()")
 
     async def request(
         self, address: str, message: Message, *, timeout: Timeout = "default"
@@ -391,8 +391,9 @@ class Connection:
 
     def check_loop(self) -> None:
         """Raise RuntimeError if the caller is not in the event loop of the connection."""
-        if asyncio._get_running_loop() is not self._loop:
-            raise wrong_loop(repr(self), self._loop)
+        loop = self._ended.get_loop()
+        if asyncio._get_running_loop() is not loop:
+            raise wrong_loop(repr(self), loop)
 
     def check(self) -> None:
         """Raise the error that ended the connection, if it is over, and RuntimeError outside its

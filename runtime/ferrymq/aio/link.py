@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 from weakref import ref
 
+from ferrymq.aio.opening import Opened
 from ferrymq.aio.termini import NEW_TERMINUS
 from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
 from ferrymq.engine.answers import expect_encodable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 L = TypeVar("L", bound=EngineLink)
 
 
-class Link(ABC, Generic[L]):
+class Link(ABC, Opened, Generic[L]):
     """Link of a session. `name` is its name; `session` the session it belongs to.
 
     `held` says whether the session keeps a reference to the link when its user has none.

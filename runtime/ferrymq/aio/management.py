@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
+from ferrymq.aio.opening import Opened
 from ferrymq.aio.requests import RequestLinks
 from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq.errors import LinkDetached
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ferrymq.aio.session import Session
 
 
-class ManagementClient:
+class ManagementClient(Opened):
     """Client of a management node. Made by `Connection.management`.
 
     Requests may overlap. `timeout` is in seconds, for each request; by default it is the client's,

@@ -11,7 +11,7 @@ from weakref import ref
 from ferrymq.aio.delivery import Delivery, lost
 from ferrymq.aio.inbox import Inbox
 from ferrymq.aio.link import Link
-from ferrymq.aio.opening import Opening
+from ferrymq.aio.opening import Iterated, Opening
 from ferrymq.aio.outcomes import (
     FAILED,
     OUTCOMES,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import Outcome
 
 
-class Receiver(Link[ReceiverLink]):
+class Receiver(Iterated, Link[ReceiverLink]):
     """Link on which messages arrive. Made by `Connection.receiver` or `Session.receiver`.
 
     ``async for delivery in receiver`` ends when this side closes the receiver, and raises when the

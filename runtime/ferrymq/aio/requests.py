@@ -11,6 +11,7 @@ import copy
 from typing import TYPE_CHECKING, Literal, Self
 from uuid import uuid4
 
+from ferrymq.aio.opening import Opened
 from ferrymq.aio.outcomes import ACCEPTED
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.sender import Sender
@@ -105,7 +106,7 @@ class Responses(Receiver):
         self._connection.soon()
 
 
-class RequestLinks:
+class RequestLinks(Opened):
     """Two links that carry requests to a node and its responses.
 
     `replies` says where responses go: ``"pair"`` to the other half of a pair (Link Pairing 1.0),

@@ -10,7 +10,7 @@ from ferrymq.aio.chunks import ChunkLink, ChunkReader, OpeningChunkReader
 from ferrymq.aio.control import Control
 from ferrymq.aio.link import Link, owner_of
 from ferrymq.aio.management import ManagementClient, open_management
-from ferrymq.aio.opening import Opening
+from ferrymq.aio.opening import Opened, Opening
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
 from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
 
 
-class Session:
+class Session(Opened):
     """Session of a connection. Made by `Connection.session`."""
 
     def __init__(self, connection: Connection) -> None:
@@ -68,7 +68,7 @@ class Session:
         when it does not answer.
         """
         settings = SenderOptions(**options)
-        return Opening(lambda: self.open_sender(address, settings))
+        return Opening(lambda: self.open_sender(address, settings), f"session.sender({address!r})")
 
     def receiver(
         self, address: str | None, **options: Unpack[ReceiverArguments]
@@ -78,7 +78,9 @@ class Session:
         Give None with ``dynamic=True`` to receive from a new node. Raises as `sender` does.
         """
         settings = ReceiverOptions(**options)
-        return OpeningReceiver(lambda: self.open_receiver(address, settings))
+        return OpeningReceiver(
+            lambda: self.open_receiver(address, settings), f"session.receiver({address!r})"
+        )
 
     def chunk_reader(
         self, address: str, **options: Unpack[ChunkReaderArguments]
@@ -89,7 +91,9 @@ class Session:
         not answer.
         """
         settings = ChunkReaderOptions(**options)
-        return OpeningChunkReader(lambda: self.open_chunk_reader(address, settings))
+        return OpeningChunkReader(
+            lambda: self.open_chunk_reader(address, settings), f"session.chunk_reader({address!r})"
+        )
 
     def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Opening[Pair]:
         """Attach a pair of links that carries requests to `address` and the responses back.
@@ -98,7 +102,9 @@ class Session:
         `LINK_PAIR`, and the peer's to have offered it (Link Pairing 1.0 §2.1.1). Raises
         `LocalProtocolError` if not, and as `sender` does.
         """
-        return Opening(lambda: Pair(self, address, name, credit).open())
+        return Opening(
+            lambda: Pair(self, address, name, credit).open(), f"session.pair({address!r})"
+        )
 
     def management(
         self,
@@ -115,7 +121,9 @@ class Session:
         for attaching and for each request, by default the connection's. Raises as `sender` does.
         """
         check_timeout(timeout)
-        return Opening(lambda: open_management(self, address, replies, timeout))
+        return Opening(
+            lambda: open_management(self, address, replies, timeout), "session.management()"
+        )
 
     def transaction(
         self, *, fence: Fence | None = None, timeout: Timeout = "default"
@@ -135,7 +143,7 @@ class Session:
             async with deadline(connection.within(timeout), what):
                 return await declare(self, fence)
 
-        return OpeningTransaction(open)
+        return OpeningTransaction(open, "session.transaction()")
 
     async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links, and wait for the peer to do the same.

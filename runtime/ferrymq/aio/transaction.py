@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from ferrymq.aio.control import Control
 from ferrymq.aio.fencing import refusal, was_committed
+from ferrymq.aio.opening import Unopened
 from ferrymq.aio.outcomes import ACCEPTED
 from ferrymq.aio.waiting import deadline, fresh
 from ferrymq.durations import Duration
@@ -342,24 +343,17 @@ class Transaction:
         self.session.connection.soon()
 
 
-class OpeningTransaction:
+class OpeningTransaction(Unopened[Transaction]):
     """Awaitable that declares a transaction; in ``async with``, it also discharges it."""
 
-    __slots__ = ("_open", "_opened")
+    __slots__ = ("_opened",)
 
-    def __init__(self, open: Callable[[], Coroutine[Any, Any, Transaction]]) -> None:
-        self._open = open
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, Transaction]], call: str) -> None:
+        super().__init__(open, call)
         self._opened: Transaction | None = None
 
-    def open(self) -> Coroutine[Any, Any, Transaction]:
-        """Return a coroutine that declares the transaction, for code that cannot await."""
-        return self._open()
-
-    def __await__(self) -> Generator[Any, None, Transaction]:
-        return self._open().__await__()
-
     async def __aenter__(self) -> Transaction:
-        self._opened = await self._open()
+        self._opened = await self.open()
         return self._opened
 
     async def __aexit__(

@@ -58,7 +58,7 @@ def connect_beside_loop(url: str, **options: Unpack[ConnectionArguments]) -> Con
 def _connect(opening: Opening[aio.Connection], *, beside_loops: bool) -> Connection:
     portal = Portal(f"ferrymq-{next(_numbers)}", beside_loops=beside_loops)
     try:
-        return portal.open(opening.open, Connection, aio.Connection.close)
+        return portal.open(opening.opener(), Connection, aio.Connection.close)
     except BaseException:
         portal.stop()
         raise
@@ -75,22 +75,22 @@ class _Opener(Face[Opener]):
     def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Sender:
         """Attach a link that sends to `address`; see `aio.Session.sender`."""
         opening = self._behind.sender(address, **options)
-        return self._portal.open(opening.open, Sender, aio.Sender.take_back)
+        return self._portal.open(opening.opener(), Sender, aio.Sender.take_back)
 
     def receiver(self, address: str | None, **options: Unpack[ReceiverArguments]) -> Receiver:
         """Attach a link that receives from `address`; see `aio.Session.receiver`."""
         opening = self._behind.receiver(address, **options)
-        return self._portal.open(opening.open, Receiver, aio.Receiver.take_back)
+        return self._portal.open(opening.opener(), Receiver, aio.Receiver.take_back)
 
     def chunk_reader(self, address: str, **options: Unpack[ChunkReaderArguments]) -> ChunkReader:
         """Read a partition of a stream in chunks; see `aio.Session.chunk_reader`."""
         opening = self._behind.chunk_reader(address, **options)
-        return self._portal.open(opening.open, ChunkReader, aio.ChunkReader.close)
+        return self._portal.open(opening.opener(), ChunkReader, aio.ChunkReader.close)
 
     def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Pair:
         """Attach a pair of links for requests to `address`; see `aio.Session.pair`."""
         opening = self._behind.pair(address, name=name, credit=credit)
-        return self._portal.open(opening.open, Pair, aio.Pair.close)
+        return self._portal.open(opening.opener(), Pair, aio.Pair.close)
 
     def management(
         self,
@@ -101,14 +101,14 @@ class _Opener(Face[Opener]):
     ) -> ManagementClient:
         """Attach a client of a management node; see `aio.Session.management`."""
         opening = self._behind.management(address, replies=replies, timeout=timeout)
-        return self._portal.open(opening.open, ManagementClient, aio.ManagementClient.close)
+        return self._portal.open(opening.opener(), ManagementClient, aio.ManagementClient.close)
 
     def transaction(
         self, *, fence: Fence | None = None, timeout: Timeout = "default"
     ) -> Transaction:
         """Declare a transaction; see `aio.Session.transaction`."""
         opening = self._behind.transaction(fence=fence, timeout=timeout)
-        return self._portal.open(opening.open, Transaction, aio.Transaction.rollback)
+        return self._portal.open(opening.opener(), Transaction, aio.Transaction.rollback)
 
 
 class Session(_Opener[aio.Session]):
@@ -164,7 +164,7 @@ class Connection(_Opener[aio.Connection]):
     def session(self, *, timeout: Timeout = "default") -> Session:
         """Begin a new session; see `aio.Connection.session`."""
         opening = self._behind.session(timeout=timeout)
-        return self._portal.open(opening.open, Session, aio.Session.close)
+        return self._portal.open(opening.opener(), Session, aio.Session.close)
 
     request = blocking(aio.Connection.request)
     fence = blocking(aio.Connection.fence)
