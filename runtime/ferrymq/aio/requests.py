@@ -25,6 +25,7 @@ from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import AmqpError, DecodeError, PeerError
 from ferrymq.message import Message
 from ferrymq.options import MadeUp, ReceiverOptions, SenderOptions, Timeout
+from ferrymq.sendable import Sendable, to_message
 from ferrymq_types.messaging import Properties, Rejected, Source, Target
 from ferrymq_types.transport import Error
 
@@ -165,17 +166,18 @@ class RequestLinks(Opened):
         """Whether one of the links is over."""
         return self._requests.closed or self._responses.closed
 
-    async def request(self, message: Message, *, timeout: Duration | None = None) -> Message:
+    async def request(self, message: Sendable, *, timeout: Duration | None = None) -> Message:
         """Send a request and wait for the response, whose correlation-id is the message-id of the
         request.
 
         The client sets the reply-to, and the message-id if the message has none, without changing
-        the message itself. Requests may overlap.
+        the message itself. Requests may overlap. Other values become messages as in `Sender.send`.
 
         Raises the errors of `Sender.send`, `TimeoutError`, `DecodeError` for a malformed response,
         and the error that ended the links.
         """
         self._responses._check()
+        message = to_message(message, "request")
         properties = message.properties
         properties = Properties() if properties is None else copy.copy(properties)
         properties.reply_to = self._reply_to()

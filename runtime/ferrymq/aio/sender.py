@@ -26,6 +26,7 @@ from ferrymq.aio.termini import (
     settle_modes,
     target_lack,
 )
+from ferrymq.aio.unseen import RepeatedWarning, SentFuture
 from ferrymq.aio.waiting import deadline, give_up, resolve
 from ferrymq.durations import Duration
 from ferrymq.engine.delivery import OutgoingDelivery
@@ -40,8 +41,8 @@ from ferrymq.errors import (
     PeerError,
     Scope,
 )
-from ferrymq.message import Message
 from ferrymq.options import SenderOptions
+from ferrymq.sendable import Sendable, check_messages, to_message
 from ferrymq.unsettled import Unsettled
 from ferrymq_types.messaging import Source, Target, TerminusDurability
 from ferrymq_types.transactions import TransactionalState
@@ -96,6 +97,8 @@ class Sender(Link[SenderLink]):
         self._unsent: deque[tuple[OutgoingDelivery, asyncio.Future[None]]] = deque()
         # Whether the peer has asked for a drain.
         self._drain_wanted = False
+        # The warning about errors of `send_nowait` that nobody looked at.
+        self._unseen: RepeatedWarning[BaseException] | None = None
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
 
@@ -180,7 +183,7 @@ class Sender(Link[SenderLink]):
 
     async def send(
         self,
-        message: Message,
+        message: Sendable,
         *,
         settled: bool = False,
         timeout: Duration | None = None,
@@ -189,6 +192,8 @@ class Sender(Link[SenderLink]):
         hold: bool = False,
     ) -> None:
         """Send one message and wait until the peer has accepted it.
+
+        Bytes, a str, dict or list become a message with that body.
 
         In a `transaction`, wait until the peer says that it will accept the message when the
         transaction is committed (AMQP 1.0 §4.4.1).
@@ -205,9 +210,9 @@ class Sender(Link[SenderLink]):
         `LinkDetached`, `SessionEnded` or `ConnectionClosed` when no outcome will come
         (`ReconnectPolicy` says what becomes of a send when the connection is lost); `EncodeError`
         for a value that has no encoding; `LocalProtocolError` when the message is larger than the
-        peer accepts.
+        peer accepts; `TypeError` for anything that is no message.
         """
-        payload = message.encode()
+        payload = to_message(message, "send").encode()
         if timeout is None:
             if self._waiting or not self._can_send():
                 await self._wait()
@@ -226,7 +231,7 @@ class Sender(Link[SenderLink]):
 
     def send_nowait(
         self,
-        message: Message,
+        message: Sendable,
         *,
         settled: bool = False,
         transaction: Transaction | None = None,
@@ -236,16 +241,20 @@ class Sender(Link[SenderLink]):
         """Send one message now; the future ends with its outcome as `send` would.
 
         For high throughput, await `ready`, send, and await the futures later. Cancelling a future
-        does not cancel the message.
+        does not cancel the message. Errors of futures that are dropped without a look at them are
+        counted in the log.
 
         Raises `LocalProtocolError` when there is no credit or the message is larger than the peer
-        accepts, `EncodeError`, and the error that ended the link.
+        accepts, `EncodeError`, `TypeError` as `send`, and the error that ended the link.
         """
-        return self._send(message.encode(), settled, transaction, delivery_tag, hold)
+        payload = to_message(message, "send_nowait").encode()
+        future = SentFuture(loop=asyncio.get_running_loop())
+        future.warning = self._unseen or self._watch()
+        return self._send(payload, settled, transaction, delivery_tag, hold, future=future)
 
     async def send_many(
         self,
-        messages: Iterable[Message],
+        messages: Iterable[Sendable],
         *,
         settled: bool = False,
         timeout: Duration | None = None,
@@ -256,6 +265,7 @@ class Sender(Link[SenderLink]):
         Raises an `ExceptionGroup` of `DeliveryError`, each with a note that tells which message,
         when some were not accepted, and else as `send` does.
         """
+        check_messages(messages, "send_many")
         futures: list[asyncio.Future[None]] = []
         errors: list[DeliveryError] = []
         try:
@@ -264,7 +274,8 @@ class Sender(Link[SenderLink]):
                     if self._waiting or not self._can_send():
                         left = len(messages) - len(futures) if isinstance(messages, Sized) else 1
                         await self._wait(left)
-                    futures.append(self._send(message.encode(), settled, transaction, None, False))
+                    payload = to_message(message, "send_many").encode()
+                    futures.append(self._send(payload, settled, transaction, None, False))
                 limit.what = self._not_written if settled else self._no_outcomes
                 for index, future in enumerate(futures):
                     try:
@@ -353,6 +364,25 @@ class Sender(Link[SenderLink]):
             f"the outcomes of {self.unsettled} messages to {self.place} did not come {within}"
             f"{self._connection.delay}"
         )
+
+    def _watch(self) -> RepeatedWarning[BaseException]:
+        """Make the warning about errors of `send_nowait` that nobody looked at."""
+        address = self.address
+
+        def say(count: int, first: BaseException) -> str:
+            what = f"{count} messages" if count > 1 else "1 message"
+            return (
+                f"{what} to {address!r} not accepted, and nobody looked at the future of"
+                f" send_nowait; the first: {type(first).__name__}: {first}"
+            )
+
+        self._unseen = RepeatedWarning(self._connection.call_soon, say)
+        return self._unseen
+
+    def _end(self, error: PeerError) -> None:
+        super()._end(error)
+        if self._unseen is not None:
+            self._unseen.flush()
 
     def _never_settled(self) -> bool:
         return self._engine is not None and self._engine.never_settled
@@ -453,6 +483,8 @@ class Sender(Link[SenderLink]):
         for delivery in unsettled:
             future = delivery.context
             if isinstance(future, asyncio.Future):
+                # The engine keeps the delivery; it must not keep a future that was dropped.
+                delivery.context = None
                 resolve(future, error)
         while self._unsent:
             resolve(self._unsent.popleft()[1], error)
@@ -615,6 +647,7 @@ class Sender(Link[SenderLink]):
         tag: bytes | None,
         hold: bool,
         again: bool = True,
+        future: asyncio.Future[None] | None = None,
     ) -> asyncio.Future[None]:
         if (self._outbox is not None or self._resending is not None) and self._busy:
             self._check()
@@ -624,8 +657,9 @@ class Sender(Link[SenderLink]):
         if hold and (self._outbox is None or settled or transaction is not None):
             raise ValueError("hold is for unsettled messages to a durable target")
         if transaction is None:
-            return self._transfer(payload, settled, None, tag, hold, again)[1]
-        delivery, future = self._transfer(payload, settled, transaction.state_for(self), tag)
+            return self._transfer(payload, settled, None, tag, hold, again, future)[1]
+        state = transaction.state_for(self)
+        delivery, future = self._transfer(payload, settled, state, tag, False, True, future)
         if not delivery.settled:
             transaction.on_posted(delivery)
         return future

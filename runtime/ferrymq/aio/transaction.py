@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ferrymq.aio.sender import Sender
     from ferrymq.aio.session import Session
     from ferrymq.engine.delivery import OutgoingDelivery
-    from ferrymq.message import Message
+    from ferrymq.sendable import Sendable
     from ferrymq_types.transport import Error
     from ferrymq_types.unions import Outcome
 
@@ -95,7 +95,7 @@ class Transaction:
     async def send(
         self,
         sender: Sender,
-        message: Message,
+        message: Sendable,
         *,
         settled: bool = False,
         timeout: Duration | None = None,

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
@@ -65,6 +66,7 @@ class RepeatedWarning(Generic[T]):
         self._first: list[T] = []
         self._count = 0
         self._told = 0
+        self._told_at = -INTERVAL
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, what: T) -> None:
@@ -73,7 +75,10 @@ class RepeatedWarning(Generic[T]):
         if not self._asked:
             self._asked = True
             if not self._caller(self._count_new):
-                self.flush()
+                # The loop is closed, and has no more timers.
+                self._take_new()
+                if time.monotonic() - self._told_at >= INTERVAL:
+                    self._tell()
 
     def flush(self) -> None:
         """Tell what was not told yet, because the link is over."""
@@ -106,6 +111,7 @@ class RepeatedWarning(Generic[T]):
 
     def _tell(self) -> None:
         self._told = self._count
+        self._told_at = time.monotonic()
         LOGGER.warning("%s", self._text(self._count, self._first[0]))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TypeVar
 
+from ferrymq.aio.unseen import SentFuture
 from ferrymq.durations import Duration, seconds
 from ferrymq.errors import AmqpError
 from ferrymq.options import check_timeout
@@ -100,14 +101,16 @@ def resolve(future: asyncio.Future[None] | None, error: AmqpError | None = None)
     """Complete a future, unless it is done.
 
     An `error` says why a link, a session or the connection has ended, which is reported in other
-    ways too: asyncio does not report such a future if its result is never read.
+    ways too: asyncio does not report such a future if its result is never read. One of
+    `send_nowait` is counted, because its message is lost.
     """
     if future is not None and not future.done():
         if error is None:
             future.set_result(None)
         else:
             future.set_exception(fresh(error))
-            future.exception()
+            if not isinstance(future, SentFuture):
+                future.exception()
 
 
 def wrong_loop(owner: str, loop: asyncio.AbstractEventLoop) -> RuntimeError:

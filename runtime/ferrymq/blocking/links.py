@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
 from ferrymq import aio
+from ferrymq.aio.unseen import RepeatedWarning, SentFuture
 from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction, unwrap
@@ -17,6 +18,7 @@ from ferrymq.durations import Duration
 from ferrymq.errors import ConnectionClosed, DeliveryError, LinkDetached
 from ferrymq.message import Message
 from ferrymq.options import Timeout
+from ferrymq.sendable import Sendable, check_messages
 from ferrymq.unsettled import Unsettled
 from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Error
@@ -69,6 +71,37 @@ class _Link(Face[L]):
             self._portal.run(lambda: self._behind.detach(timeout=timeout))
 
 
+class _SentFuture(Future[None]):
+    """Future of `Sender.send_nowait`. If its error was never looked at, `warning` counts it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warning: RepeatedWarning[BaseException] | None = None
+        self._seen = False
+
+    def result(self, timeout: float | None = None) -> None:
+        try:
+            super().result(timeout)
+        finally:
+            self._seen = self.done()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        try:
+            return super().exception(timeout)
+        finally:
+            self._seen = self.done()
+
+    def add_done_callback(self, fn: Callable[[Future[None]], object]) -> None:
+        self._seen = True
+        super().add_done_callback(fn)
+
+    def __del__(self) -> None:
+        if not self._seen and self.warning is not None and self.done():
+            error = super().exception()
+            if error is not None:
+                self.warning.add(error)
+
+
 class Sender(_Link[aio.Sender]):
     """A link on which messages are sent; the blocking face of `ferrymq.aio.Sender`."""
 
@@ -94,7 +127,7 @@ class Sender(_Link[aio.Sender]):
 
     def send(
         self,
-        message: Message,
+        message: Sendable,
         *,
         settled: bool = False,
         timeout: Duration | None = None,
@@ -124,7 +157,7 @@ class Sender(_Link[aio.Sender]):
 
     def send_nowait(
         self,
-        message: Message,
+        message: Sendable,
         *,
         settled: bool = False,
         transaction: Transaction | None = None,
@@ -136,7 +169,7 @@ class Sender(_Link[aio.Sender]):
         The future cannot be cancelled.
         """
         within = unwrap(transaction)
-        future: Future[None] = Future()
+        future = _SentFuture()
         future.set_running_or_notify_cancel()
 
         def end(sent: asyncio.Future[None]) -> None:
@@ -154,6 +187,8 @@ class Sender(_Link[aio.Sender]):
                 delivery_tag=delivery_tag,
                 hold=hold,
             )
+            if isinstance(sent, SentFuture):
+                future.warning = sent.warning
             sent.add_done_callback(end)
 
         self._portal.call(send)
@@ -161,7 +196,7 @@ class Sender(_Link[aio.Sender]):
 
     def send_many(
         self,
-        messages: Iterable[Message],
+        messages: Iterable[Sendable],
         *,
         settled: bool = False,
         timeout: Duration | None = None,
@@ -171,6 +206,7 @@ class Sender(_Link[aio.Sender]):
 
         The iterable is read before the first message is sent.
         """
+        check_messages(messages, "send_many")
         ready = list(messages)
         within = unwrap(transaction)
         self._portal.run(

@@ -9,7 +9,7 @@ from ferrymq import aio
 from ferrymq.blocking.portal import Portal
 from ferrymq.durations import Duration
 from ferrymq.fence import Digest, Fence
-from ferrymq.message import Message
+from ferrymq.sendable import Sendable
 
 if TYPE_CHECKING:
     from ferrymq.blocking.links import Sender
@@ -47,7 +47,7 @@ class Transaction:
     def send(
         self,
         sender: Sender,
-        message: Message,
+        message: Sendable,
         *,
         settled: bool = False,
         timeout: Duration | None = None,
