@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import count
-from types import TracebackType
 from typing import Self
 
 from ferrymq.engine.connection import Connection
@@ -39,12 +38,7 @@ class SocketClient(asyncio.Protocol):
         await self.until(lambda: self.engine.opened)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if not self.ended.is_set():
             self.engine.close()
             self.flush()

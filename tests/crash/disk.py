@@ -13,7 +13,6 @@ import shutil
 import struct
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 # EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32), and EXT4_GOING_FLAGS_NOLOGFLUSH.
@@ -49,12 +48,7 @@ class Disk:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def mount(self) -> None:

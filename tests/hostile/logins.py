@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from typing import Final, NamedTuple
+from typing import Final
 
 from tests.raw.answers import Answer
 from tests.raw.client import Client
@@ -19,14 +19,6 @@ SYS_PERM: Final = 3
 SYS_TEMP: Final = 4
 # No outcome, but the end of the transport.
 END: Final = -1
-
-
-class Told(NamedTuple):
-    """What a client hears of its login: the code of the outcome, and all bytes up to the end of the
-    exchange, for which the transport is read to its end if that is bad."""
-
-    code: int
-    said: bytes
 
 
 def plain(user: str, password: str, authzid: str = "") -> bytes:

@@ -10,7 +10,6 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 
 from tests.support.forking import FerrymqProcess
 
@@ -42,11 +41,6 @@ class BrokerProcess:
     def url(self) -> str:
         """Where it listens: `amqp://127.0.0.1:PORT`, or with the `scheme` it was given."""
         return f"{self.scheme}://127.0.0.1:{self.port}"
-
-    @property
-    def host_port(self) -> str:
-        """Host and port as URLs have them."""
-        return f"127.0.0.1:{self.port}"
 
     @property
     def log(self) -> str:
@@ -123,12 +117,7 @@ class BrokerProcess:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self.stop()
         finally:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.broker.tls.pki import Pki
 from tests.interop.broker_process import BrokerProcess
+from tests.interop.tls_broker import configure
 from tests.support.processes import own_address, show_logs
 
 if TYPE_CHECKING:
@@ -29,6 +31,14 @@ def connection(broker: BrokerProcess) -> Iterator[BlockingConnection]:
 
     with connect(broker.url) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, Pki]]:
+    """A broker with TLS whose clients may show certificates, and the certificates around it."""
+    pki, config = configure(tmp_path_factory.mktemp("tls"))
+    with BrokerProcess(config, "amqps") as broker:
+        yield broker, pki
 
 
 @pytest.fixture

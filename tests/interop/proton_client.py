@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from proton import Delivery, Endpoint, Event, Handler
+from proton import Delivery, Event, Handler
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 from proton.utils import BlockingConnection
@@ -153,11 +153,6 @@ class Scenario(MessagingHandler):
     def on_transport_error(self, event: Event) -> None:
         """The transport failed: note it."""
         self.errors.append(f"transport: {event.transport.condition}")
-
-
-def is_remote_open(endpoint: Endpoint) -> bool:
-    """Whether the broker has opened its end."""
-    return bool(endpoint.state & Endpoint.REMOTE_ACTIVE)
 
 
 def wait_until(connection: BlockingConnection, condition: Callable[[], Any], what: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
-from types import TracebackType
 
 
 class Relay:
@@ -108,12 +107,7 @@ class Relay:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._command("stop")
         self._thread.join()
         self._selector.close()

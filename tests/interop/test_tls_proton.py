@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from proton import ConnectionException, Message, SSLDomain
 from proton.utils import BlockingConnection
@@ -11,19 +9,8 @@ from proton.utils import BlockingConnection
 from tests.broker.tls.pki import Pki
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.proton_client import TIMEOUT
-from tests.interop.tls_broker import configure
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture(scope="module")
-def secured(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[BrokerProcess, Pki]]:
-    """The broker, and the certificates around it."""
-    pki, config = configure(tmp_path_factory.mktemp("tls"))
-    with BrokerProcess(config, "amqps") as broker:
-        yield broker, pki
 
 
 def domain(pki: Pki, client: str | None = None, authority: str = "ca") -> SSLDomain:

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.broker.tls.pki import Pki
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.rhea_client import needs_rhea, run
-from tests.interop.tls_broker import configure
 
 pytestmark = [pytest.mark.interop, needs_rhea]
-
-
-@pytest.fixture(scope="module")
-def secured(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[BrokerProcess, Pki]]:
-    """The broker, and the certificates around it."""
-    pki, config = configure(tmp_path_factory.mktemp("tls"))
-    with BrokerProcess(config, "amqps") as broker:
-        yield broker, pki
 
 
 def options(pki: Pki, client: str | None = None, **more: object) -> dict[str, object]:

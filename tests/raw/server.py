@@ -17,7 +17,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 from tests.raw.answers import Answer, Composite
@@ -169,12 +168,7 @@ class Server:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._thread.join(2 * PATIENCE)
         assert not self._thread.is_alive(), "the script has not come to its end"
         if self._failure is not None:

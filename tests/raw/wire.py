@@ -7,7 +7,6 @@ import select
 import socket
 import struct
 import time
-from types import TracebackType
 from typing import Final, Self
 
 from tests.raw.answers import Answer, read_answer
@@ -29,12 +28,7 @@ class Wire:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     # -- out and in ------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ferrymq import Message, blocking
@@ -26,12 +25,7 @@ class Streams:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def ask(self, operation: str, type: str, name: str | None = None, **arguments: object) -> dict:
@@ -113,3 +107,30 @@ def eventually(what: Callable[[], bool]) -> None:
     while not what():
         assert time.monotonic() < deadline, "it has not come to that"
         time.sleep(0.02)
+
+
+def publish(broker: BrokerProcess, address: str, first: int, count: int) -> None:
+    """Send messages whose bodies are so many numbers from `first` on."""
+    with (
+        blocking.connect(broker.url) as connection,
+        connection.sender(address) as sender,
+    ):
+        for i in range(first, first + count):
+            sender.send(Message(b"%d" % i))
+
+
+def take_all(broker: BrokerProcess, address: str) -> list[Message]:
+    """What is in a queue, which is empty then."""
+    taken: list[Message] = []
+    with blocking.connect(broker.url) as connection:
+        receiver = connection.receiver(address, credit=0)
+        receiver.add_credit(10_000)
+        receiver.drain(timeout=30)
+        while True:
+            try:
+                deliveries = receiver.receive_many(10_000, timeout=0)
+            except TimeoutError:
+                return taken
+            for delivery in deliveries:
+                taken.append(delivery.message)
+                delivery.accept()

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ferrymq.blocking
 from ferrymq import Message
 from ferrymq.arrow import schema_of
 from ferrymq.capture import CaptureName, LocalPlace, claim, coverage, stream_folder
@@ -29,7 +28,7 @@ from pyspark_ferrymq.options import BrokerOptions
 from pyspark_ferrymq.schema import default_schema
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 from tests.interop.broker_process import BrokerProcess
-from tests.spark.kit import Streams
+from tests.spark.kit import Streams, publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,15 +48,6 @@ def broker() -> Iterator[BrokerProcess]:
     config = "[[stream]]\npattern = '*'\ndurable = false\n"
     with BrokerProcess(config) as process:
         yield process
-
-
-def publish(broker: BrokerProcess, address: str, first: int, count: int) -> None:
-    with (
-        ferrymq.blocking.connect(broker.url) as connection,
-        connection.sender(address) as sender,
-    ):
-        for i in range(first, first + count):
-            sender.send(Message(b"%d" % i))
 
 
 def write(place: LocalPlace, first: int, count: int, hour: int = 0) -> CaptureName:

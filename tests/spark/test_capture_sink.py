@@ -10,8 +10,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-import ferrymq.blocking
-from ferrymq import Message
 from ferrymq.capture import (
     CaptureName,
     LocalPlace,
@@ -25,6 +23,7 @@ from pyspark_ferrymq.capture.commit import discard, settle
 from pyspark_ferrymq.capture.options import CaptureSinkOptions
 from pyspark_ferrymq.capture.write_task import WrittenFiles, write_runs
 from tests.interop.broker_process import BrokerProcess
+from tests.spark.kit import publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,15 +40,6 @@ def broker() -> Iterator[BrokerProcess]:
     config = "[[stream]]\npattern = '*'\npartitions = 2\ndurable = false\n"
     with BrokerProcess(config) as process:
         yield process
-
-
-def publish(broker: BrokerProcess, address: str, first: int, count: int) -> None:
-    with (
-        ferrymq.blocking.connect(broker.url) as connection,
-        connection.sender(address) as sender,
-    ):
-        for i in range(first, first + count):
-            sender.send(Message(b"%d" % i))
 
 
 def files_of(path: Path, stream: str) -> list[CaptureName]:

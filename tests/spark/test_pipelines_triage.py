@@ -23,27 +23,10 @@ from pyspark_ferrymq.pipelines.triage_report import write_report
 from pyspark_ferrymq.traffic import Traffic
 from pyspark_ferrymq.traffic.run import run_producer, run_workers
 from tests.interop.broker_process import BrokerProcess
-from tests.spark.kit import Streams
+from tests.spark.kit import Streams, take_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def take_all(broker: BrokerProcess, address: str) -> list[Message]:
-    """What is in a queue; it is empty then."""
-    taken: list[Message] = []
-    with blocking.connect(broker.url) as connection:
-        receiver = connection.receiver(address, credit=0)
-        receiver.add_credit(10_000)
-        receiver.drain(timeout=30)
-        while True:
-            try:
-                deliveries = receiver.receive_many(10_000, timeout=0)
-            except TimeoutError:
-                return taken
-            for delivery in deliveries:
-                taken.append(delivery.message)
-                delivery.accept()
 
 
 def kill_letters(broker: BrokerProcess, address: str, count: int) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ferrymq import Message, blocking
 from tests.interop.broker_process import BrokerProcess
+from tests.spark.kit import take_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,23 +41,6 @@ def browse(spark: SparkSession, broker: BrokerProcess, queues: str, **options: s
 def put(broker: BrokerProcess, address: str, messages: list[Message]) -> None:
     with blocking.connect(broker.url) as connection:
         connection.sender(address).send_many(messages)
-
-
-def take_all(broker: BrokerProcess, address: str) -> list[Message]:
-    """What a consumer gets."""
-    taken: list[Message] = []
-    with blocking.connect(broker.url) as connection:
-        receiver = connection.receiver(address, credit=0)
-        receiver.add_credit(10_000)
-        receiver.drain(timeout=30)
-        while True:
-            try:
-                deliveries = receiver.receive_many(10_000, timeout=0)
-            except TimeoutError:
-                return taken
-            for delivery in deliveries:
-                taken.append(delivery.message)
-                delivery.accept()
 
 
 def test_all_there_is_and_nothing_is_taken(

@@ -193,3 +193,14 @@ def delete(port: int, address: str) -> None:
     """Delete a queue by management."""
     response = manage(port, "DELETE", address)
     assert b"204" in response or b"\xcc" in response, response
+
+
+def refusal(peer: Client, attach: bytes) -> str:
+    """Attach a link; the condition with which it was refused, empty if it was not."""
+    peer.send(attach)
+    answer = peer.expect("attach", "flow")
+    if answer.field(5 if answer.field(2) is False else 6) is not None:
+        return ""
+    condition = peer.expect("detach", "flow").condition
+    assert condition is not None
+    return condition

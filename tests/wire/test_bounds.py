@@ -20,7 +20,7 @@ from tests.raw.frames import (
 )
 from tests.raw.process import Broker
 from tests.raw.values import TRUE, data_section, string, symbol, uint
-from tests.wire.control import ACCEPTED, RELEASED
+from tests.wire.control import ACCEPTED, RELEASED, refusal
 
 LIMIT = 3
 UNSETTLED = 6
@@ -41,17 +41,6 @@ name = "q"
 [[topic]]
 name = "news"
 """
-
-
-def refusal(peer: Client, attach: bytes) -> str:
-    """Attach a link; why it was refused, empty if it was not."""
-    peer.send(attach)
-    answer = peer.expect("attach", "flow")
-    if answer.field(5 if answer.field(2) is False else 6) is not None:
-        return ""
-    error = peer.expect("detach", "flow").error()
-    assert error is not None
-    return error[0]
 
 
 @pytest.mark.parametrize("what", ["node", "target", "source", "subscription"])

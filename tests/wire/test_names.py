@@ -18,7 +18,7 @@ from tests.raw.values import (
     symbol,
     uint,
 )
-from tests.wire.control import exchange, outcomes_by_id
+from tests.wire.control import exchange, outcomes_by_id, refusal
 
 INVALID = "amqp:invalid-field"
 LONGEST = "k" * 2048
@@ -36,17 +36,6 @@ to = "all"
 key = "{'#' if kind == 'topic' else LONGEST if kind == 'direct' else ''}"
 """ for kind in kinds]
     return '[[queue]]\nname = "all"\n[[topic]]\nname = "news"\n' + "".join(exchanges)
-
-
-def refusal(peer: Client, attach: bytes) -> str:
-    """Attach a link; why it was refused, empty if it was not."""
-    peer.send(attach)
-    answer = peer.expect("attach", "flow")
-    if answer.field(5 if answer.field(2) is False else 6) is not None:
-        return ""
-    error = peer.expect("detach", "flow").error()
-    assert error is not None
-    return error[0]
 
 
 def sending(address: str) -> bytes:

@@ -3,28 +3,20 @@ everything else is lost; and streams that are stored there."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 
 from ferrymq_broker.nodes.streams.partition import StreamPartition
 from ferrymq_broker.nodes.streams.stored import decode_partition
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.nodes.streams.stream import Stream
-from ferrymq_broker.store.changes import DROP, DROP_RANGE, PUT
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.keys import encode_key, is_intact
 from ferrymq_broker.store.map_values import decode_map, encode_map
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import NODE, PARTITION, RECORD
 from ferrymq_broker.values.policy import StreamPolicy
 from tests.broker.harness import Network
-
-_KEY = struct.Struct(">Bqq")
-_PUT = struct.Struct(">BqqI")
-_RANGE = struct.Struct(">Bqqq")
-
-Key = tuple[int, int, int]
+from tests.broker.stores import Key, apply
 
 
 class Disk(Store):
@@ -76,17 +68,7 @@ class Disk(Store):
         """All that is on disk can be read."""
         for number, batch in self.stable:
             self._applied = number
-            for kind, key, value in _changes(batch):
-                if kind == PUT:
-                    self.records[key] = value
-                elif kind == DROP:
-                    self.records.pop(key, None)
-                else:
-                    table, id, first = key
-                    last = int.from_bytes(value, "big")
-                    for other in [k for k in self.records if k[:2] == (table, id)]:
-                        if first <= other[2] <= last:
-                            del self.records[other]
+            apply(batch, self.records)
         self.stable.clear()
 
     def get(self, table: int, id: int, number: int) -> bytes | None:
@@ -103,26 +85,6 @@ class Disk(Store):
     def count(self, table: int | None = None) -> int:
         """How many records of a table, or of all, there are on disk, once all is applied."""
         return sum(table is None or key[0] == table for key in self.records)
-
-
-def _changes(batch: bytes) -> Iterator[tuple[int, Key, bytes]]:
-    at = 0
-    while at < len(batch):
-        kind = batch[at]
-        at += 1
-        if kind == PUT:
-            table, id, number, size = _PUT.unpack_from(batch, at)
-            at += _PUT.size + 4 + size
-            assert is_intact(encode_key(table, id, number), batch[at - size - 4 : at])
-            yield kind, (table, id, number), batch[at - size : at]
-        elif kind == DROP:
-            yield kind, _KEY.unpack_from(batch, at), b""
-            at += _KEY.size
-        else:
-            assert kind == DROP_RANGE
-            table, id, first, _ = _RANGE.unpack_from(batch, at)
-            at += _RANGE.size
-            yield kind, (table, id, first), batch[at - 8 : at]
 
 
 def stored_network(records: dict[Key, bytes] | None = None) -> tuple[Network, Disk]:

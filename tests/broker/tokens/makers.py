@@ -25,7 +25,6 @@ ISSUER = "https://login.example/"
 AUDIENCE = "ferrymq"
 # The time of the day at which these tests begin.
 NOW = 1_700_000_000
-ALL_ALGORITHMS = list(JWSRegistry.algorithms)
 
 
 class TestClock(Clock):

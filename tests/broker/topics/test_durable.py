@@ -16,13 +16,6 @@ from tests.broker.harness import Client, Network, Receiver
 from tests.support.known_users import KnownUsers
 
 
-@pytest.fixture
-def topic(net: Network) -> Topic:
-    topic = net.space.create("news", TopicPolicy())
-    assert isinstance(topic, Topic)
-    return topic
-
-
 def subscribe(
     client: Client, name: str = "mine", address: str = "news", credit: int = 10
 ) -> Receiver:

@@ -5,20 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.topics.topic import Topic
-from ferrymq_broker.values.policy import TopicPolicy
 from ferrymq_types.messaging import Source, TerminusDurability, TerminusExpiryPolicy
 from tests.broker.harness import Client, Network, Receiver
 
 DETACH = TerminusExpiryPolicy.LINK_DETACH
 SESSION = TerminusExpiryPolicy.SESSION_END
 CONNECTION = TerminusExpiryPolicy.CONNECTION_CLOSE
-
-
-@pytest.fixture
-def topic(net: Network) -> Topic:
-    topic = net.space.create("news", TopicPolicy())
-    assert isinstance(topic, Topic)
-    return topic
 
 
 def subscribe(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferrymq_broker.connections.attach_properties import REQUIRE_FILTERS
 from ferrymq_broker.nodes.topics.topic import Topic
-from ferrymq_broker.values.policy import TopicPolicy
 from ferrymq_codec.scalars import Described
 from ferrymq_types.messaging import (
     ApplicationProperties,
@@ -20,13 +17,6 @@ from tests.broker.harness import Client, Network, Receiver, Sender
 RED = Described("apache.org:selector-filter:string", "colour = 'red'")
 BLUE = Described("apache.org:selector-filter:string", "colour = 'blue'")
 NO_LOCAL = Described("apache.org:no-local-filter:list", [])
-
-
-@pytest.fixture
-def topic(net: Network) -> Topic:
-    topic = net.space.create("news", TopicPolicy())
-    assert isinstance(topic, Topic)
-    return topic
 
 
 def subscribe(

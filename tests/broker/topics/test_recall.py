@@ -5,19 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.topics.topic import Topic
-from ferrymq_broker.values.policy import TopicPolicy
 from ferrymq_codec.scalars import Described
 from ferrymq_types.messaging import Source, TerminusExpiryPolicy
 from tests.broker.harness import Client, Network, Receiver
 
 RED = Described("apache.org:selector-filter:string", "colour = 'red'")
-
-
-@pytest.fixture
-def topic(net: Network) -> Topic:
-    topic = net.space.create("news", TopicPolicy())
-    assert isinstance(topic, Topic)
-    return topic
 
 
 def subscribe(client: Client, name: str, *capabilities: str) -> Receiver:

@@ -10,13 +10,6 @@ from ferrymq_types.messaging import Source, TerminusDurability, TerminusExpiryPo
 from tests.broker.harness import Client, Network, Receiver
 
 
-@pytest.fixture
-def topic(net: Network) -> Topic:
-    topic = net.space.create("news", TopicPolicy())
-    assert isinstance(topic, Topic)
-    return topic
-
-
 def share(
     client: Client,
     name: str,

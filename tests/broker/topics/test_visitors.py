@@ -5,18 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.topics.topic import Topic
-from ferrymq_broker.values.policy import TopicPolicy
 from ferrymq_types.messaging import Accepted, Properties, Rejected, Source, TerminusExpiryPolicy
 from tests.broker.harness import Client, Network, Receiver
 
 NEVER = TerminusExpiryPolicy.NEVER
-
-
-@pytest.fixture
-def topic(net: Network) -> Topic:
-    topic = net.space.create("news", TopicPolicy())
-    assert isinstance(topic, Topic)
-    return topic
 
 
 def own(client: Client, credit: int = 0) -> Receiver:

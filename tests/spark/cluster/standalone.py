@@ -7,7 +7,6 @@ import re
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import pyspark
@@ -47,12 +46,7 @@ class Standalone:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -66,13 +60,6 @@ class Standalone:
                 process.kill()
                 process.wait()
         self._processes.clear()
-
-    def executor_logs(self) -> str:
-        """What executors have written to stderr."""
-        return "\n".join(
-            path.read_text("utf-8", errors="replace")
-            for path in sorted(self._folder.glob("work-*/*/*/stderr"))
-        )
 
     def _start(self, name: str, role: str, *arguments: str) -> Path:
         log = self._folder / f"{name}.log"
