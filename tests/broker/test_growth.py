@@ -18,11 +18,8 @@ from ferrymq_types.messaging import (
     Modified,
     Properties,
     Rejected,
-    Source,
-    TerminusDurability,
-    TerminusExpiryPolicy,
 )
-from tests.broker.harness import Network, encode, message_annotations, text
+from tests.broker.harness import Network, encode, lasting_source, message_annotations, text
 from tests.broker.management.asker import Asker
 
 
@@ -112,11 +109,7 @@ def test_annotations_of_a_producer_may_be_longer_and_do_not_become_so(net: Netwo
 
 def test_there_are_as_many_durable_subscriptions_as_nodes(small: Network) -> None:
     small.space.create("news", TopicPolicy())
-    source = Source(
-        address="news",
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
+    source = lasting_source("news")
     client = small.connect(container_id="reader")
     for number in range(3):
         assert client.receiver("news", source=source, name=f"s{number}").attached

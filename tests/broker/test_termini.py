@@ -16,7 +16,7 @@ from ferrymq_types.messaging import (
     TerminusExpiryPolicy,
 )
 from ferrymq_types.registry import typed
-from tests.broker.harness import Endpoint, Network
+from tests.broker.harness import Endpoint, Network, lasting_source
 
 OUTCOMES = [
     "amqp:accepted:list",
@@ -64,13 +64,12 @@ def test_the_other_terminus_is_the_clients(net: Network) -> None:
 def test_what_is_not_done_does_not_come_back(net: Network) -> None:
     receiver = net.connect().receiver(
         None,
-        source=Source(
-            address="q",
-            durable=TerminusDurability.UNSETTLED_STATE,
-            expiry_policy=TerminusExpiryPolicy.NEVER,
+        source=lasting_source(
+            "q",
+            "queue",
+            "shared",
             timeout=3600,
             filter={"colour": Described(Symbol("example:colour-filter:string"), "blue")},
-            capabilities=["queue", "shared"],
         ),
     )
     source = receiver.remote_source

@@ -36,10 +36,8 @@ PASSWORD = "correct horse"
 NONCE = base64.b64encode(bytes(18)).decode()
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    """Users, who may fail as often as they like; the witness gives no name."""
-    return f"""
+# Users, who may fail as often as they like; the witness gives no name.
+CONFIG = f"""
 [security]
 anonymous = true
 failed-logins = 0

@@ -16,10 +16,8 @@ PASSWORD = "correct horse"
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    """In the clear for the witness, and over WebSocket, for no page at all."""
-    return """
+# In the clear for the witness, and over WebSocket, for no page at all.
+CONFIG = """
 [security]
 anonymous = true
 failed-logins = 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.hostile.site import Site
 from tests.raw.answers import Composite
 from tests.raw.frames import disposition_frame, flow_frame
@@ -13,9 +11,7 @@ from tests.raw.values import FALSE, TRUE, composite, data_section, string
 LIMIT = 3
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return f"""
+CONFIG = f"""
 [[queue]]
 name = "poisoned"
 delivery-limit = {LIMIT}

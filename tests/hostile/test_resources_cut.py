@@ -20,9 +20,7 @@ IDLE = 2
 _EMPTY = b"\0\0\0\x08\x02\0\0\0"
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return f"[limits]\nidle-time-out = {IDLE}\nclose-timeout = 1\n"
+CONFIG = f"[limits]\nidle-time-out = {IDLE}\nclose-timeout = 1\n"
 
 
 def cut(client: Client) -> None:

@@ -14,9 +14,7 @@ LINKS = 200
 EXCEEDED = "amqp:resource-limit-exceeded"
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return f"""[limits]
+CONFIG = f"""[limits]
 links = {LINKS}
 channel-max = 63
 attach-size = "4KiB"

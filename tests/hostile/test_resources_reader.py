@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.hostile.site import Site
 from tests.raw.frames import transfer_frame
 from tests.raw.process import MIB
@@ -12,9 +10,7 @@ from tests.raw.values import NULL, TRUE, binary, data_section, uint
 IDLE = 2
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return f"[limits]\nidle-time-out = {IDLE}\nclose-timeout = 1\n"
+CONFIG = f"[limits]\nidle-time-out = {IDLE}\nclose-timeout = 1\n"
 
 
 def test_a_reader_that_stops_reading(site: Site, address: str) -> None:

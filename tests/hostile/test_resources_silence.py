@@ -18,9 +18,7 @@ HANDSHAKE = 1.0
 SLACK = 8.0
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return f"[limits]\nhandshake-timeout = {HANDSHAKE}\nconnections-per-address = 0\n"
+CONFIG = f"[limits]\nhandshake-timeout = {HANDSHAKE}\nconnections-per-address = 0\n"
 
 
 def test_sockets_that_say_nothing(site: Site) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import select
 import time
 
-import pytest
-
 from tests.hostile.site import Site
 from tests.raw.client import Client
 from tests.raw.frames import attach_frame, flow_frame, source, target, transfer_frame
@@ -17,9 +15,7 @@ EXCEEDED = "amqp:resource-limit-exceeded"
 PIECE = bytes(60_000)
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """[limits]
+CONFIG = """[limits]
 max-message-size = "2MiB"
 unfinished = "4MiB"
 unfinished-total = "6MiB"

@@ -31,9 +31,7 @@ BODY = data_section(b"body")
 TAG = binary(b"t")
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [limits]
 incoming-window = 20
 credit = 30

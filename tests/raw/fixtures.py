@@ -14,9 +14,9 @@ from tests.support.processes import own_address, show_logs
 
 
 @pytest.fixture(scope="module")
-def config() -> str:
-    """The configuration of the module's broker; a module may have its own."""
-    return ""
+def config(request: pytest.FixtureRequest) -> str:
+    """The configuration of the module's broker: its ``CONFIG``, if it has one."""
+    return getattr(request.module, "CONFIG", "")
 
 
 @pytest.fixture(scope="module")

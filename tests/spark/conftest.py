@@ -149,9 +149,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    """One broker process for the tests of a module."""
-    with BrokerProcess() as process:
+def broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    """One broker process for the tests of a module, with the module's ``CONFIG`` if it has one."""
+    with BrokerProcess(getattr(request.module, "CONFIG", None)) as process:
         yield process
 
 

@@ -31,7 +31,6 @@ from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams, publish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -43,11 +42,7 @@ def instant(hour: int, minute: int = 0) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=HOUR + hour, minutes=minute)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    config = "[[stream]]\npattern = '*'\ndurable = false\n"
-    with BrokerProcess(config) as process:
-        yield process
+CONFIG = "[[stream]]\npattern = '*'\ndurable = false\n"
 
 
 def write(place: LocalPlace, first: int, count: int, hour: int = 0) -> CaptureName:

@@ -26,7 +26,6 @@ from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import publish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
@@ -35,11 +34,7 @@ HOUR = 3_600_000_000
 T0 = 492_000 * HOUR
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    config = "[[stream]]\npattern = '*'\npartitions = 2\ndurable = false\n"
-    with BrokerProcess(config) as process:
-        yield process
+CONFIG = "[[stream]]\npattern = '*'\npartitions = 2\ndurable = false\n"
 
 
 def files_of(path: Path, stream: str) -> list[CaptureName]:

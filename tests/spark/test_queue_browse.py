@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,12 +24,6 @@ dead-letter = "orders.dead"
 [[queue]]
 name = "orders.dead"
 """
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(CONFIG) as process:
-        yield process
 
 
 def browse(spark: SparkSession, broker: BrokerProcess, queues: str, **options: str) -> DataFrame:

@@ -15,11 +15,10 @@ from tests.interop.broker_process import BrokerProcess
 from tests.spark.sinking import expected, ledger, messages_at, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-_CONFIG = """
+CONFIG = """
 [[stream]]
 pattern = "s-*"
 partitions = 3
@@ -35,12 +34,6 @@ pattern = "t-*"
 max-message-size = "64KiB"
 transaction-work = 2000
 """
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(_CONFIG) as process:
-        yield process
 
 
 @pytest.fixture

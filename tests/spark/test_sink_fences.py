@@ -14,17 +14,10 @@ from tests.interop.broker_process import BrokerProcess
 from tests.spark.sinking import expected, forget_commit, ledger, lines, rows, run, write_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-_STREAMS = '[[stream]]\npattern = "*"\npartitions = 2\n'
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(_STREAMS) as process:
-        yield process
+CONFIG = '[[stream]]\npattern = "*"\npartitions = 2\n'
 
 
 @pytest.fixture

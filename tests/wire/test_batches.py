@@ -25,10 +25,8 @@ BATCH = uint(0x80013700)
 MESSAGES = [data_section(b"one"), composite(0x73, [string("id")]) + data_section(b"two")]
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    """Nodes that take batches apart, beside the queues that are made when they are named."""
-    return """
+# Nodes that take batches apart, beside the queues that are made when they are named.
+CONFIG = """
 [[queue]]
 name = "unpacking"
 unpack-batches = true

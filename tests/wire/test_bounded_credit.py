@@ -16,16 +16,13 @@ from tests.raw.frames import (
 from tests.raw.process import Broker
 from tests.raw.values import binary, data_section, string, uint
 
-
-@pytest.fixture(scope="module")
-def config() -> str:
-    """A broker with queues that hold three messages and keep senders back."""
-    return """
-        [[queue]]
-        pattern = "small-*"
-        max-length = 3
-        overflow = "block"
-    """
+# A broker with queues that hold three messages and keep senders back.
+CONFIG = """
+    [[queue]]
+    pattern = "small-*"
+    max-length = 3
+    overflow = "block"
+"""
 
 
 def credit_of(peer: Client, handle: int) -> int:

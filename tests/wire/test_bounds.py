@@ -26,9 +26,7 @@ LIMIT = 3
 UNSETTLED = 6
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return f"""
+CONFIG = f"""
 [limits]
 unsettled-per-connection = {UNSETTLED}
 

@@ -11,10 +11,7 @@ from tests.raw.process import Broker
 from tests.raw.values import NULL, TRUE, data_section, string, uint
 from tests.wire.control import waiting
 
-
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [[topic]]
 pattern = "*-topic"
 

@@ -13,9 +13,7 @@ from tests.wire.control import exchange, manage, outcomes_by_id, waiting
 REJECTED = composite(0x25, [])
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [[queue]]
 pattern = "*.orders"
 duplicate-window = "1h"

@@ -38,9 +38,7 @@ NOTHING = 0
 STATE = 2
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [store]
 path = "store"
 

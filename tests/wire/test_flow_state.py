@@ -23,9 +23,7 @@ from tests.wire.test_drains import publish
 COUNT, CREDIT, AVAILABLE = 5, 6, 7
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [[topic]]
 pattern = "*-topic"
 

@@ -29,10 +29,7 @@ from tests.raw.values import (
 )
 from tests.wire.control import ACCEPTED, RELEASED, Control, exchange, in_transaction, manage, named
 
-
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [store]
 path = "store"
 

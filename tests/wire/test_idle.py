@@ -12,10 +12,7 @@ from tests.raw.frames import begin_frame, flow_frame, frame, open_frame
 from tests.raw.process import Broker
 from tests.raw.values import TRUE, uint
 
-
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [limits]
 idle-time-out = "1s"
 """

@@ -21,19 +21,17 @@ ROOM: Final = 4
 REJECTED: Final = composite(0x25, [])
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    """Topics whose subscriptions have room for four messages and make senders wait, and queues."""
-    return """
-        [[topic]]
-        pattern = "topic-*"
-        [topic.subscription]
-        max-length = 4
-        overflow = "block"
-        [[exchange]]
-        pattern = "ex-*"
-        routing = "topic"
-    """
+# Topics whose subscriptions have room for four messages and make senders wait, and queues.
+CONFIG = """
+    [[topic]]
+    pattern = "topic-*"
+    [topic.subscription]
+    max-length = 4
+    overflow = "block"
+    [[exchange]]
+    pattern = "ex-*"
+    routing = "topic"
+"""
 
 
 def manage(broker: Broker, work: Callable[[ManagementClient], Awaitable[T]]) -> T:

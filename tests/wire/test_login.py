@@ -19,15 +19,13 @@ from tests.raw.values import NULL, symbol
 OK = 0
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    """A broker with one user."""
-    return """
-        [security]
-        plain-without-tls = true
-        [security.users]
-        ann = "secret"
-    """
+# A broker with one user.
+CONFIG = """
+    [security]
+    plain-without-tls = true
+    [security.users]
+    ann = "secret"
+"""
 
 
 def begin(client: Client, mechanism: str) -> None:

@@ -43,10 +43,8 @@ SECTIONS = {
 STREAM = "records"
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    """A stream beside the queues that are made when they are named."""
-    return f'[[stream]]\nname = "{STREAM}"\n'
+# A stream beside the queues that are made when they are named.
+CONFIG = f'[[stream]]\nname = "{STREAM}"\n'
 
 
 def outcome(peer: Client, address: str, payload: bytes) -> tuple[str, str, str]:

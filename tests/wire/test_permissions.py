@@ -40,9 +40,7 @@ from tests.wire.control import ACCEPTED, RELEASED, exchange, named, waiting
 BODIES = [data_section(b"%d" % number) for number in range(3)]
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [limits]
 credit = 10
 close-timeout = "500ms"

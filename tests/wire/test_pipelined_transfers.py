@@ -59,9 +59,7 @@ from tests.wire.control import (
 ROLLBACK = "amqp:transaction:rollback"
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [[queue]]
 name = "full"
 max-length = 1

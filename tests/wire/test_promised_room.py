@@ -14,15 +14,13 @@ from tests.raw.process import Broker
 Work = Callable[[ferrymq.Connection, ferrymq.Connection, ManagementClient], Awaitable[None]]
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    """Last-value queues of one message."""
-    return """
-        [[queue]]
-        pattern = "last-*"
-        max-length = 1
-        last-value-key = "key"
-    """
+# Last-value queues of one message.
+CONFIG = """
+    [[queue]]
+    pattern = "last-*"
+    max-length = 1
+    last-value-key = "key"
+"""
 
 
 def run(broker: Broker, work: Work) -> None:

@@ -37,9 +37,7 @@ NEVER = symbol("never")
 TAG = b"0"
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return '[store]\npath = "store"\n'
+CONFIG = '[store]\npath = "store"\n'
 
 
 class Link:

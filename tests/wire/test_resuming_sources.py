@@ -38,9 +38,7 @@ LARGE = data_section(bytes(range(256)) * 4)
 BODIES = [data_section(b"%d" % number) for number in range(4)]
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return '[store]\npath = "store"\n'
+CONFIG = '[store]\npath = "store"\n'
 
 
 def received(section: int, offset: int) -> bytes:

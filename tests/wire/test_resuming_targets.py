@@ -32,10 +32,7 @@ from tests.raw.values import (
 )
 from tests.wire.control import ACCEPTED, RELEASED, exchange, named, outcomes_by_id, waiting
 
-
-@pytest.fixture(scope="module")
-def config() -> str:
-    return '[store]\npath = "store"\n'
+CONFIG = '[store]\npath = "store"\n'
 
 
 class Link:

@@ -32,36 +32,34 @@ from tests.raw.values import (
 REJECTED = composite(0x25, [composite(0x1D, [symbol("app:broken"), string("no such article")])])
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    """A broker with rules: eve may send to the queue, and nowhere else; ann to her box, too."""
-    return """
-        [security.users]
-        ann = "secret"
-        eve = "secret"
-        [[queue]]
-        name = "work"
-        return-rejected = true
-        dead-letter = "dead"
-        [[queue]]
-        name = "dead"
-        [[queue]]
-        name = "box"
-        [[queue]]
-        name = "orders"
-        return-rejected = true
-        [[alias]]
-        name = "way"
-        to = "box"
-        [[rule]]
-        who = "user:ann"
-        may = ["send", "receive", "dead-letter"]
-        where = ["work", "dead", "box", "orders"]
-        [[rule]]
-        who = "user:eve"
-        may = ["send"]
-        where = ["work", "orders"]
-    """
+# A broker with rules: eve may send to the queue, and nowhere else; ann to her box, too.
+CONFIG = """
+    [security.users]
+    ann = "secret"
+    eve = "secret"
+    [[queue]]
+    name = "work"
+    return-rejected = true
+    dead-letter = "dead"
+    [[queue]]
+    name = "dead"
+    [[queue]]
+    name = "box"
+    [[queue]]
+    name = "orders"
+    return-rejected = true
+    [[alias]]
+    name = "way"
+    to = "box"
+    [[rule]]
+    who = "user:ann"
+    may = ["send", "receive", "dead-letter"]
+    where = ["work", "dead", "box", "orders"]
+    [[rule]]
+    who = "user:eve"
+    may = ["send"]
+    where = ["work", "orders"]
+"""
 
 
 def log_in(broker: Broker, user: str) -> Client:

@@ -16,9 +16,7 @@ from tests.wire.control import exchange, outcomes_by_id
 UNAUTHORIZED = "amqp:unauthorized-access"
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [security.users]
 ann = "a long password"
 

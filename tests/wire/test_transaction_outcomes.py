@@ -51,9 +51,7 @@ ROLLBACK, UNKNOWN = "amqp:transaction:rollback", "amqp:transaction:unknown-id"
 BODIES = [data_section(b"%d" % number) for number in range(3)]
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return """
+CONFIG = """
 [[queue]]
 pattern = "bounded-*"
 max-length = 4

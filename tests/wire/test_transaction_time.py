@@ -12,9 +12,7 @@ from tests.wire.control import Control, exchange, named, outcomes_by_id, waiting
 TIMEOUT = "amqp:transaction:timeout"
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    return "[limits]\ntransaction-timeout = 0.3\n"
+CONFIG = "[limits]\ntransaction-timeout = 0.3\n"
 
 
 def is_timeout(state: Composite) -> bool:

@@ -51,10 +51,8 @@ ROLLBACK = "amqp:transaction:rollback"
 DATA = data_section(b"x")
 
 
-@pytest.fixture(scope="module")
-def config() -> str:
-    """Queues with one place, and a limit of what a transaction may hold."""
-    return """
+# Queues with one place, and a limit of what a transaction may hold.
+CONFIG = """
 [[queue]]
 pattern = "full-*"
 max-length = 1

@@ -8,7 +8,6 @@ from ferrymq_types.messaging import Accepted, Data, Properties, Source
 from ferrymq_types.transactions import TransactionalState
 from tests.broker.access.guarded import (
     UNAUTHORIZED,
-    guarded,
     is_open,
     rejected,
     send_to,
@@ -50,11 +49,6 @@ who = "user:root"
 may = "*"
 where = "*"
 """
-
-
-@pytest.fixture
-def net() -> Network:
-    return guarded(RULES)
 
 
 def count(net: Network, address: str) -> int:

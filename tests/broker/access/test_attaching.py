@@ -77,11 +77,6 @@ where = "elsewhere"
 """
 
 
-@pytest.fixture
-def net() -> Network:
-    return guarded(RULES)
-
-
 def test_each_may_do_what_is_his(net: Network) -> None:
     maker, taker, looker = (user(net, name) for name in ("maker", "taker", "looker"))
     assert is_open(maker.sender("orders"))

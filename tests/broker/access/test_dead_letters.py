@@ -6,9 +6,9 @@ import pytest
 
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
-from ferrymq_types.messaging import Rejected, Source, TerminusDurability, TerminusExpiryPolicy
-from tests.broker.access.guarded import guarded, is_open, lacks, user
-from tests.broker.harness import Network
+from ferrymq_types.messaging import Rejected
+from tests.broker.access.guarded import is_open, lacks, user
+from tests.broker.harness import Network, lasting_source
 
 RULES = """
 [[queue]]
@@ -48,11 +48,6 @@ who = "user:maker"
 may = "*"
 where = "jobs.*"
 """
-
-
-@pytest.fixture
-def net() -> Network:
-    return guarded(RULES)
 
 
 def is_box(net: Network, address: str) -> bool:
@@ -160,11 +155,7 @@ def test_what_a_queue_named_is_known_when_the_broker_has_started_again(net: Netw
     reader.receiver(
         "t",
         name="s",
-        source=Source(
-            address="t",
-            durable=TerminusDurability.UNSETTLED_STATE,
-            expiry_policy=TerminusExpiryPolicy.NEVER,
-        ),
+        source=lasting_source("t"),
     )
     (subscription,) = topic.subscriptions()
     topic.change_subscription(subscription, QueuePolicy(dead_letter="box"))

@@ -8,7 +8,6 @@ from ferrymq_types.messaging import Accepted, DeleteOnNoLinksOrMessages, Source,
 from tests.broker.access.guarded import (
     UNAUTHORIZED,
     condition,
-    guarded,
     is_open,
     lacks,
     rejected,
@@ -38,11 +37,6 @@ who = "user:stranger"
 may = "*"
 where = "*"
 """
-
-
-@pytest.fixture
-def net() -> Network:
-    return guarded(RULES)
 
 
 def dynamic(client: Client, **properties: object) -> Receiver:

@@ -20,7 +20,15 @@ from ferrymq_types.messaging import (
 )
 from ferrymq_types.transactions import Coordinator, Declare, Declared
 from tests.broker.access.guarded import UNAUTHORIZED, condition, is_open, lacks
-from tests.broker.harness import Client, Network, Receiver, Sender, encode
+from tests.broker.harness import (
+    Client,
+    Network,
+    Receiver,
+    Sender,
+    encode,
+    lasting_source,
+    lasting_target,
+)
 from tests.broker.tokens.bearers import KEY, Bearer, taking
 
 
@@ -37,23 +45,6 @@ def device(net: Network, *scopes: str) -> Client:
     for scope in scopes:
         bearer.put_for(scope)
     return bearer.client
-
-
-def kept(address: str | None, *capabilities: str) -> Source:
-    return Source(
-        address=address,
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-        capabilities=list(capabilities) or None,
-    )
-
-
-def kept_target(address: str | None) -> Target:
-    return Target(
-        address=address,
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
 
 
 def recall(client: Client, name: str) -> Receiver:
@@ -128,11 +119,11 @@ def test_what_is_sent_again_is_not_taken_for_what_somebody_else_has_sent(net: Ne
 def test_what_a_receiver_has_left_is_not_ended_by_who_may_not_receive_there(net: Network) -> None:
     owner = device(net, "q1")
     owner.sender("q1").send(b"one")
-    first = owner.receiver("q1", name="link", source=kept("q1"), credit=1)
+    first = owner.receiver("q1", name="link", source=lasting_source("q1"), credit=1)
     assert first.bodies() == [b"one"]
     owner.lose()
     thief = device(net, "q2")
-    for source in (kept("q2"), Source(address="q2")):
+    for source in (lasting_source("q2"), Source(address="q2")):
         assert condition(thief.receiver(None, name="link", source=source)) == UNAUTHORIZED
     # And it hears nothing of it.
     refused = recall(thief, "link")
@@ -142,19 +133,19 @@ def test_what_a_receiver_has_left_is_not_ended_by_who_may_not_receive_there(net:
     assert refused.error.description == none.error.description
     (terminus,) = net.broker.shared.termini.of("default")
     assert terminus.unsettled() == 1
-    assert is_open(device(net, "q1").receiver("q1", name="link", source=kept("q1")))
+    assert is_open(device(net, "q1").receiver("q1", name="link", source=lasting_source("q1")))
     assert terminus.attached
 
 
 def test_what_a_sender_has_left_is_not_ended_by_who_may_not_send_there(net: Network) -> None:
     owner = device(net, "q1")
-    assert is_open(owner.sender(None, name="link", target=kept_target("q1")))
+    assert is_open(owner.sender(None, name="link", target=lasting_target("q1")))
     owner.lose()
     thief = device(net, "q2")
     assert condition(thief.sender("q2", name="link")) == UNAUTHORIZED
     assert len(net.broker.shared.termini) == 1
     # Where each message names its own address there is nothing to tell one from the other by.
-    anonymous = thief.sender(None, name="free", target=kept_target(None))
+    anonymous = thief.sender(None, name="free", target=lasting_target(None))
     assert anonymous.remote_target.durable is TerminusDurability.NONE
     assert anonymous.remote_target.expiry_policy is TerminusExpiryPolicy.LINK_DETACH
     assert len(net.broker.shared.termini) == 1
@@ -163,21 +154,23 @@ def test_what_a_sender_has_left_is_not_ended_by_who_may_not_send_there(net: Netw
 def test_a_subscription_does_not_give_way_to_one_of_somebody_elses(net: Network) -> None:
     owner = device(net, "news")
     for name, capabilities in (("own", ()), ("everybodys", ("shared", "global"))):
-        source = kept("news", *capabilities)
+        source = lasting_source("news", *capabilities)
         assert is_open(owner.receiver(None, name=name, source=source))
     owner.lose()
     device(net, "news").sender("news").send(b"one")
     thief = device(net, "gossip")
-    assert lacks(thief.receiver(None, name="own", source=kept("gossip"))) == (
+    assert lacks(thief.receiver(None, name="own", source=lasting_source("gossip"))) == (
         "receive at 'box/own'"
     )
-    everybodys = kept("gossip", "shared", "global")
+    everybodys = lasting_source("gossip", "shared", "global")
     assert lacks(thief.receiver(None, name="everybodys", source=everybodys)) == (
         "receive at 'everybodys'"
     )
     again = device(net, "news")
-    assert again.receiver(None, name="own", source=kept("news"), credit=1).bodies() == [b"one"]
-    source = kept("news", "shared", "global")
+    assert again.receiver(None, name="own", source=lasting_source("news"), credit=1).bodies() == [
+        b"one"
+    ]
+    source = lasting_source("news", "shared", "global")
     taken = again.receiver(None, name="everybodys", source=source, credit=1)
     assert taken.bodies() == [b"one"]
 
@@ -186,7 +179,7 @@ def test_a_topic_is_not_told_to_who_knows_the_name_of_a_subscription(
     net: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
     owner = device(net, "news")
-    source = kept("news", "shared", "global")
+    source = lasting_source("news", "shared", "global")
     assert is_open(owner.receiver(None, name="everybodys", source=source))
     owner.lose()
     thief = device(net, "gossip")

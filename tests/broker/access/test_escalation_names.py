@@ -12,20 +12,17 @@ from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.messaging import (
     Source,
     Target,
-    TerminusDurability,
-    TerminusExpiryPolicy,
 )
 from tests.broker.access.guarded import (
     UNAUTHORIZED,
     condition,
-    guarded,
     is_open,
     lacks,
     rejected,
     send_to,
     user,
 )
-from tests.broker.harness import Network, Receiver
+from tests.broker.harness import Network, Receiver, lasting_source
 
 RULES = """
 [[topic]]
@@ -65,23 +62,9 @@ where = "gossip"
 """
 
 
-@pytest.fixture
-def net() -> Network:
-    return guarded(RULES)
-
-
-def kept(address: str, *capabilities: str) -> Source:
-    return Source(
-        address=address,
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-        capabilities=list(capabilities),
-    )
-
-
 def test_a_link_is_no_way_to_a_subscription_that_a_rule_refuses(net: Network) -> None:
     boss = user(net, "boss")
-    alerts = kept("news", "shared", "global")
+    alerts = lasting_source("news", "shared", "global")
     first = boss.receiver(None, name="alerts|1", source=alerts, credit=10)
     eve = user(net, "eve")
     assert lacks(eve.receiver("news::alerts")) == "receive at 'news::alerts'"
@@ -90,17 +73,17 @@ def test_a_link_is_no_way_to_a_subscription_that_a_rule_refuses(net: Network) ->
     first.close(closed=False)
     assert condition(eve.receiver(None, name="alerts", source=alerts)) == UNAUTHORIZED
     # One of her own that she calls so is met by the rule as well.
-    own = eve.receiver(None, name="alerts", source=kept("news"))
+    own = eve.receiver(None, name="alerts", source=lasting_source("news"))
     assert lacks(own).startswith("receive at 'eve@")
     assert is_open(eve.receiver(None, name="others", source=alerts))
 
 
 def test_everybodys_subscription_is_not_ended_from_another_topic(net: Network) -> None:
-    everybodys = kept("news", "shared", "global")
+    everybodys = lasting_source("news", "shared", "global")
     user(net, "boss").receiver(None, name="all", source=everybodys).close(closed=False)
     user(net, "eve").sender("news").send(b"one")
     gus = user(net, "gus")
-    taken = gus.receiver(None, name="all", source=kept("gossip", "shared", "global"))
+    taken = gus.receiver(None, name="all", source=lasting_source("gossip", "shared", "global"))
     assert lacks(taken) == "receive at 'all'"
     news = net.space.nodes["news"]
     assert isinstance(news, Topic) and [each.name for each in news.subscriptions()] == ["all"]

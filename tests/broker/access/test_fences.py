@@ -6,7 +6,7 @@ import pytest
 
 from ferrymq_types.messaging import Accepted, AmqpValue, MessageAnnotations
 from ferrymq_types.transactions import Discharge
-from tests.broker.access.guarded import UNAUTHORIZED, guarded, user
+from tests.broker.access.guarded import UNAUTHORIZED, user
 from tests.broker.harness import Network
 from tests.broker.transactions.kit import Controller, post, reason
 
@@ -60,11 +60,6 @@ def write(net: Network, name: str, group: str, target: str = "") -> tuple[object
     # Committed or rolled back, it is over.
     assert reason(control.discharge(txn)).startswith("amqp:transaction:unknown-id")
     return delivery.remote_state, why
-
-
-@pytest.fixture
-def net() -> Network:
-    return guarded(RULES)
 
 
 def test_a_group_is_used_by_those_who_may(net: Network) -> None:

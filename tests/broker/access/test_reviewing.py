@@ -14,12 +14,9 @@ from ferrymq_broker.values.rights import ALL
 from ferrymq_types.messaging import (
     Accepted,
     Source,
-    Target,
-    TerminusDurability,
-    TerminusExpiryPolicy,
 )
 from tests.broker.access.guarded import UNAUTHORIZED, is_open, lacks, rejected, send_to
-from tests.broker.harness import Client, Network
+from tests.broker.harness import Client, Network, lasting_source, lasting_target
 from tests.broker.transactions.kit import Controller, post
 
 
@@ -119,11 +116,7 @@ def test_a_subscription_is_there_when_its_owner_comes_with_a_better_token(net: N
     topic = net.space.create("news", TopicPolicy())
     assert isinstance(topic, Topic)
     client = bearer(net, "news")
-    source = Source(
-        address="news",
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
+    source = lasting_source("news")
     receiver = client.receiver("news", name="sub", source=source)
     lapse(client)
     assert lacks(receiver) == "receive at 'news'"
@@ -136,11 +129,7 @@ def test_a_subscription_is_there_when_its_owner_comes_with_a_better_token(net: N
 def test_a_target_that_outlives_its_links_outlives_this(net: Network) -> None:
     client = bearer(net, "q")
     net.declare("q")
-    target = Target(
-        address="q",
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
+    target = lasting_target("q")
     sender = client.sender("q", name="pub", target=target)
     before = len(net.broker.shared.termini)
     lapse(client)

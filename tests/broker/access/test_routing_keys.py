@@ -8,7 +8,7 @@ from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq_types.messaging import Accepted, Data, MessageAnnotations, Properties
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.unions import Section
-from tests.broker.access.guarded import UNAUTHORIZED, guarded, is_open, lacks, rejected, user
+from tests.broker.access.guarded import UNAUTHORIZED, is_open, lacks, rejected, user
 from tests.broker.harness import Network
 from tests.broker.transactions.kit import Controller, post_sections
 
@@ -46,11 +46,6 @@ where = "*"
 KEYS = pytest.mark.parametrize(
     ("key", "allowed"), [("secret.a", False), ("public.a", True), ("secret", True)]
 )
-
-
-@pytest.fixture
-def net() -> Network:
-    return guarded(RULES)
 
 
 def sections(key: str, to: str | None = None, how: str = "subject") -> list[Section]:

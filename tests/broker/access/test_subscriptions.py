@@ -32,11 +32,6 @@ where = "news"
 """
 
 
-@pytest.fixture
-def net() -> Network:
-    return guarded(RULES)
-
-
 def durable(address: str | None, **fields: object) -> Source:
     return Source(
         address=address,

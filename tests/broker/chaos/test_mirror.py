@@ -13,12 +13,9 @@ from ferrymq_types.messaging import (
     ApplicationProperties,
     Data,
     Header,
-    Source,
-    TerminusDurability,
-    TerminusExpiryPolicy,
 )
 from tests.broker.chaos.mirror import compare
-from tests.broker.harness import Network
+from tests.broker.harness import Network, lasting_source
 from tests.broker.management.asker import Asker
 from tests.broker.stores import ManualStore
 from tests.broker.streams.kit import numbered
@@ -33,11 +30,7 @@ def test_what_was_replaced_while_it_was_held_does_not_come_back_nor_its_delivery
     net, store = start()
     net.space.create("q", QueuePolicy(last_value_key="key", durable=True))
     net.finish()
-    source = Source(
-        address="q",
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
+    source = lasting_source("q")
     receiver = net.connect(container_id="c").receiver(None, source=source, name="link", credit=1)
     sender = net.connect().sender("q")
     for body in (b"old", b"new"):

@@ -12,11 +12,8 @@ from ferrymq_types.messaging import (
     Accepted,
     Modified,
     Rejected,
-    Source,
-    TerminusDurability,
-    TerminusExpiryPolicy,
 )
-from tests.broker.harness import Client, Network, header, text
+from tests.broker.harness import Client, Network, header, lasting_source, text
 from tests.broker.test_termini import refused
 
 if TYPE_CHECKING:
@@ -31,12 +28,7 @@ def net() -> Network:
 
 
 def subscribe(client: Client, outcomes: list[str] | None = None) -> Receiver:
-    source = Source(
-        address="t",
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-        outcomes=outcomes,
-    )
+    source = lasting_source("t", outcomes=outcomes)
     return client.receiver(None, source=source, credit=9, name="subscription")
 
 
@@ -91,11 +83,8 @@ def test_a_subscriber_takes_what_it_was_given(net: Network) -> None:
 
 def test_a_refused_attach_leaves_no_subscription(net: Network) -> None:
     client = net.connect(container_id="reader")
-    source = Source(
-        address="t",
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-        filter={"colour": Described(Symbol("example:colour-filter:string"), "blue")},
+    source = lasting_source(
+        "t", filter={"colour": Described(Symbol("example:colour-filter:string"), "blue")}
     )
     demand: dict[str, object] = {"ferrymq:require-filters": True}
     first = client.receiver(None, source=source, name="subscription", properties=demand)
@@ -109,11 +98,7 @@ def test_a_refused_attach_leaves_the_subscription_there_was(net: Network) -> Non
     subscribe(client).close(closed=False)
     net.connect().sender("t").send(b"x")
     pair: dict[str, object] = {"paired": True}
-    source = Source(
-        address="t",
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
+    source = lasting_source("t")
     again = client.receiver(None, source=source, name="subscription", properties=pair)
     assert refused(again, "amqp:not-implemented")
     assert subscribe(client).bodies() == [b"x"]

@@ -9,8 +9,7 @@ from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_broker.values.rights import RIGHTS
-from ferrymq_types.messaging import Source, TerminusDurability, TerminusExpiryPolicy
-from tests.broker.harness import Network
+from tests.broker.harness import Network, lasting_source
 from tests.broker.management.asker import Answer, Asker, request_sections
 from tests.broker.management.rules import guard, rule, user
 
@@ -291,11 +290,7 @@ def test_ones_own_subscription(net: Network) -> None:
         rule("user:carl", "manage", "t"),
     )
     eve, bob, carl = user(net, "eve"), user(net, "bob"), user(net, "carl")
-    source = Source(
-        address="t",
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
+    source = lasting_source("t")
     eve.client.receiver("t", source=source, name="mine")
     (row,) = eve.query("subscription")
     address = str(row["identity"])

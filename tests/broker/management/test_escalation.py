@@ -7,8 +7,7 @@ import pytest
 from ferrymq.engine.sasl import Plain
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.management.policies import node_policy
-from ferrymq_types.messaging import Source, TerminusDurability, TerminusExpiryPolicy
-from tests.broker.harness import Network
+from tests.broker.harness import Network, lasting_source
 from tests.broker.management.asker import Answer, Asker
 from tests.broker.management.rules import guard, rule, user
 
@@ -106,11 +105,7 @@ def test_ones_own_subscription_where_dead_letters_go_takes_their_right(net: Netw
     furnish(net)
     guard(net, rule("user:ann", "receive", "news"))
     ann = user(net, "ann")
-    durable = Source(
-        address="news",
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
+    durable = lasting_source("news")
     ann.client.receiver(None, name="mine", source=durable).close(closed=False)
     name = "news::ann@box-ann/mine"
     assert ann.ask("PEEK", "subscription", name).status == 200
@@ -149,11 +144,7 @@ def test_a_subscription_is_no_way_to_make_its_topic(net: Network) -> None:
 def test_nobody_hides_a_terminus_of_somebody_else_behind_a_name(net: Network) -> None:
     furnish(net)
     guard(net, rule("*", "receive", "work"), rule("user:root", "manage", "$management"))
-    kept = Source(
-        address="work",
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
+    kept = lasting_source("work")
     for who, container in (("a@b", "c"), ("a", "b@c"), (None, "a@b@c")):
         sasl = None if who is None else Plain(who, "x")
         client = net.connect(sasl=sasl, container_id=container)

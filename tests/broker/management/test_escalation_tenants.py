@@ -9,9 +9,9 @@ import pytest
 from ferrymq.engine.sasl import Plain
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.management.setup import install
-from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
+from ferrymq_types.messaging import Source, Target
 from tests.broker.access.guarded import condition, is_open
-from tests.broker.harness import Client, Network
+from tests.broker.harness import Client, Network, lasting_source
 from tests.broker.management.asker import Asker
 
 _EVERYTHING = {"who": "*", "may": "*", "where": ["*", "$*", "dynamic.*"]}
@@ -35,21 +35,12 @@ def client(net: Network, who: str, host: str, container: str = "box") -> Client:
     return net.connect(sasl=Plain(who, "x"), hostname=f"{host}.example", container_id=container)
 
 
-def kept(address: str, *capabilities: str) -> Source:
-    return Source(
-        address=address,
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-        capabilities=list(capabilities),
-    )
-
-
 def test_a_tenant_manages_what_is_his_only(net: Network) -> None:
     theirs = client(net, "acme-user", "acme", "acme-box")
     theirs.sender("acme-queue").send(b"one")
-    theirs.receiver(None, name="acme-link", source=kept("acme-queue"))
+    theirs.receiver(None, name="acme-link", source=lasting_source("acme-queue"))
     theirs.receiver(
-        None, name="acme-sub", source=kept("acme-topic", "topic", "shared", "global")
+        None, name="acme-sub", source=lasting_source("acme-topic", "topic", "shared", "global")
     ).close(closed=False)
     mine = Asker(net, client(net, "root", "globex"))
     rows = mine.query()
@@ -81,11 +72,11 @@ def test_a_tenant_manages_what_is_his_only(net: Network) -> None:
 
 def test_the_same_names_in_two_hosts_have_nothing_in_common(net: Network) -> None:
     theirs, mine = client(net, "ann", "acme"), client(net, "ann", "globex")
-    first = theirs.receiver(None, name="link", source=kept("q"), credit=1)
-    topical = theirs.receiver(None, name="sub", source=kept("t", "topic"), credit=1)
+    first = theirs.receiver(None, name="link", source=lasting_source("q"), credit=1)
+    topical = theirs.receiver(None, name="sub", source=lasting_source("t", "topic"), credit=1)
     sending = theirs.sender(None, name="link", target=Target(address="q"))
-    assert is_open(mine.receiver(None, name="link", source=kept("q"), credit=1))
-    assert is_open(mine.receiver(None, name="sub", source=kept("t", "topic"), credit=1))
+    assert is_open(mine.receiver(None, name="link", source=lasting_source("q"), credit=1))
+    assert is_open(mine.receiver(None, name="sub", source=lasting_source("t", "topic"), credit=1))
     assert is_open(mine.sender(None, name="link", target=Target(address="q")))
     assert is_open(first) and is_open(sending) and is_open(topical)
     mine.sender("q").send(b"for globex")

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from ferrymq_broker.store.tables import DELIVERY, TERMINUS
-from ferrymq_types.messaging import Source, TerminusDurability, TerminusExpiryPolicy
-from tests.broker.harness import Network
+from tests.broker.harness import Network, lasting_source
 from tests.broker.recovery.kit import send, store_of, stored_network
 
-LASTING = Source(
-    address="q",
-    durable=TerminusDurability.UNSETTLED_STATE,
-    expiry_policy=TerminusExpiryPolicy.NEVER,
-)
+LASTING = lasting_source("q")
 
 
 def tidy(net: Network) -> None:

@@ -12,18 +12,14 @@ from ferrymq_types.messaging import (
     TerminusDurability,
     TerminusExpiryPolicy,
 )
-from tests.broker.harness import Client, Network, Receiver
+from tests.broker.harness import Client, Network, Receiver, lasting_source
 from tests.support.known_users import KnownUsers
 
 
 def subscribe(
     client: Client, name: str = "mine", address: str = "news", credit: int = 10
 ) -> Receiver:
-    source = Source(
-        address=address,
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
+    source = lasting_source(address)
     return client.receiver(address, source=source, name=name, credit=credit)
 
 
