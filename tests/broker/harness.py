@@ -12,6 +12,8 @@ test asserts next has already happened. Time stands still unless the test moves 
 
 With a `ManualStore` the broker can be stopped and started (`Network.restart`). `make test-all`
 gives each `Network` one, unless it is to have none (`memory=True`), and starts it anew in the end.
+
+One module because the network, its clients and their links call each other at every step.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from typing import Any
 
 from librt.strings import BytesWriter
 
@@ -52,15 +53,7 @@ from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.slices import SLICE
 from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.reader import Reader
-from ferrymq_types.messaging import (
-    Data,
-    Header,
-    MessageAnnotations,
-    Source,
-    Target,
-    TerminusDurability,
-    TerminusExpiryPolicy,
-)
+from ferrymq_types.messaging import Data, Header, MessageAnnotations, Source, Target
 from ferrymq_types.transport import Error, ReceiverSettleMode, SenderSettleMode
 from ferrymq_types.unions import DeliveryState, Outcome, Section, decode_section
 from tests.broker.stores import ManualStore
@@ -91,26 +84,6 @@ def decode(payload: bytes) -> list[Section]:
     while reader.remaining():
         sections.append(decode_section(reader, "message"))
     return sections
-
-
-def lasting_source(address: str | None, *capabilities: str, **more: Any) -> Source:
-    """A source that outlives its links, connections and the broker, with its unsettled map."""
-    return Source(
-        address=address,
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-        capabilities=list(capabilities) or None,
-        **more,
-    )
-
-
-def lasting_target(address: str | None) -> Target:
-    """A target that outlives its links, connections and the broker, with its unsettled map."""
-    return Target(
-        address=address,
-        durable=TerminusDurability.UNSETTLED_STATE,
-        expiry_policy=TerminusExpiryPolicy.NEVER,
-    )
 
 
 def text(payload: bytes) -> bytes:

@@ -19,7 +19,8 @@ from ferrymq_types.messaging import (
     Properties,
     Rejected,
 )
-from tests.broker.harness import Network, encode, lasting_source, message_annotations, text
+from tests.broker.harness import Network, encode, message_annotations, text
+from tests.broker.lasting import lasting_source
 from tests.broker.management.asker import Asker
 
 

@@ -16,7 +16,8 @@ from ferrymq_types.messaging import (
     TerminusExpiryPolicy,
 )
 from ferrymq_types.registry import typed
-from tests.broker.harness import Endpoint, Network, lasting_source
+from tests.broker.harness import Endpoint, Network
+from tests.broker.lasting import lasting_source
 
 OUTCOMES = [
     "amqp:accepted:list",

@@ -8,7 +8,8 @@ from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from ferrymq_types.messaging import Rejected
 from tests.broker.access.guarded import is_open, lacks, user
-from tests.broker.harness import Network, lasting_source
+from tests.broker.harness import Network
+from tests.broker.lasting import lasting_source
 
 RULES = """
 [[queue]]

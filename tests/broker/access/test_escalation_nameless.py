@@ -20,15 +20,8 @@ from ferrymq_types.messaging import (
 )
 from ferrymq_types.transactions import Coordinator, Declare, Declared
 from tests.broker.access.guarded import UNAUTHORIZED, condition, is_open, lacks
-from tests.broker.harness import (
-    Client,
-    Network,
-    Receiver,
-    Sender,
-    encode,
-    lasting_source,
-    lasting_target,
-)
+from tests.broker.harness import Client, Network, Receiver, Sender, encode
+from tests.broker.lasting import lasting_source, lasting_target
 from tests.broker.tokens.bearers import KEY, Bearer, taking
 
 

@@ -22,7 +22,8 @@ from tests.broker.access.guarded import (
     send_to,
     user,
 )
-from tests.broker.harness import Network, Receiver, lasting_source
+from tests.broker.harness import Network, Receiver
+from tests.broker.lasting import lasting_source
 
 RULES = """
 [[topic]]

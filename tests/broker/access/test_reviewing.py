@@ -16,7 +16,8 @@ from ferrymq_types.messaging import (
     Source,
 )
 from tests.broker.access.guarded import UNAUTHORIZED, is_open, lacks, rejected, send_to
-from tests.broker.harness import Client, Network, lasting_source, lasting_target
+from tests.broker.harness import Client, Network
+from tests.broker.lasting import lasting_source, lasting_target
 from tests.broker.transactions.kit import Controller, post
 
 

@@ -15,7 +15,8 @@ from ferrymq_types.messaging import (
     Header,
 )
 from tests.broker.chaos.mirror import compare
-from tests.broker.harness import Network, lasting_source
+from tests.broker.harness import Network
+from tests.broker.lasting import lasting_source
 from tests.broker.management.asker import Asker
 from tests.broker.stores import ManualStore
 from tests.broker.streams.kit import numbered

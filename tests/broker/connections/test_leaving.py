@@ -13,7 +13,8 @@ from ferrymq_types.messaging import (
     Modified,
     Rejected,
 )
-from tests.broker.harness import Client, Network, header, lasting_source, text
+from tests.broker.harness import Client, Network, header, text
+from tests.broker.lasting import lasting_source
 from tests.broker.test_termini import refused
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_broker.values.rights import RIGHTS
-from tests.broker.harness import Network, lasting_source
+from tests.broker.harness import Network
+from tests.broker.lasting import lasting_source
 from tests.broker.management.asker import Answer, Asker, request_sections
 from tests.broker.management.rules import guard, rule, user
 

@@ -7,7 +7,8 @@ import pytest
 from ferrymq.engine.sasl import Plain
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.management.policies import node_policy
-from tests.broker.harness import Network, lasting_source
+from tests.broker.harness import Network
+from tests.broker.lasting import lasting_source
 from tests.broker.management.asker import Answer, Asker
 from tests.broker.management.rules import guard, rule, user
 

@@ -11,7 +11,8 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.management.setup import install
 from ferrymq_types.messaging import Source, Target
 from tests.broker.access.guarded import condition, is_open
-from tests.broker.harness import Client, Network, lasting_source
+from tests.broker.harness import Client, Network
+from tests.broker.lasting import lasting_source
 from tests.broker.management.asker import Asker
 
 _EVERYTHING = {"who": "*", "may": "*", "where": ["*", "$*", "dynamic.*"]}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ferrymq_broker.store.tables import DELIVERY, TERMINUS
-from tests.broker.harness import Network, lasting_source
+from tests.broker.harness import Network
+from tests.broker.lasting import lasting_source
 from tests.broker.recovery.kit import send, store_of, stored_network
 
 LASTING = lasting_source("q")

@@ -12,7 +12,8 @@ from ferrymq_types.messaging import (
     TerminusDurability,
     TerminusExpiryPolicy,
 )
-from tests.broker.harness import Client, Network, Receiver, lasting_source
+from tests.broker.harness import Client, Network, Receiver
+from tests.broker.lasting import lasting_source
 from tests.support.known_users import KnownUsers
 
 
