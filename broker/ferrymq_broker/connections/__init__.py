@@ -1,1 +1,2 @@
-"""Between the engine and the nodes: what a client's links mean to the broker."""
+"""Connections: the part between the engine and the nodes, which gives a client's links their
+meaning."""

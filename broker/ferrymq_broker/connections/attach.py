@@ -1,12 +1,12 @@
 """Attach: the steps from the client's attach to the broker's answer (AMQP 1.0 §2.6.3, §3.5).
 
-`LinkAttach.run` is the list of steps, in their order, with the one stack of what is to be undone.
-What a step does for a link on which the broker sends is in `attach_source.py`, for one on which
-the broker receives in `attach_target.py`, and for a control link in `attach_coordinator.py`.
+`LinkAttach.run` is the list of steps, in their order, with one undo stack. The steps for a link on
+which the broker sends are in `attach_source.py`, those for a link on which the broker receives in
+`attach_target.py`, and those for a control link in `attach_coordinator.py`.
 
-A broker must not lie. What the client asks for becomes terms, the node fills in what it grants, and
-the answer is made of that alone. Addresses come back verbatim; filters, durability, capabilities
-and properties that are not honoured do not come back.
+The answer must be true. The requests of the client become terms, the node fills in what it grants,
+and the answer has only what is granted. Addresses are repeated verbatim; filters, durability,
+capabilities and properties that are not honoured are left out.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class LinkAttach:
-    """An attach of a client on its way through the steps, with what they have found so far.
+    """An attach of a client on its way through the steps, with the results of the steps so far.
 
-    `request` is the attach that has come, `session` the number of its session. `node` is the node
-    of the link, None before it is resolved and for a link that has none; `made` is the node if it
-    was made for this attach, unless it is a dynamic one. `address` is that of the link with aliases
-    followed, `right` what it takes there to have such a link.
+    `request` is the client's attach, `session` the number of its session. `node` is the node of the
+    link, None before it is resolved and for a link without a node; `made` is the node if it was
+    created for this attach and is not dynamic. `address` is the address of the link with aliases
+    resolved, `right` is the right that the link needs there.
 
-    Each step may raise `BrokerError`: the link is refused then.
+    Each step may raise `BrokerError`: then the link is refused.
     """
 
     __slots__ = (
@@ -76,9 +76,9 @@ class LinkAttach:
         self._undo: list[Callable[[], object]] = []
 
     def run(self) -> None:
-        """Go through all steps. If one of them fails, what was done is undone, the last first.
+        """Run all steps. If a step fails, undo the earlier ones, the last first.
 
-        The link is attached once it is answered: what `begin` does is not undone.
+        The link is attached once it is answered: `begin` is not undone.
         """
         try:
             self.enter_connection()
@@ -104,62 +104,65 @@ class LinkAttach:
     # -- the steps, in their order ---------------------------------------------------------------
 
     def enter_connection(self) -> None:
-        """Count the link with what the connection may have."""
+        """Count the link against the limits of the connection."""
         self.on_failure(self._leave_connection)
         self.parts.allowance.enter(self.link)
 
     def read_request(self) -> None:
-        """Find out which terminus the client asks for, and whether it may be asked for like that.
+        """Find the terminus that the client asks for, and check the request.
 
-        A link whose attach does not say is for the terminus it has had before.
+        A link whose attach has no terminus gets the terminus that it had before.
         """
 
     def authorise(self) -> None:
-        """Expect that the client may have a link to the address."""
+        """Check that the client may have a link to the address."""
 
     def resolve_node(self) -> None:
-        """Find the node of the address, or make it."""
+        """Find or create the node of the address."""
 
     def negotiate_terms(self) -> None:
-        """Make the terms of what the client asks for, and agree on the delivery mode."""
+        """Make the terms from the request, and agree on the delivery mode."""
 
     def take_name(self) -> None:
-        """Take the name of the link: the link that has had it is ended (AMQP 1.0 §2.6.1).
+        """Take the name of the link: another link with this name is ended (AMQP 1.0 §2.6.1).
 
-        What this link is to have, that one must have let go of.
+        That link must have released everything that this link will have.
         """
         self.on_failure(self._release_name)
         self.parts.shared.names.take(self.holder, self.link, self.address, self.right)
         node = self.node
         if node is not None and node.deleted:
-            # The node was there only for the link that had the name.
-            raise BrokerError("amqp:not-found", f"{node.address[:200]!r} has gone with its link")
+            # The node existed only for the link that had the name.
+            raise BrokerError(
+                "amqp:not-found",
+                f"{node.address[:200]!r} was deleted together with an earlier link of this name",
+            )
 
     def open_node(self) -> None:
-        """Have the node grant terms, and expect those that the client insists on."""
+        """Let the node grant terms, and check those that the client insists on."""
 
     def restore_terminus(self) -> None:
-        """Find or make the terminus that outlives the link, and compare what is unsettled."""
+        """Find or create the terminus that outlives the link, and compare unsettled deliveries."""
 
     def answer(self) -> None:
-        """Answer with what has been granted."""
+        """Answer with the granted terms."""
 
     def begin(self) -> None:
         """Begin the link: give it to its node and, if the broker receives, give the client
         credit."""
 
-    # -- what several steps need -----------------------------------------------------------------
+    # -- shared by several steps -----------------------------------------------------------------
 
     def expect_pair(self, paired: bool, granted: dict[str, object]) -> None:
-        """Raise `BrokerError` if the link is to be half of a pair and the node makes no responses
-        (Link Pairing 1.0 §2.2.1)."""
+        """Raise `BrokerError` if the link must be part of a link pair and the node makes no
+        responses (Link Pairing 1.0 §2.2.1)."""
         if paired and granted.get(PAIRED) is not True:
             node = self.node
             name = "the anonymous terminus" if node is None else repr(node.address[:200])
             raise BrokerError("amqp:not-implemented", f"{name} does not support link pairing")
 
     def find_node(self, address: str, capabilities: list[str]) -> tuple[Node, str]:
-        """Find or make the node of an address, and return it with the part that is meant."""
+        """Find or create the node of an address, and return it with the part that is meant."""
         client = self.parts.client
         nodes = client.space.nodes
         count = len(nodes)
@@ -170,15 +173,15 @@ class LinkAttach:
         return node, part
 
     def make_dynamic(self, asked: dict[str, object] | None, capabilities: list[str]) -> Node:
-        """Make the dynamic node of the link."""
+        """Create the dynamic node of the link."""
         node = self.dynamic_nodes.create(self.link, asked, capabilities)
         self.on_failure(self.withdraw_node)
         return node
 
-    # -- what is undone --------------------------------------------------------------------------
+    # -- undo -------------------------------------------------------------------------------------
 
     def withdraw_node(self) -> None:
-        """Remove the node that was made for the link."""
+        """Remove the node that was created for the link."""
         self.dynamic_nodes.withdraw(self.link, self.made)
 
     def _release_name(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.link_names import LinkHolder
     from ferrymq_broker.connections.parts import ConnectionParts
 
-# What the coordinator can do (AMQP 1.0 §4.5.7).
+# The capabilities of the coordinator (AMQP 1.0 §4.5.7).
 CAPABILITIES: Final = (
     "amqp:local-transactions",
     "amqp:multi-txns-per-ssn",
@@ -36,8 +36,8 @@ _MAX_SIZE: Final = 65_536
 class CoordinatorAttach(LinkAttach):
     """The attach of a client that wants to declare transactions.
 
-    What the coordinator can do is answered, whatever capabilities were asked for. `coordinator` is
-    the link, once it has begun.
+    The answer has the capabilities of the coordinator, whatever the client asked for. `coordinator`
+    is the link, once it has begun.
     """
 
     __slots__ = ("receiver", "coordinator", "_granted")
@@ -57,8 +57,8 @@ class CoordinatorAttach(LinkAttach):
         self._granted: dict[str, object] = {}
 
     def read_request(self) -> None:
-        """Expect no half of a pair (Link Pairing 1.0 §2.2.1): outcomes are all that a coordinator
-        answers with."""
+        """Check that the link is in no link pair (Link Pairing 1.0 §2.2.1): a coordinator sends
+        outcomes, not responses."""
         if is_paired(self.request.properties):
             raise BrokerError(
                 "amqp:not-implemented", "the coordinator does not support link pairing"
@@ -68,11 +68,11 @@ class CoordinatorAttach(LinkAttach):
         """Agree on the delivery mode and on settle modes."""
         properties = self.request.properties
         agree_control(self.link, {} if properties is None else properties, self._granted)
-        # Nothing is kept between the answer and its settlement.
+        # The coordinator remembers no outcome until its settlement.
         self.link.agree_settle_modes(self.link.snd_settle_mode, ReceiverSettleMode.FIRST)
 
     def answer(self) -> None:
-        """Answer with what the coordinator can do."""
+        """Answer with the capabilities of the coordinator."""
         size: i64 = _MAX_SIZE
         if 0 < self.parts.max_message_size < _MAX_SIZE:
             size = self.parts.max_message_size

@@ -65,10 +65,10 @@ if TYPE_CHECKING:
 class SourceAttach(LinkAttach):
     """The attach of a client that wants messages.
 
-    `asked` is the source asked for, `part` the part of the node that is meant, `source` the node
-    that the messages come from: the node or a part of it. `default_outcome` is the one that the
-    client has named. `memory` is the terminus that outlives the link, if it does, and `unsettled`
-    its deliveries over earlier links. `consumer` is the link, once it has begun.
+    `asked` is the requested source, `part` is the part of the node in the address, `source` is the
+    node (or a part of it) that the messages come from. `default_outcome` is the client's. `memory`
+    is the terminus that outlives the link, if there is one, and `unsettled` has its deliveries over
+    earlier links. `consumer` is the link, once it has begun.
     """
 
     __slots__ = (
@@ -108,11 +108,11 @@ class SourceAttach(LinkAttach):
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         # The address as the client names it.
         self._named = ""
-        # The capabilities asked for that the node has by its kind.
+        # The requested capabilities that the kind of the node has.
         self._fitting: list[str] = []
 
     def read_request(self) -> None:
-        """Find the source: that of the attach, or the one that the link has had."""
+        """Find the source: that of the attach, or the one that the link had before."""
         client = self.parts.client
         asked = self.request.source
         if asked is None:
@@ -124,12 +124,15 @@ class SourceAttach(LinkAttach):
             if asked is not None and not may_recall(client, asked):
                 asked = None
         if asked is None:
-            raise BrokerError("amqp:not-found", "the source is missing, and the link has had none")
+            raise BrokerError(
+                "amqp:not-found",
+                "the attach has no source, and the broker knows no earlier source of this link",
+            )
         check_source(asked)
         self.asked = asked
 
     def authorise(self) -> None:
-        """Expect that the client may receive from the address, or have a node made."""
+        """Check that the client may receive from the address, or create a node."""
         asked = self.asked
         client = self.parts.client
         if asked.dynamic:
@@ -144,7 +147,7 @@ class SourceAttach(LinkAttach):
         require_source(client, self.address, named, copies, asked.capabilities or [])
 
     def resolve_node(self) -> None:
-        """Find or make the node that is named, or make a dynamic one."""
+        """Find or create the named node, or create a dynamic one."""
         asked = self.asked
         capabilities = asked.capabilities or []
         if asked.dynamic:
@@ -153,7 +156,8 @@ class SourceAttach(LinkAttach):
             self.node, self.part = self.find_node(self.address, capabilities)
 
     def negotiate_terms(self) -> None:
-        """Make the terms, and agree on the delivery mode; a subscription may have rules alone."""
+        """Make the terms, and agree on the delivery mode; check the access rules of a
+        subscription."""
         asked = self.asked
         client = self.parts.client
         node = self._node()
@@ -199,7 +203,7 @@ class SourceAttach(LinkAttach):
         return terms
 
     def open_node(self) -> None:
-        """Have the node grant terms, and expect those that the client insists on."""
+        """Let the node grant terms, and check those that the client insists on."""
         node = self._node()
         terms = self.terms
         self.source = node.open_source(terms)
@@ -211,31 +215,33 @@ class SourceAttach(LinkAttach):
         self._node().close_source(self.terms, False)
 
     def _expect_granted(self, node: Node) -> None:
-        """Raise `BrokerError` if a condition of the client's has not been granted.
+        """Raise `BrokerError` if a condition of the client has not been granted.
 
-        A filter is one only if the client says so: otherwise the answer shows which are in place,
-        and the client decides (AMQP 1.0 §3.5.3).
+        Filters are a condition only if the client says so: otherwise the answer shows which filters
+        are granted, and the client decides (AMQP 1.0 §3.5.3).
         """
         terms = self.terms
         asked = terms.distribution_mode
         if asked is not None and asked != terms.granted_mode:
             raise BrokerError(
                 "amqp:not-implemented",
-                f"{node.address[:200]!r} distributes by {terms.granted_mode}, not by {asked[:100]}",
+                f"{node.address[:200]!r} has distribution-mode {terms.granted_mode}, not "
+                f"{asked[:100]}",
             )
         if demands_filters(terms.properties) and terms.filters.refused:
             names = ", ".join(repr(name[:100]) for name in terms.filters.refused)
             raise BrokerError(
-                "amqp:not-implemented", f"{node.address[:200]!r} cannot filter by {names}"
+                "amqp:not-implemented",
+                f"{node.address[:200]!r} does not support the filters {names}",
             )
         if terms.exclusive and not terms.granted_exclusive:
             raise BrokerError(
-                "amqp:not-implemented", f"nobody can have {node.address[:200]!r} to himself"
+                "amqp:not-implemented", f"{node.address[:200]!r} cannot have an exclusive consumer"
             )
         self.expect_pair(terms.paired, terms.granted_properties)
 
     def restore_terminus(self) -> None:
-        """Find or make the terminus that outlives the link, and compare what is unsettled."""
+        """Find or create the terminus that outlives the link, and compare unsettled deliveries."""
         parts = self.parts
         link = self.sender
         terms = self.terms
@@ -258,7 +264,7 @@ class SourceAttach(LinkAttach):
             memory.leave(self.session, self.parts.client.id, True)
 
     def answer(self) -> None:
-        """Answer with the source that is granted."""
+        """Answer with the granted source."""
         asked = self.asked
         node = self._node()
         terms = self.terms
@@ -286,7 +292,7 @@ class SourceAttach(LinkAttach):
             distribution_mode=terms.granted_mode,
             filter=terms.filters.granted or None,
             default_outcome=self._applicable_outcome(),
-            # Without outcomes the default outcome is that of all messages (AMQP 1.0 §3.5.3).
+            # Without outcomes, the default outcome applies to all messages (AMQP 1.0 §3.5.3).
             outcomes=asked.outcomes or (list(SUPPORTED_OUTCOMES) if outcome is None else None),
             capabilities=terms.granted_capabilities or None,
         )
@@ -298,13 +304,14 @@ class SourceAttach(LinkAttach):
         )
 
     def _applicable_outcome(self) -> Outcome:
-        """Return the outcome of deliveries that are settled, or end in good order, without one."""
+        """Return the outcome of deliveries that are settled, or properly ended, without an
+        outcome."""
         if self.default_outcome is not None:
             return self.default_outcome
         return ACCEPTED if self.sender.always_settled else RELEASED
 
     def begin(self) -> None:
-        """Subscribe to the node, and resume what is unsettled."""
+        """Subscribe to the node, and resume the unsettled deliveries."""
         asked = self.asked
         link = self.sender
         node = self._node()
@@ -321,4 +328,8 @@ class SourceAttach(LinkAttach):
                 memory.told = with_default(link.source, outcome)
             memory.keep()
             if not consumer.remember(memory, self.unsettled):
-                consumer.refuse("amqp:not-allowed", "an unsettled delivery has no agreed outcome")
+                consumer.refuse(
+                    "amqp:not-allowed",
+                    "an unsettled delivery has an outcome that is not among the outcomes of "
+                    "the source",
+                )

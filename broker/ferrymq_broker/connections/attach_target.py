@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 @final
 class TargetAttach(LinkAttach):
-    """The attach of a client that brings messages.
+    """The attach of a client that sends messages.
 
-    `asked` is the target asked for, `part` the part of the node that is meant, `target` the node
-    that the messages go to, None for the anonymous terminus. `outcomes` are those that the client
-    can be told, None for all. `memory` is the terminus that outlives the link, if it does.
-    `producer` is the link, once it has begun.
+    `asked` is the requested target, `part` is the part of the node in the address, `target` is the
+    node that the messages go to, None for the anonymous terminus. `outcomes` are those that the
+    client understands, None for all. `memory` is the terminus that outlives the link, if there is
+    one. `producer` is the link, once it has begun.
     """
 
     __slots__ = (
@@ -79,29 +79,31 @@ class TargetAttach(LinkAttach):
         self.target: Node | None = None
         self.mode = ""
         self.memory: TargetTerminus | None = None
-        # The capabilities asked for that the node has by its kind.
+        # The requested capabilities that the kind of the node has.
         self._fitting: list[str] = []
 
     def read_request(self) -> None:
-        """Find the target: that of the attach, or the one that the link has had."""
+        """Find the target: that of the attach, or the one that the link had before."""
         asked = self.request.target
         if asked is None:
             asked = find_target(self.parts, self.link)
             if asked is not None and not may_recall(self.parts.client, asked):
                 asked = None
         if asked is None:
-            raise BrokerError("amqp:invalid-field", "attach of a sender without a target")
+            raise BrokerError("amqp:invalid-field", "the attach of a sender has no target")
         if not isinstance(asked, Target):
-            raise BrokerError("amqp:invalid-field", "the target is no node")
+            raise BrokerError(
+                "amqp:invalid-field", "the target is neither a node nor a coordinator"
+            )
         check_target(asked)
         self.asked = asked
         self.outcomes = _usable_outcomes(self.request.source)
 
     def authorise(self) -> None:
-        """Expect that the client may send to the address, or have a node made.
+        """Check that the client may send to the address, or create a node.
 
-        To the anonymous terminus each message names its own address (Anonymous Terminus for Message
-        Routing 1.0), which is asked about when the message comes.
+        With the anonymous terminus each message names its own address (Anonymous Terminus for
+        Message Routing 1.0), which is checked when the message comes.
         """
         asked = self.asked
         client = self.parts.client
@@ -112,7 +114,7 @@ class TargetAttach(LinkAttach):
             require_target(client, self.address, asked.address)
 
     def resolve_node(self) -> None:
-        """Find or make the node that is named, or make a dynamic one."""
+        """Find or create the named node, or create a dynamic one."""
         asked = self.asked
         capabilities = asked.capabilities or []
         if asked.dynamic:
@@ -137,7 +139,7 @@ class TargetAttach(LinkAttach):
         self.right = SEND if self.address else 0
 
     def open_node(self) -> None:
-        """Have the node grant terms, and expect those that the client insists on."""
+        """Let the node grant terms, and check those that the client insists on."""
         node = self.node
         terms = self.terms
         if node is not None:
@@ -146,7 +148,7 @@ class TargetAttach(LinkAttach):
         add_missing(terms.granted_capabilities, self._fitting)
 
     def restore_terminus(self) -> None:
-        """Find or make the terminus that outlives the link, and compare what is unsettled."""
+        """Find or create the terminus that outlives the link, and compare unsettled deliveries."""
         parts = self.parts
         link = self.receiver
         terms = self.terms
@@ -157,9 +159,9 @@ class TargetAttach(LinkAttach):
         if NEW_TERMINUS in terms.properties:
             terms.granted_properties[NEW_TERMINUS] = memory is not None and memory is not known
         if memory is None and self.mode != EXACTLY_ONCE:
-            # The senders of Azure's SDKs ask for second, and never settle.
+            # The senders of Azure's SDKs ask for receiver-settle-mode second and never settle.
             link.agree_settle_modes(link.snd_settle_mode, ReceiverSettleMode.FIRST)
-            # No delivery of such a link is found by its tag, and Proton C++ repeats tags.
+            # Deliveries of such a link are never looked up by tag, and Proton C++ repeats tags.
             link.unique_tags = False
 
     def _leave_terminus(self) -> None:
@@ -168,7 +170,7 @@ class TargetAttach(LinkAttach):
             memory.leave(self.session, self.parts.client.id, True)
 
     def answer(self) -> None:
-        """Answer with the target that is granted."""
+        """Answer with the granted target."""
         asked = self.asked
         memory = self.memory
         dynamic = self.node if asked.dynamic else None
@@ -208,7 +210,7 @@ class TargetAttach(LinkAttach):
             unsettled = self.request.unsettled
             producer.remember_tags(seen_tags.open(parts.client, link, unsettled, address, changes))
         else:
-            # The link is attached in another way: remembered tags are those of another link.
+            # The link is attached in another mode: remembered tags belong to the earlier link.
             seen_tags.forget(parts.client, link, address)
         if memory is not None:
             if isinstance(link.target, Target):
@@ -222,14 +224,14 @@ class TargetAttach(LinkAttach):
 
 
 def _usable_outcomes(source: Source | None) -> list[str] | None:
-    """Return the outcomes that the broker may state, None for all. Raises `BrokerError`."""
+    """Return the outcomes that the broker may use, None for all. Raises `BrokerError`."""
     outcomes = None if source is None else source.outcomes
     if not outcomes:
         return None
     if ACCEPTED_SYMBOL not in outcomes:
         raise BrokerError(
             "amqp:not-implemented",
-            f"the outcomes of the source leave out {ACCEPTED_SYMBOL}: "
-            f"the broker could not say that it has taken a message",
+            f"the outcomes of the source must include {ACCEPTED_SYMBOL}: without it the broker "
+            "cannot accept a message",
         )
     return outcomes

@@ -1,8 +1,9 @@
-"""Authentication: what a client says about itself, and who decides on it (AMQP 1.0 §5.3).
+"""Authentication: the credentials of a client, and the interface that decides on them (AMQP 1.0
+§5.3).
 
-The decision may take a while, as a slow hash is computed or a key is fetched. Meanwhile the
-connection waits, and nothing else does: an `Authenticator` decides on a `Login` now, before its
-`authenticate` returns, or later, from the event loop.
+The decision may take a while, because a slow hash is computed or a key is fetched. Meanwhile only
+this connection waits: an `Authenticator` decides on a `Login` either before its `authenticate`
+returns, or later, from the event loop.
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ if TYPE_CHECKING:
     from ferrymq.engine.scram import ScramKeys
     from ferrymq_broker.connections.connection_port import ConnectionPort
 
-# Called with the identity of a client, or with None and the reason of the refusal.
+# The callback gets the identity of a client, or None and the reason of the refusal.
 Decided = Callable[[UserIdentity | None, str], object]
 
 
 @final
 class ClientTransport:
-    """The transport of a client: what is known before the client has said anything.
+    """The transport of a client: what is known before the client has sent anything.
 
-    `peer` names it in the log, `host` is its IP address, empty for none. `loopback` is whether it
-    is on this machine, `encrypted` whether nobody else can read what it sends. `certificate` is the
-    one it has shown, as `ssl.SSLSocket.getpeercert` has it, verified; None without.
+    `peer` names the client in the log, `host` is its IP address, empty for none. `loopback` is
+    whether it is on this machine, `encrypted` whether nobody else can read what it sends.
+    `certificate` is the verified client certificate as `ssl.SSLSocket.getpeercert` returns it; None
+    without one.
     """
 
     __slots__ = ("peer", "host", "loopback", "encrypted", "certificate")
@@ -52,12 +54,12 @@ class ClientTransport:
 
 @final
 class Login:
-    """A login: what a client has said about itself, to be decided on once, by `decide`.
+    """A login: the credentials of a client, on which `decide` decides once.
 
-    `username` is the one of PLAIN and SCRAM, or the identity that EXTERNAL or OAUTHBEARER asks to
-    act as; `password` that of PLAIN; `token` that of OAUTHBEARER. With SCRAM the password has been
-    proved already. `hostname` is the virtual host the client means, if it says so. `code` is what a
-    client is told that is refused.
+    `username` is that of PLAIN and SCRAM, or the identity as which a client of EXTERNAL or
+    OAUTHBEARER asks to act; `password` is that of PLAIN; `token` is that of OAUTHBEARER. With SCRAM
+    the password has been proved already. `hostname` is the virtual host that the client names, if
+    it does. `code` is what a refused client is told.
     """
 
     __slots__ = (
@@ -92,20 +94,20 @@ class Login:
         self.transport = transport
         self.decided = False
         self.code = SaslCode.AUTH
-        # Called with the decision if the login is for another protocol.
+        # The callback for the decision, if the login is not for AMQP.
         self._on_decision = on_decision
         self._connection = connection
-        # Whether the pass in which the client logged in is still under way.
+        # Whether the pass in which the client logged in has not ended.
         self._at_once = True
 
     @property
     def abandoned(self) -> bool:
-        """Return whether the client has gone without waiting for the decision."""
+        """Return whether the client has disconnected before the decision."""
         connection = self._connection
         return connection is not None and connection.is_finished()
 
     def wait(self) -> None:
-        """Take note that the pass in which the client logged in is over."""
+        """Note that the pass in which the client logged in has ended."""
         self._at_once = False
 
     def decide(
@@ -113,14 +115,14 @@ class Login:
     ) -> None:
         """Accept the client as `identity`, or refuse it with None.
 
-        The log says for what `reason`; the client only hears the `code`: whether it may try again.
-        To be called in the event loop. The first call counts.
+        The log has the `reason`; the client gets only the `code`, which says whether it may try
+        again. Call this in the event loop. Only the first call counts.
         """
         if self.decided:
             return
         self.decided = True
         self.code = code
-        # The secrets are not needed any more.
+        # The secrets are no longer needed.
         self.password = None
         self.token = None
         if self._on_decision is not None:
@@ -136,43 +138,44 @@ class Login:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Authenticator:
-    """The policy that decides which clients are let in, and by which mechanisms.
+    """The interface that decides which clients are accepted, and by which mechanisms.
 
-    This one lets none in.
+    This base class accepts none.
     """
 
     def mechanisms(self, transport: ClientTransport) -> list[str]:
-        """Return the SASL mechanisms to offer to a client: those that can lead somewhere.
+        """Return the SASL mechanisms that are offered to a client: those that can succeed.
 
-        Without any, clients get in without SASL.
+        If there are none, clients are accepted without SASL.
         """
         return []
 
     def is_required(self, transport: ClientTransport) -> bool:
-        """Return whether a client has to say who it is: not where it may come in anonymously."""
+        """Return whether a client must authenticate: false if it may be anonymous."""
         return True
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """Return what a proof of the user's password is checked with; None if there is no such
+        """Return the keys that verify a proof of the user's password; None if there is no such
         user."""
         return None
 
     def authenticate(self, login: Login) -> None:
-        """Decide on what the client has said, now or later."""
+        """Decide on the credentials of the client, now or later."""
         login.decide(None)
 
     def is_held_off(self, transport: ClientTransport, username: str | None) -> bool:
-        """Return whether there were so many failures that nobody looks at what this client says."""
+        """Return whether there were so many failed logins that this client's credentials are not
+        checked."""
         return False
 
     def login_failed(self, transport: ClientTransport, username: str | None) -> None:
-        """Count a failed login that `authenticate` was not asked about.
+        """Count a failed login that did not reach `authenticate`.
 
-        The client's proof was wrong, or what it said made no sense.
+        The client's proof was wrong, or its messages were malformed.
         """
 
     def silent(self, transport: ClientTransport) -> UserIdentity:
-        """Return the identity of a client that came in without SASL."""
+        """Return the identity of a client that connected without SASL."""
         return UserIdentity(None)
 
 
@@ -182,6 +185,6 @@ def ask(
     transport: ClientTransport,
     on_decision: Decided,
 ) -> None:
-    """Have it decided who somebody is that speaks no AMQP: he is told by `on_decision`, before
+    """Have the credentials of a client that does not use AMQP checked; call `on_decision` before
     this returns or later, from the event loop."""
     authenticator.authenticate(Login(None, event, transport, on_decision))

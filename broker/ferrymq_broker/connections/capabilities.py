@@ -1,4 +1,5 @@
-"""Capabilities that the broker offers: in its open, and to links that ask (AMQP 1.0 §2.7.1-3)."""
+"""The capabilities that the broker offers: in its open, and to links that ask for them (AMQP 1.0
+§2.7.1-3)."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 SHARED_SUBSCRIPTIONS: Final = "SHARED-SUBS"
 DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
 
-# The offered-capabilities of our open.
+# The offered-capabilities of the broker's open.
 OFFERED: Final = (ANONYMOUS_RELAY, LINK_PAIR, SHARED_SUBSCRIPTIONS)
 
-# What links may ask for, and the kinds of nodes that have it. Delayed delivery is no capability of
-# the broker as a whole: a stream keeps no message back.
+# The capabilities that links may ask for, and the kinds of nodes that have them. Delayed delivery
+# is not a capability of the whole broker, because streams cannot delay messages.
 _OF_SOURCES: Final[dict[str, tuple[str, ...]]] = {
     SHARED_SUBSCRIPTIONS: ("topic",),
     "AMQP_FILTEX_PROP_V1_0": ("queue", "topic", "stream"),
@@ -29,12 +30,12 @@ _OF_TARGETS: Final[dict[str, tuple[str, ...]]] = {DELAYED_DELIVERY: ("queue", "t
 
 
 def offered_by_source(node: Node, desired: Sequence[str] | None) -> list[str] | None:
-    """Return those of the desired capabilities that a link from this node has."""
+    """Return the desired capabilities that a link from this node has."""
     return _offered(_OF_SOURCES, node, desired)
 
 
 def offered_by_target(node: Node | None, desired: Sequence[str] | None) -> list[str] | None:
-    """Return those of the desired capabilities that a link to this node has."""
+    """Return the desired capabilities that a link to this node has."""
     return None if node is None else _offered(_OF_TARGETS, node, desired)
 
 

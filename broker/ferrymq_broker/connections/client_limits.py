@@ -1,8 +1,9 @@
-"""Limits of what one connection may make the broker keep, and of the connections of one user.
+"""Limits of what one connection may make the broker keep in memory, and of the connections of one
+user.
 
-What is refused is refused at the smallest scope that helps: a link is, with
-``amqp:resource-limit-exceeded``, and the others go on; a consumer that holds as much as it may gets
-nothing until it settles something; a producer that does not settle what it was told gets no credit.
+A refusal affects as little as possible. A link is refused with ``amqp:resource-limit-exceeded``,
+and the other links go on. A consumer that holds too many messages gets no more until it settles
+some. A producer that does not settle gets no credit.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ if TYPE_CHECKING:
     from ferrymq_broker.slices import Slices
 
 EXCEEDED: Final = "amqp:resource-limit-exceeded"
-# Messages that each session may have sent unsettled, however many sessions there are.
+# Each session may have at least so many messages sent and unsettled, however many sessions there
+# are.
 LEAST_SHARE: Final = 16
-# Deliveries that are walked over in the time of one unit of `Slices`.
+# How many deliveries are visited in the time of one unit of `Slices`.
 _WALK: Final = 64
 
 
 @final
 class ClientLimits:
-    """The limits of each connection of one broker; the defaults hardly limit anything.
+    """The limits of each connection of one broker; the defaults allow almost anything.
 
-    `attach_size` is in bytes, for one link, `attach_total` for all of a connection. `unsettled` is
-    in messages, for one link, `unsettled_total` for all of a connection.
+    `attach_size` is in bytes, for one link; `attach_total` is for all links of a connection.
+    `unsettled` is in messages, for one link; `unsettled_total` is for all links of a connection.
     """
 
     __slots__ = (
@@ -70,11 +72,11 @@ class ClientLimits:
 
 @final
 class Allowance:
-    """The use that one connection makes of what its limits allow.
+    """The part of the limits that one connection uses.
 
-    `share` is how many messages a session may hold unsettled, of those that the connection may, and
-    `spare` how many the connection may get before somebody counts again; `sent_share` is how many
-    messages a session may have sent that are unsettled.
+    `share` is how many unsettled messages a session may hold, as its part of the connection's
+    limit. `spare` is how many messages the connection may get before they are counted again.
+    `sent_share` is how many unsettled messages a session may have sent.
     """
 
     __slots__ = ("limits", "share", "sent_share", "spare", "_spent", "_sizes", "_size", "_made")
@@ -84,30 +86,30 @@ class Allowance:
         self.share: i64 = limits.unsettled_total
         self.sent_share: i64 = limits.unsettled_total
         self.spare: i64 = 0
-        # Whether nothing was left at the last count.
+        # Whether the last count found that nothing is left.
         self._spent = False
-        # The sizes of the attaches of its links.
+        # The sizes of the attaches of the connection's links.
         self._sizes: dict[Link, int] = {}
         self._size: i64 = 0
-        # Nodes made for the connection; some may be gone.
+        # Nodes that were created for the connection; some may have been deleted.
         self._made: list[Node] = []
 
     def divide(self, sessions: i64) -> None:
-        """Divide what the connection may have by the number of sessions that there are now."""
+        """Divide the limits of the connection by the present number of sessions."""
         share = self.limits.unsettled_total // (sessions if sessions > 0 else 1)
         self.share = share if share > 1 else 1
         self.sent_share = share if share > LEAST_SHARE else LEAST_SHARE
         self.review()
 
     def review(self) -> None:
-        """Count again when the next message is sent: the client may have settled something."""
+        """Count again when the next message is sent, because the client may have settled some."""
         self._spent = False
 
     def is_spent(self, connection: Connection) -> bool:
-        """Return whether its sessions hold as many messages as they may together.
+        """Return whether the sessions together hold as many messages as the connection may.
 
-        What they hold is counted when what was left at the last count is used up, so that each
-        message costs next to nothing however many sessions there are.
+        They are counted only when the rest of the last count is used up, so that a message costs
+        almost nothing however many sessions there are.
         """
         if self.spare > 0:
             return False
@@ -120,16 +122,19 @@ class Allowance:
         return self._spent
 
     def take(self) -> None:
-        """Count a message that the connection gets, of those that are left (`is_spent`)."""
+        """Count a message that the connection gets, against the rest of the last count
+        (`is_spent`)."""
         self.spare -= 1
 
     def enter(self, link: Link) -> None:
         """Count a link that the client attaches. Raises `BrokerError` if the connection has too
-        many already, or if the attach is too large."""
+        many links, or if the attach is too large."""
         limits = self.limits
         if len(self._sizes) >= limits.links:
             raise BrokerError(
-                EXCEEDED, f"the connection has {limits.links} links, and may have no more"
+                EXCEEDED,
+                f"the connection has {limits.links} links already, which is the limit; "
+                "detach some first",
             )
         attach = link.remote_attach
         size = link.attach_size
@@ -151,34 +156,35 @@ class Allowance:
                 f"the attach has {size} bytes; at most {limits.attach_size} are allowed",
             )
         if attach is not None:
-            # A client may have a few small attaches with large conditions, but not many.
+            # A client may have a few attaches with large filters, but not many.
             size += cost_of_filters(attach)
         if self._size + size > limits.attach_total:
             raise BrokerError(
                 EXCEEDED,
-                f"the attaches of the connection have {self._size + size} bytes; "
+                f"the attaches of all links of the connection have {self._size + size} bytes; "
                 f"at most {limits.attach_total} are allowed",
             )
         self._sizes[link] = int(size)
         self._size += size
 
     def leave(self, link: Link) -> None:
-        """Stop counting a link that is gone, if it ever was there."""
+        """Stop counting a link that is gone, if it was counted."""
         self._size -= self._sizes.pop(link, 0)
 
     def expect_node(self) -> None:
-        """Raise `BrokerError` if no more nodes may be made for the connection."""
+        """Raise `BrokerError` if the connection may not have another dynamic node."""
         limit = self.limits.dynamic_nodes
         if len(self._made) >= limit:
             self._made = [node for node in self._made if not node.deleted]
             if len(self._made) >= limit:
                 raise BrokerError(
                     EXCEEDED,
-                    f"{limit} dynamic nodes were made for the connection, and are still there",
+                    f"the connection has {limit} dynamic nodes already, which is the limit; "
+                    "delete some first",
                 )
 
     def made(self, node: Node) -> None:
-        """Count a dynamic node that was made for the connection."""
+        """Count a dynamic node that was created for the connection."""
         self._made.append(node)
 
 
@@ -195,9 +201,10 @@ def _size_without_map(link: Link) -> i64:
 
 
 def forget_attach(link: Link, refused: bool) -> None:
-    """Forget what is not needed of the attach of a link that was attached, or `refused`.
+    """Free the parts of an attach that are no longer needed, after the link was attached or
+    `refused`.
 
-    What the client said in the attach takes memory as long as the link is there.
+    Otherwise the attach would take memory as long as the link exists.
     """
     attach = link.remote_attach
     if attach is not None:
@@ -211,7 +218,7 @@ def forget_attach(link: Link, refused: bool) -> None:
 
 
 def forget_begin(session: Session) -> None:
-    """Forget what the client said in the begin of a session beyond its numbers."""
+    """Free the parts of a client's begin except its numbers."""
     begin = session.remote_begin
     if begin is not None:
         begin.properties = None
@@ -220,21 +227,21 @@ def forget_begin(session: Session) -> None:
 
 
 def count_walk(slices: Slices, link: Link) -> None:
-    """Count the work of a detach: the engine walks over the unsettled deliveries of the session."""
+    """Count the work of a detach: the engine visits the unsettled deliveries of the session."""
     session = link.session
     deliveries = len(session.outgoing.unsettled) + len(session.incoming.unsettled)
     slices.spend(deliveries // _WALK)
 
 
 def is_over_limit(error: AmqpError) -> bool:
-    """Return whether the engine has ended something because of a limit."""
+    """Return whether the engine has ended something because a limit was exceeded."""
     return isinstance(error, RemoteProtocolError) and error.condition == EXCEEDED
 
 
 @final
 class ConnectionsPerUser:
-    """The open connections of each user, at most `limit`, 0 for any number; clients without a name
-    do not count."""
+    """The open connections of each user, at most `limit`, 0 for any number; anonymous clients do
+    not count."""
 
     __slots__ = ("limit", "_user_of", "_counts")
 
@@ -244,11 +251,11 @@ class ConnectionsPerUser:
         self._counts: dict[str, int] = {}
 
     def of(self, user: str) -> int:
-        """Return how many connections the user has."""
+        """Return the number of connections of the user."""
         return self._counts.get(user, 0)
 
     def enter(self, client: ConnectedClient) -> bool:
-        """Count a connection that has opened; return false if its user may have no more."""
+        """Count a connection that has opened; return false if its user has too many."""
         user = client.user
         if user is None or client in self._user_of:
             return True
@@ -260,7 +267,7 @@ class ConnectionsPerUser:
         return True
 
     def leave(self, client: ConnectedClient) -> None:
-        """Stop counting a connection that is over, if it ever was counted."""
+        """Stop counting a connection that is over, if it was counted."""
         user = self._user_of.pop(client, None)
         if user is None:
             return

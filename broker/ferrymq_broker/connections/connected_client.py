@@ -1,4 +1,4 @@
-"""The client of one connection: who it has proved to be, and what it may do in its virtual host."""
+"""The client of one connection: its identity, and its rights in its virtual host."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ConnectedClient:
     """The container at the other end of a connection.
 
     `id` is the number of the connection, unique in the broker. `space` is the virtual host of the
-    connection: the default one before the client's open. `identity` is None before the client has
-    proved who it is; `user` is the name in it, None for an anonymous client. `access` permits
-    nothing before the client's open.
+    connection: the default one before the client's open. `identity` is None before the client is
+    authenticated; `user` is the name in it, None for an anonymous client. `access` permits nothing
+    before the client's open.
     """
 
     __slots__ = ("id", "transport", "peer", "space", "container_id", "identity", "user", "access")
@@ -42,38 +42,37 @@ class ConnectedClient:
         self.user: str | None = None
         self.access = ConnectionAccess(UserIdentity(None), [])
 
-    # -- what becomes known --------------------------------------------------------------
+    # -- setting the identity ------------------------------------------------------------
 
     def log_in(self, identity: UserIdentity) -> None:
-        """Take note of who the client has proved to be."""
+        """Set the authenticated identity of the client."""
         self.identity = identity
         self.user = identity.user
 
     def name(self, container_id: str) -> None:
-        """Take note of the container-id of the client's open."""
+        """Set the container-id, from the client's open."""
         self.container_id = container_id
 
     def enter(self, space: AddressSpace, access: ConnectionAccess) -> None:
-        """Take note of the virtual host that the connection is for, and of what the client may do
-        there."""
+        """Set the virtual host of the connection, and the client's rights there."""
         self.space = space
         self.access = access
 
-    # -- what links are known by ---------------------------------------------------------
+    # -- keys of links ---------------------------------------------------------------------
 
     def is_nameless(self) -> bool:
-        """Return whether rights are all that tells this client from others."""
+        """Return whether only its rights distinguish this client from others."""
         return self.user is None and not self.access.open
 
     def link_key(self, link: Link) -> LinkKey:
-        """Return what a link of the client is known by in the whole broker."""
+        """Return the key of a link of the client in the whole broker."""
         return (self.space.name, self.user, self.container_id, link.name, link.is_sender)
 
     def tags_key(self, link: Link, address: str) -> LinkKey:
-        """Return what the deliveries are known by that a link has brought to `address`.
+        """Return the key of the tags that a link has sent to `address`.
 
-        The address is empty for the anonymous terminus. What is remembered of clients that have no
-        name is good for those that may send to the same address, or for the same connection.
+        The address is empty for the anonymous terminus. The tags of an anonymous client can be used
+        by clients that may send to the same address, or only by the same connection.
         """
         key = self.link_key(link)
         if not self.is_nameless():
@@ -82,5 +81,5 @@ class ConnectedClient:
         return (key[0], None, f"{self.container_id}\0{place}", link.name, link.is_sender)
 
     def party(self, session: i64) -> Party:
-        """Return the client as nodes know it, for a link in the session of this number."""
+        """Return the client as nodes see it, for a link in the session of this number."""
         return Party(self.id, session, self.container_id, self.user, self.peer, self.access)

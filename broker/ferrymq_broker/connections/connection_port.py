@@ -1,4 +1,4 @@
-"""The port of a connection to its own parts that come back to it later: logins, tokens, slices."""
+"""The interface of a connection for its parts that call it back later: logins, tokens, slices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionPort:
-    """A connection that is called back in a pass of its own."""
+    """The interface of a connection that is called back in a pass of its own."""
 
     __slots__ = ()
 
@@ -20,14 +20,14 @@ class ConnectionPort:
         return True
 
     def settle_login(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """Tell the client what was decided on its login, in the pass in which it logged in."""
+        """Tell the client the result of its login, in the pass in which it logged in."""
 
     def settle_login_later(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """Tell the client what was decided on its login, in a pass of its own."""
+        """Tell the client the result of its login, in another pass."""
 
     def close_soon(self, error: Error) -> None:
-        """Close the connection from our side, in a pass of its own."""
+        """Close the connection from the broker's side, in another pass."""
 
     def catch_up(self) -> bool:
-        """Go on with events that were put off, and return whether all of them are done."""
+        """Process events that were put off, and return whether all of them are done."""
         return True

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class ConsumerLink(ConsumerPort):
     """The broker's end of a link whose source is a node.
 
-    `asked` is the node the client named, `node` the one it consumes from: the same, or a part of
-    it. `memory` is the terminus that outlives the link, if it does.
+    `asked` is the node that the client named, `node` is the node that it consumes from: the same
+    node or a part of it. `memory` is the terminus that outlives the link, if there is one.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class ConsumerLink(ConsumerPort):
         default_outcome: Outcome | None,
         outcomes: list[str] | None = None,
     ) -> None:
-        # The default outcome, if the client named it and no outcomes, is that of all.
+        # A default outcome without a list of outcomes applies to all deliveries.
         imposed = None if outcomes is not None else default_outcome
         super().__init__(parts.shared.numbers.next(), terms.browses, link, node, outcomes, imposed)
         self.priority = terms.priority
@@ -84,31 +84,31 @@ class ConsumerLink(ConsumerPort):
         self.asked = asked
         self.terms = terms
         if asked is not node and not terms.part and "shared" not in terms.capabilities:
-            # The subscription is this link's own, however often that is attached.
+            # The subscription belongs to this link, however often the link is attached.
             self.known_as = OWNER
         self.default_outcome = default_outcome
         self.memory: SourceTerminus | None = None
         # Whether the link acquires in a transaction, or its terminus holds deliveries.
         self._special = False
-        # The deliveries of earlier links that come before new ones.
+        # Deliveries of earlier links, which come before new ones.
         self._resuming: SourceResumption | None = None
         # The state of deliveries in the transaction in which the link acquires.
         self._acquired: TransactionalState | None = None
         # The deliveries that are part of transactions; None if there never were any.
         self._enlisted: dict[TxnDelivery, None] | None = None
-        # What becomes of what it holds once it is closed; whether it was closed for good; whether
-        # the node knows it no longer.
+        # The outcome of held messages once the link is closed; whether it was closed for good;
+        # whether the node has removed the link.
         self._fate: Outcome = RELEASED
         self._for_good = False
         self._left = False
-        # Whether the node dispatches nothing until the link is closed.
+        # Whether the node stops dispatching until the link is closed.
         self._holds_back = False
         link.count_available = self.count_available
-        # Messages that the link may hold.
+        # The most messages that the link may hold.
         self._most: i64 = parts.allowance.limits.unsettled
 
     def deliver(self, entry: Entry) -> i64:
-        """Send the message, if the link and the connection take one now."""
+        """Send the message if the link and the connection can take one now."""
         if not self._is_free():
             return IDLE
         if entry.attempts == 0 and entry.expires == 0:
@@ -120,7 +120,8 @@ class ConsumerLink(ConsumerPort):
         return self._transfer(entry, head, entry.message.header_end if head else 0)
 
     def deliver_headed(self, entry: Entry, head: bytes, start: i64) -> i64:
-        """Send a message of `head` and of the payload from `start` on, as `deliver` does."""
+        """Send a message that consists of `head` and the payload from `start` on, as `deliver`
+        does."""
         return self._transfer(entry, head, start) if self._is_free() else IDLE
 
     def _transfer(self, entry: Entry, head: bytes, start: i64) -> i64:
@@ -153,7 +154,7 @@ class ConsumerLink(ConsumerPort):
             output.stop_sending()
         if delivery.settled:
             if entry.stored and not self.copies:
-                # The message is removed on disk before it goes out: at most once.
+                # The message is removed from disk before it is sent: at most once.
                 output.need_batch()
             return SETTLED
         if not self.copies:
@@ -161,7 +162,7 @@ class ConsumerLink(ConsumerPort):
         return TAKEN
 
     def _is_free(self) -> bool:
-        """Return whether link and connection take a message now; if not, it is noted what to wait
+        """Return whether link and connection can take a message now; if not, note what to wait
         for."""
         link = self.link
         if link.credit <= 0 or not link.usable:
@@ -179,8 +180,8 @@ class ConsumerLink(ConsumerPort):
             or len(outgoing.unsettled) >= allowance.share
             or allowance.is_spent(output.connection)
         ):
-            # A message is not taken before it can begin to go: others may have it, its time may
-            # pass, and the client may take the credit back.
+            # A message is acquired only when its sending can begin: until then it may go to others
+            # or expire, and the client may take back the credit.
             output.await_window(self)
             if outgoing.remote_window <= 0:
                 outgoing.ask_for_window()
@@ -190,11 +191,11 @@ class ConsumerLink(ConsumerPort):
         return True
 
     def takes_more(self) -> bool:
-        """Return whether a message would go out at once."""
+        """Return whether a message would be sent at once."""
         if not self._is_free():
             return False
         if self._special:
-            # The link is woken when resuming, or the transaction, is over.
+            # The link is woken when the resumption, or the transaction, is over.
             if self._resuming is not None:
                 return False
             transaction = self.acquiring
@@ -209,13 +210,15 @@ class ConsumerLink(ConsumerPort):
         return 0 if self.closed else int(self.node.count_available(self))
 
     def is_behind(self) -> bool:
-        """Return whether the session's window or the connection keeps something it was sent."""
+        """Return whether the session's window or the connection still holds back something that the
+        link sent."""
         return self.link.parked > 0 or self.output.blocked
 
     def _deliver_acquired(self, entry: Entry, head: bytes, start: i64) -> i64:
-        """Send the message as part of a transaction, which may take no more (AMQP 1.0 §4.4.3).
+        """Send the message as part of a transaction, if the transaction is not full (AMQP 1.0
+        §4.4.3).
 
-        Sent settled or not, it is held: a rollback makes it available again.
+        The link holds the message even if it is sent settled: a rollback makes it available again.
         """
         transaction = self.acquiring
         if transaction is None or transaction.is_full() or self._resuming is not None:
@@ -236,7 +239,7 @@ class ConsumerLink(ConsumerPort):
         return TAKEN
 
     def _deliver_remembered(self, entry: Entry, head: bytes, start: i64) -> i64:
-        """Send the message when it is on record that it was sent."""
+        """Send the message after the record of its sending is stored."""
         memory = self.memory
         if memory is None or self._resuming is not None or memory.is_full():
             return IDLE
@@ -261,7 +264,7 @@ class ConsumerLink(ConsumerPort):
         return TAKEN
 
     def is_full(self) -> bool:
-        """Return whether the client has to settle something before it gets more."""
+        """Return whether the client must settle something before it gets more."""
         output = self.output
         return (
             self.held >= self._most
@@ -270,15 +273,16 @@ class ConsumerLink(ConsumerPort):
         )
 
     def is_held_up(self) -> bool:
-        """Return whether the session's window or the client's settlements are still waited for."""
+        """Return whether the link still waits for the session's window or for the client's
+        settlements."""
         link = self.link
-        # A drain is answered without a window when nothing is left.
+        # A drain is answered without a window if nothing is left.
         shut = link.session.outgoing.remote_window <= 0 and not link.drain
         return shut or link.parked > 0 or self.is_full()
 
     def on_credit(self, properties: dict[str, object] | None) -> None:
-        """Send on, or answer a drain: a flow of the receiver has arrived with these properties
-        (AMQP 1.0 §2.6.7)."""
+        """Continue to send, or answer a drain: the receiver's flow, with these properties, has
+        arrived (AMQP 1.0 §2.6.7)."""
         link = self.link
         if properties is not None and not self.closed:
             self.parts.transactions.associate(self, properties)
@@ -290,7 +294,7 @@ class ConsumerLink(ConsumerPort):
             self.node.want_drained(self)
 
     def go_on(self) -> None:
-        """Send on: the client may take messages again."""
+        """Continue to send: the client can take messages again."""
         resuming = self._resuming
         if resuming is not None:
             resuming.proceed()
@@ -301,7 +305,7 @@ class ConsumerLink(ConsumerPort):
         self.node.wake(self)
 
     def nothing_left(self) -> bool:
-        """Answer a drain, unless messages still wait for the connection to take them."""
+        """Answer a drain, unless messages still wait for the connection."""
         link = self.link
         if not link.drain or not link.usable:
             return True
@@ -313,7 +317,7 @@ class ConsumerLink(ConsumerPort):
                 self.output.await_window(self)
             return False
         if link.credit > 0 and not self.ready and not self._is_stopped():
-            # The messages that it waited to send may have gone elsewhere meanwhile.
+            # The messages that the link waited to send may have gone to other consumers.
             if self.output.blocked or self.node.count_available(self) > 0:
                 return False
         link.drained()
@@ -321,23 +325,26 @@ class ConsumerLink(ConsumerPort):
         return True
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        """Act on what the receiver told of a delivery: its state, its settlement or both (AMQP 1.0
-        §3.4)."""
+        """Process a disposition of the receiver: a state, a settlement or both (AMQP 1.0 §3.4)."""
         if self.closed:
-            # What the link held has gone back already, unless it is remembered.
+            # The messages that the link held have been given back already, unless the terminus
+            # remembers them.
             if self.memory is not None:
                 self.memory.on_outcome(delivery)
             return
         entry = delivery.context
         state = delivery.remote_state
         if entry is None and delivery.state is not None and is_terminal(delivery.state):
-            # The broker has come to an outcome by itself, which the client confirms.
+            # The broker has chosen the outcome itself, and the client confirms it.
             if not delivery.remote_settled and is_terminal(state):
                 delivery.settle()
                 self.output.touch()
             return
         if self.outcomes is not None and is_terminal(state) and symbol(state) not in self.outcomes:
-            self.refuse("amqp:not-allowed", f"{symbol(state)} is no agreed outcome")
+            self.refuse(
+                "amqp:not-allowed",
+                f"the outcome {symbol(state)} is not among the outcomes of the source",
+            )
             return
         if not isinstance(entry, Entry):
             if entry is not None:
@@ -347,7 +354,7 @@ class ConsumerLink(ConsumerPort):
                 self._settle(delivery)
             return
         if isinstance(state, TransactionalState):
-            # The state is that of a later disposition, which is still to be processed.
+            # The state comes from a later disposition, which is still to be processed.
             return
         imposed = self.imposed
         if imposed is not None and is_terminal(state):
@@ -357,7 +364,8 @@ class ConsumerLink(ConsumerPort):
             if not delivery.remote_settled:
                 self._settle(delivery)
         elif delivery.remote_settled:
-            # Settled without a decision: the source's default decides (AMQP 1.0 §3.5.3).
+            # The client has settled without an outcome: the default outcome of the source applies
+            # (AMQP 1.0 §3.5.3).
             delivery.context = None
             apply_outcome(self.node, self, entry, self.fate(False))
         else:
@@ -366,7 +374,7 @@ class ConsumerLink(ConsumerPort):
             self.forget(delivery)
 
     def _settle(self, delivery: OutgoingDelivery) -> None:
-        # A confirmation repeats the outcome, but not the receiver's own words.
+        # The confirmation repeats the outcome, but not the details that the receiver sent.
         state = self.imposed
         if state is None and isinstance(delivery.remote_state, Rejected):
             state = REJECTED
@@ -374,18 +382,18 @@ class ConsumerLink(ConsumerPort):
         self.output.touch()
 
     def fate(self, lost: bool) -> Outcome:
-        """Return what becomes of a message that the client has not decided on (AMQP 1.0 §3.5.3)."""
+        """Return the outcome of a message on which the client has not decided (AMQP 1.0 §3.5.3)."""
         outcome = self.default_outcome
         if outcome is None:
             return FAILED if lost else RELEASED
         return outcome
 
-    # -- memory ----------------------------------------------------------------------------
+    # -- durable terminus --------------------------------------------------------------------
 
     def remember(self, memory: SourceTerminus, unsettled: dict[bytes, OutgoingDelivery]) -> bool:
         """Use a terminus that outlives the link, and resume its deliveries of earlier links.
 
-        Return false if the client's attach says of one of them what is not agreed.
+        Return false if the client's attach has an outcome that the source does not allow.
         """
         self.memory = memory
         memory.imposed = self.imposed
@@ -399,15 +407,14 @@ class ConsumerLink(ConsumerPort):
         return fine
 
     def recall(self, delivery: OutgoingDelivery, entry: Entry) -> None:
-        """Remember a delivery again that is part of no transaction any longer and has no
-        outcome."""
+        """Remember a delivery again that left its transaction without an outcome."""
         memory = self.memory
         if memory is not None and memory.holds and delivery.tag not in memory.sent:
             if memory.add(delivery.tag, entry, entry.attempts <= 1):
                 self.output.need_batch()
 
     def forget(self, delivery: OutgoingDelivery) -> None:
-        """Forget a delivery that may be remembered: it has its outcome."""
+        """Forget a delivery that has its outcome, if it was remembered."""
         memory = self.memory
         if memory is None:
             return
@@ -424,13 +431,13 @@ class ConsumerLink(ConsumerPort):
     # -- transactions ----------------------------------------------------------------------
 
     def enlist(self, holding: TxnDelivery) -> None:
-        """Take note that a delivery has become part of a transaction."""
+        """Note that a delivery has become part of a transaction."""
         if self._enlisted is None:
             self._enlisted = {}
         self._enlisted[holding] = None
 
     def delist(self, holding: TxnDelivery) -> None:
-        """Take note that a delivery is part of a transaction no longer."""
+        """Note that a delivery has left its transaction."""
         if self._enlisted is not None:
             self._enlisted.pop(holding, None)
 
@@ -441,7 +448,7 @@ class ConsumerLink(ConsumerPort):
         self._special = transaction is not None or (self.memory is not None and self.memory.holds)
 
     def stop_acquiring(self, transaction: BrokerTransaction) -> None:
-        """Acquire in a transaction no longer that has been discharged; the credit stays (AMQP 1.0
+        """Stop acquiring in a transaction that has been discharged; the credit stays (AMQP 1.0
         §4.4.3)."""
         if self.acquiring is transaction and not self.closed:
             self.acquire_under(None)
@@ -449,8 +456,8 @@ class ConsumerLink(ConsumerPort):
                 self.node.wake(self)
 
     def _is_stopped(self) -> bool:
-        """Return whether there is no more for the link until its transaction is discharged, or it
-        has been attached once more."""
+        """Return whether the link gets no more messages until its transaction is discharged, or
+        until it is attached again."""
         transaction = self.acquiring
         resuming = self._resuming
         return (
@@ -460,17 +467,18 @@ class ConsumerLink(ConsumerPort):
         )
 
     def evict(self, error: Error) -> None:
-        """End the link: the queue is going away."""
+        """End the link, because the queue is going away."""
         count_walk(self.parts.shared.agenda.slices, self.link)
         self.link.detach(closed=True, error=error)
         self.output.touch()
         self.close(False, True)
 
     def refuse(self, condition: str, description: str) -> None:
-        """End the link, and return what it held: the client states what it may not.
+        """End the link and return the messages that it held, because the client has sent something
+        that is not allowed.
 
-        A terminus that outlives its link outlives this as well. Any other is gone, and the client
-        is told so: there are clients that take no notice of a link that is merely detached.
+        A terminus that outlives its link stays. Otherwise the detach is closing, because some
+        clients ignore a detach that is not.
         """
         terms = self.terms
         gone = terms.granted_expiry_policy == "link-detach" and terms.granted_timeout == 0
@@ -479,12 +487,13 @@ class ConsumerLink(ConsumerPort):
         self.close(False, gone)
 
     def close(self, lost: bool, closed: bool) -> None:
-        """Settle what the link held by the default outcome: the link is gone (AMQP 1.0 §3.5.3).
+        """Settle the messages that the link held by the default outcome, because the link is gone
+        (AMQP 1.0 §3.5.3).
 
-        Without a default outcome, messages return to the queue; if the link was `lost` with its
-        connection, the client may have seen them, which counts as a failed delivery. `closed` is
-        whether the link is gone for good, its terminus with it; a terminus that outlives the link
-        goes on holding what it has sent.
+        Without a default outcome, messages return to the queue. If the link was `lost` with its
+        connection, the client may have seen them, so that counts as a failed delivery. `closed` is
+        whether the link is gone for good, with its terminus; a terminus that outlives the link
+        continues to hold the messages.
         """
         self.begin_close(lost, closed)
         while self.give_back_next():
@@ -492,9 +501,9 @@ class ConsumerLink(ConsumerPort):
         self.finish_close()
 
     def begin_close(self, lost: bool, closed: bool, slowly: bool = False) -> None:
-        """Do the first part of `close`: nothing is sent over the link any more.
+        """Do the first part of `close`: nothing more is sent over the link.
 
-        If the other parts come `slowly`, in other passes, the node hands out nothing until then.
+        If the other parts follow `slowly`, in other passes, the node stops dispatching until then.
         """
         if self.closed:
             return
@@ -524,8 +533,8 @@ class ConsumerLink(ConsumerPort):
                 memory.leave(self.terms.party.session, self.parts.client.id, lost)
 
     def give_back_next(self) -> bool:
-        """Do some of the second part of `close`: settle one message; return False if there is none
-        left."""
+        """Do a step of the second part of `close`: settle one message; return false if there is
+        none left."""
         entry = self.first_held()
         if entry is None:
             return False
@@ -533,7 +542,7 @@ class ConsumerLink(ConsumerPort):
         return True
 
     def finish_close(self) -> None:
-        """Do the last part of `close`: the node knows the link no longer."""
+        """Do the last part of `close`: remove the link from the node."""
         if self._left:
             return
         self._left = True

@@ -1,10 +1,10 @@
 """The credit of producers: a budget for all links, and no credit while there is an alarm.
 
-What a node can promise is the node's to say (`Node.room`). Beyond that two things hold for the
-whole broker. All links together are never promised more messages than the budget; a link that would
-get nothing waits until another is gone. And while memory or disk run short nobody is promised
-anything, and what was promised is taken back, as far as it has not been used: what is under way is
-taken in (AMQP 1.0 §2.6.7). Consumers go on.
+A node decides how much credit it can promise (`Node.room`). Beyond that there are two rules for the
+whole broker. All links together are promised at most the messages of the budget; a link that would
+get nothing waits until another link is gone. While memory or disk is short, no link is promised
+anything, and unused credit is taken back; messages already on their way are accepted (AMQP 1.0
+§2.6.7). Consumers are served meanwhile.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.link_names import LinkHolder
     from ferrymq_broker.connections.link_ports import ProducerPort
 
-# Of the budget that is left, a link gets at most one part in so many: the last thousand links are
-# to have something as well.
+# A link gets at most one part in so many of the remaining budget, so that the last thousand links
+# get something, too.
 _PARTS: Final = 1024
 
 
@@ -30,8 +30,8 @@ _PARTS: Final = 1024
 class Credit:
     """The credit of one broker.
 
-    `budget` is what all links may be promised together, in messages, 0 without a limit; `reserved`
-    is what they are. `alarms` are the reasons why nobody gets credit now.
+    `budget` is how many messages all links may be promised together, 0 without a limit; `reserved`
+    is how many they are promised. `alarms` are the reasons why no link gets credit now.
     """
 
     __slots__ = (
@@ -53,9 +53,9 @@ class Credit:
         self.budget: i64 = 0
         self.reserved: i64 = 0
         self.alarms: set[str] = set()
-        # Whether there is any alarm: a flag, for it is asked often.
+        # Whether there is any alarm: a flag, because it is read often.
         self.withheld = False
-        # Producers that wait for the end of the alarms, and producers that the budget left with
+        # Producers that wait for the end of the alarms, and producers for which the budget had
         # nothing.
         self._waiting: OrderedDict[ProducerPort, None] = OrderedDict()
         self._poor: OrderedDict[ProducerPort, None] = OrderedDict()
@@ -63,7 +63,7 @@ class Credit:
     # -- alarms --------------------------------------------------------------------------
 
     def set_alarm(self, reason: str, on: bool) -> None:
-        """Set or end an alarm: something runs short, or does not any more."""
+        """Set or clear an alarm: something is short, or is not short any more."""
         if on == (reason in self.alarms):
             return
         if on:
@@ -71,7 +71,7 @@ class Credit:
             log.warning("alarm: producers get no credit", alarm=reason)
         else:
             self.alarms.discard(reason)
-            log.warning("alarm is over", alarm=reason, others=sorted(self.alarms))
+            log.warning("alarm has ended", alarm=reason, others=sorted(self.alarms))
         self.withheld = len(self.alarms) > 0
         if not self.withheld:
             supply = self._supply
@@ -81,11 +81,12 @@ class Credit:
             self._slices.do(supply)
 
     def wait(self, producer: ProducerPort) -> None:
-        """Give the producer credit when there is no alarm."""
+        """Give the producer credit once there is no alarm."""
         self._waiting[producer] = None
 
     def supply_next(self) -> bool:
-        """Give one of those that wait its credit; False if there is none left, or an alarm."""
+        """Give one waiting producer its credit; return false if none waits, or if there is an
+        alarm."""
         if self.withheld or not self._waiting:
             return False
         producer, _ = self._waiting.popitem(last=False)
@@ -95,8 +96,8 @@ class Credit:
     # -- the budget ----------------------------------------------------------------------
 
     def reserve(self, producer: ProducerPort, wanted: i64) -> i64:
-        """Return how many more messages the link may be promised: `wanted`, or what the budget
-        has."""
+        """Return how many more messages the link may be promised: `wanted`, or what is left in the
+        budget."""
         if self.budget == 0:
             self.reserved += wanted
             return wanted
@@ -112,7 +113,7 @@ class Credit:
         return wanted
 
     def leave(self, producer: ProducerPort, reserved: i64) -> None:
-        """Free what was reserved for a producer that is gone."""
+        """Release the reservation of a producer that is gone."""
         self.reserved -= reserved
         self._waiting.pop(producer, None)
         self._poor.pop(producer, None)
@@ -124,8 +125,8 @@ class Credit:
             self._slices.do(relief)
 
     def relieve_next(self) -> bool:
-        """Give one producer without anything its part of the budget; False if there is none, or
-        nothing to give."""
+        """Give one producer without credit its part of the budget; return false if none waits, or
+        if nothing is left."""
         if not self._poor or self.reserved >= self.budget:
             return False
         poor, _ = self._poor.popitem(last=False)
@@ -135,7 +136,7 @@ class Credit:
 
 @final
 class _Supply(SlicedTask):
-    """The end of the alarms: producers get their credit, those that have waited longest first."""
+    """The task at the end of the alarms: producers get their credit, the longest waiting first."""
 
     __slots__ = ("_credit",)
 
@@ -144,7 +145,7 @@ class _Supply(SlicedTask):
         self._credit = credit
 
     def go_on(self, slices: Slices) -> bool:
-        """Supply as many producers as the slice allows."""
+        """Supply producers, as far as the slice allows."""
         while not slices.is_spent():
             if not self._credit.supply_next():
                 return True
@@ -154,9 +155,10 @@ class _Supply(SlicedTask):
 
 @final
 class _Relief(SlicedTask):
-    """The relief of producers without credit: they get their parts of what another has left.
+    """The task that gives producers without credit their part of what another producer has left.
 
-    That may be one message each for a thousand of them."""
+    A thousand of them may get one message each.
+    """
 
     __slots__ = ("_credit",)
 
@@ -165,7 +167,7 @@ class _Relief(SlicedTask):
         self._credit = credit
 
     def go_on(self, slices: Slices) -> bool:
-        """Supply as many producers as the slice allows."""
+        """Supply producers, as far as the slice allows."""
         while not slices.is_spent():
             if not self._credit.relieve_next():
                 return True
@@ -175,7 +177,7 @@ class _Relief(SlicedTask):
 
 @final
 class Withdrawal(SlicedTask):
-    """An alarm: the producers of all connections are to send nothing more."""
+    """The task of an alarm: it takes back the credit of the producers of all connections."""
 
     __slots__ = ("_credit", "_holders")
 
@@ -185,7 +187,7 @@ class Withdrawal(SlicedTask):
         self._holders = holders
 
     def go_on(self, slices: Slices) -> bool:
-        """Go on with as many connections as the slice allows, or none once the alarm is over."""
+        """Continue with connections, as far as the slice allows, or stop if the alarm is over."""
         while self._holders and self._credit.withheld:
             if slices.is_spent():
                 return False

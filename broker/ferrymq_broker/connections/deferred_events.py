@@ -1,4 +1,4 @@
-"""Events of a connection that take more than one slice."""
+"""Deferred events: events of a connection that need more than one slice."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.connection_port import ConnectionPort
     from ferrymq_broker.nodes.node import Agenda
 
-# Dead letters that may be under way when a client goes on that has caused some.
+# A client that has caused dead letters continues when at most so many are waiting to be published.
 _LETTERS: Final = 16
 
 
 @final
 class DeferredEvents(SlicedTask):
-    """Events that a connection has put off. With `after_letters` they wait until few dead letters
-    are left to be published."""
+    """The events that a connection has put off. With `after_letters` they wait until few dead
+    letters are left to publish."""
 
     __slots__ = ("after_letters", "_agenda", "_connection")
 
@@ -25,16 +25,16 @@ class DeferredEvents(SlicedTask):
         super().__init__()
         self.after_letters = False
         self._agenda = agenda
-        # None when there is nothing to do: the connection is freed as soon as it is gone.
+        # None if there is nothing to do, so that the connection is freed as soon as it is gone.
         self._connection: ConnectionPort | None = None
 
     def wait(self, connection: ConnectionPort) -> None:
-        """Wait for a slice to go on with the events of the connection."""
+        """Wait for a slice in which the events of the connection continue."""
         self._connection = connection
         self._agenda.slices.add(self)
 
     def go_on(self, slices: Slices) -> bool:
-        """Process as many events as the slice allows, and return whether all are processed."""
+        """Process events, as far as the slice allows, and return whether all are processed."""
         connection = self._connection
         if connection is None:
             return True

@@ -1,9 +1,10 @@
 """Delivery modes as link properties: how often a message may arrive.
 
-``delivery-mode`` is a condition: what cannot be kept is refused. ``opt-delivery-mode`` is a wish:
-what cannot be kept is left out of the answer. The values are ``at-most-once``, ``at-least-once``
-and ``exactly-once``. The answer names what is in force, and the settle modes follow from it. A
-client consumes exactly once where its source outlives a lost link (`durable_links/source.py`).
+``delivery-mode`` is a condition: if the mode cannot be kept, the link is refused.
+``opt-delivery-mode`` is a wish: if the mode cannot be kept, it is left out of the answer. The
+values are ``at-most-once``, ``at-least-once`` and ``exactly-once``. The answer names what is in
+force, and the settle modes follow from it. A client consumes exactly once if its source outlives a
+lost link (`durable_links/source.py`).
 
 | mode | the client publishes | the client consumes |
 |---|---|---|
@@ -41,11 +42,12 @@ def agree(
     granted: dict[str, object],
     lasting: bool,
 ) -> str:
-    """Agree on the delivery mode of a link, and return it; empty if none was asked for or kept.
+    """Agree on the delivery mode of a link and return it; empty if none was asked for, or if it
+    cannot be kept.
 
-    To be called before the link is accepted, whose settle modes the mode decides on; `granted` are
-    the properties of the answer. `lasting` is whether the broker's terminus outlives a lost link
-    with its deliveries. Raises `BrokerError` if a condition cannot be met.
+    Call this before the link is accepted, because the mode decides on its settle modes; `granted`
+    has the properties of the answer. `lasting` is whether the broker's terminus outlives a lost
+    link with its deliveries. Raises `BrokerError` if a condition cannot be met.
     """
     required = properties.get(REQUIRED)
     optional = properties.get(OPTIONAL)
@@ -53,11 +55,15 @@ def agree(
     if isinstance(required, str) and required in _MODES:
         problem = _problem(link, required, default_outcome, lasting)
         if problem:
-            raise BrokerError("amqp:not-implemented", f"delivery-mode {required}: {problem}")
+            raise BrokerError(
+                "amqp:not-implemented", f"delivery-mode {required} is not possible: {problem}"
+            )
         mode = required
         granted[REQUIRED] = Symbol(required)
     elif required is not None:
-        raise BrokerError("amqp:invalid-field", f"the delivery-mode is none of {', '.join(_MODES)}")
+        raise BrokerError(
+            "amqp:invalid-field", f"the delivery-mode must be one of {', '.join(_MODES)}"
+        )
     if (
         isinstance(optional, str)
         and optional in _MODES
@@ -84,12 +90,14 @@ def agree_control(link: Link, properties: dict[str, object], granted: dict[str, 
         elif name == REQUIRED and mode is not None:
             raise BrokerError(
                 "amqp:not-implemented",
-                f"a control link has the delivery-mode {AT_LEAST_ONCE}, its messages are unsettled",
+                f"a control link can only have the delivery-mode {AT_LEAST_ONCE}, because its "
+                "messages are unsettled",
             )
 
 
 def _beneath(mode: str) -> str:
-    """Return the weaker mode that is kept where this one is: exactly once is at least once."""
+    """Return the weaker mode that is kept along with this one: exactly once includes at least
+    once."""
     return AT_LEAST_ONCE if mode == EXACTLY_ONCE else mode
 
 
@@ -105,15 +113,15 @@ def _problem(link: Link, mode: str, default_outcome: Outcome | None, lasting: bo
         return ""
     if mode == EXACTLY_ONCE:
         if not lasting:
-            return "there is no terminus that would outlive a lost link with its deliveries"
+            return "the link has no terminus that outlives a lost link with its deliveries"
         if link.rcv_settle_mode is not ReceiverSettleMode.SECOND:
-            return "the receiver-settle-mode is first, so that an outcome could get lost"
+            return "the receiver-settle-mode is first; with it an outcome could get lost"
     if mode != AT_MOST_ONCE:
-        return "the sender-settle-mode asked for is settled" if link.always_settled else ""
+        return "the requested sender-settle-mode is settled" if link.always_settled else ""
     if snd is SenderSettleMode.UNSETTLED:
-        return "the sender-settle-mode asked for is unsettled"
+        return "the requested sender-settle-mode is unsettled"
     if default_outcome is not None and not isinstance(default_outcome, Accepted):
-        return "what is sent settled is accepted, and the default-outcome is another"
+        return "deliveries sent settled count as accepted, but the default-outcome is another one"
     return ""
 
 

@@ -1,4 +1,5 @@
-"""Dynamic nodes: what they are, how long they live, and what the answer says (AMQP 1.0 §3.5.9)."""
+"""Dynamic nodes: their kind, their lifetime and their properties in the answer (AMQP 1.0
+§3.5.9)."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 @final
 class DynamicNodes:
-    """The dynamic nodes of one connection, by the links that they were made for."""
+    """The dynamic nodes of one connection, by the links for which they were created."""
 
     __slots__ = ("_client", "_allowance", "_by_link")
 
@@ -51,17 +52,16 @@ class DynamicNodes:
     def create(
         self, link: Link, asked: dict[str, object] | None, capabilities: Sequence[str]
     ) -> Node:
-        """Make a node for a link: a topic if the capabilities say so, else a queue.
+        """Create a node for a link: a topic if the capabilities say so, else a queue.
 
-        `asked` are the dynamic-node-properties. Raises `BrokerError` if the node cannot be what
-        they say.
+        `asked` has the dynamic-node-properties. Raises `BrokerError` if the node cannot have them.
         """
         properties: dict[str, object] = {} if asked is None else asked
         policy: NodePolicy
         if wants_topic(capabilities):
             if "move" in _modes(properties.get(SUPPORTED_DIST_MODES)):
                 raise BrokerError(
-                    "amqp:not-implemented", "a topic has no distribution mode but copy"
+                    "amqp:not-implemented", "a topic can only have distribution mode copy"
                 )
             policy = TopicPolicy(durable=False)
         else:
@@ -76,7 +76,7 @@ class DynamicNodes:
         return node
 
     def release(self, link: Link) -> None:
-        """Remove the node of a link that is gone, if the node was to live as long."""
+        """Delete the node of a link that is gone, if its lifetime is that of the link."""
         node = self._by_link.pop(link, None)
         if node is None or node.deleted:
             return
@@ -87,15 +87,16 @@ class DynamicNodes:
             node.reconsider_life()
 
     def withdraw(self, link: Link, made: Node | None) -> None:
-        """Remove what was made for a link that is refused after all: its dynamic node, or the node
-        `made` for its address."""
+        """Delete what was created for a link that is refused after all: its dynamic node, or the
+        node `made` for its address."""
         node = self._by_link.pop(link, made)
         if node is not None:
             node.space.remove(node)
 
 
 def node_properties(node: Node, asked: dict[str, object] | None) -> dict[str, object]:
-    """Return the dynamic-node-properties of the answer: the truth about what was asked for."""
+    """Return the dynamic-node-properties of the answer: the true values of those that were asked
+    for."""
     properties: dict[str, object] = {LIFETIME_POLICY: _policy(node.lifetime)}
     if asked is not None and SUPPORTED_DIST_MODES in asked:
         modes = ["copy"] if node.kind == "topic" else ["move", "copy"]

@@ -1,7 +1,7 @@
-"""One connection of a client: what the engine reports becomes calls on nodes.
+"""One connection of a client: events of the engine become calls of nodes.
 
-The handler is handed bytes, time and the state of the transport by the server, and hands back
-bytes to `write`; it knows neither sockets nor the event loop. It is made of parts that own their
+The server gives the handler bytes, time and the state of the transport, and the handler gives bytes
+to `write`; it knows neither sockets nor the event loop. It is composed of parts that own their
 state: the `login`, the `links` and the `output` of the connection.
 """
 
@@ -72,8 +72,9 @@ _NO_EVENTS: Final[list[Event]] = []
 class ConnectionHandler(ConnectionPort):
     """The broker's side of one connection, over a transport.
 
-    `write` is called with bytes for the client, `hang_up` once, when all are written and the
-    connection is over. `deadline_moved` is true when `next_deadline` may have come closer.
+    `write` is called with bytes for the client; `hang_up` is called once, when all bytes are
+    written and the connection is over. `deadline_moved` is true when `next_deadline` may be earlier
+    than before.
     """
 
     __slots__ = (
@@ -111,7 +112,7 @@ class ConnectionHandler(ConnectionPort):
         credit_window: int,
     ) -> None:
         self.broker = broker
-        # One window of output for each client, however large its messages are.
+        # Each client gets one window of output, however large its messages are.
         settings.max_output = OUTPUT_LIMIT
         connection = Connection(settings, now)
         self.connection = connection
@@ -145,27 +146,27 @@ class ConnectionHandler(ConnectionPort):
         self.login = ConnectionLogin(broker, self.parts, connection, authenticator)
         # The events of the read that is being processed.
         self.events: list[Event] = _NO_EVENTS
-        # The position of the next event; the task that goes on with them in another slice.
+        # The position of the next event; the task that continues with the events in another slice.
         self._at: i64 = 0
         self._remainder = DeferredEvents(agenda)
-        # Nodes that hand out nothing until all that the client held has returned.
+        # Nodes that do not dispatch until all messages that the client held have returned.
         self._held_back: dict[Node, None] = {}
         self._puts_off = False
-        # Whether the client has asked for the end of the connection, and has not been answered.
+        # Whether the client has asked to close the connection and has no answer yet.
         self._close_asked = False
-        # Whether the connection is yet to hear that the transport has ended, and when that was.
+        # Whether the end of the transport is still to be processed, and when that was.
         self._eof = False
         self._eof_at = 0.0
-        # Why the connection is about to be closed.
+        # The reason for which the connection will be closed.
         self._closing: Error | None = None
         self.deadline_moved = True
-        # To be called when `next_deadline` may have come closer in a pass of its own.
+        # The callback for an earlier `next_deadline` that results from another pass.
         self.rearm: Callable[[], object] | None = None
-        # To be called when TLS begins with the next byte (AMQP 1.0 §5.2).
+        # The callback for TLS that begins with the next byte (AMQP 1.0 §5.2).
         self.on_tls: Callable[[], object] | None = None
         broker.handlers[self] = None
 
-    # -- what the server calls -----------------------------------------------------------
+    # -- calls from the server -----------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Process bytes that have arrived: one whole pass."""
@@ -177,7 +178,7 @@ class ConnectionHandler(ConnectionPort):
         connection.receive_data(data, now)
         self._process()
         if connection.failure is not None or connection.unread:
-            # The client has a time to answer the close in, or has given us more to do.
+            # The client has a limited time to answer the close, or has sent more events.
             self.deadline_moved = True
         output.recheck()
         if not output.dirty:
@@ -185,11 +186,11 @@ class ConnectionHandler(ConnectionPort):
         broker.finish_pass()
 
     def receive_eof(self, now: float) -> None:
-        """Process the end of the transport, in whatever way it has ended."""
+        """Process the end of the transport, however it has ended."""
         self.broker.begin_pass(now)
         slices = self.broker.agenda.slices
         if slices.is_spent():
-            # Many connections have ended at once. This one gets nothing more until its turn comes.
+            # Many connections have ended at once. This one gets no more input until its turn comes.
             self._eof = True
             self._eof_at = now
             self.output.pause()
@@ -203,17 +204,17 @@ class ConnectionHandler(ConnectionPort):
         self.broker.finish_pass()
 
     def forget_transport(self) -> None:
-        """Call nobody any more: the transport is gone and has been reported."""
+        """Stop all callbacks: the transport is gone, and its end has been reported."""
         self.output.forget_transport()
         self.rearm = self.on_tls = None
 
     def next_deadline(self) -> float | None:
-        """Return when `handle_timeout` is to be called, by the clock that gives `now`."""
+        """Return when `handle_timeout` must be called, by the clock that gives `now`."""
         self.deadline_moved = False
         return self.connection.next_deadline()
 
     def handle_timeout(self, now: float) -> None:
-        """Do what is due."""
+        """Do what is due at this time."""
         self.broker.begin_pass(now)
         self.connection.handle_timeout(now)
         self._process()
@@ -222,7 +223,7 @@ class ConnectionHandler(ConnectionPort):
         self.broker.finish_pass()
 
     def close(self, error: Error | None, now: float) -> None:
-        """Close the connection from our side; the client has `close_timeout` to answer."""
+        """Close the connection from the broker's side; the client has `close_timeout` to answer."""
         self.broker.begin_pass(now)
         self.connection.close(error, now)
         self.deadline_moved = True
@@ -232,21 +233,21 @@ class ConnectionHandler(ConnectionPort):
 
     @property
     def is_behind(self) -> bool:
-        """Return whether something the client caused is put off: it may cause no more for now."""
+        """Return whether events of the client are put off: no more input is read for now."""
         return self._remainder.waits
 
-    # -- what its own parts call back ----------------------------------------------------
+    # -- callbacks from its parts --------------------------------------------------------
 
     def is_finished(self) -> bool:
         """Return whether the connection is over."""
         return self.connection.finished
 
     def settle_login(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """Tell the client what was decided on its login, in the pass in which it logged in."""
+        """Tell the client the result of its login, in the pass in which it logged in."""
         self.login.settle(login, identity, reason)
 
     def settle_login_later(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """Tell the client what was decided on its login, in a pass of its own."""
+        """Tell the client the result of its login, in another pass."""
         self.login.settle_later(login, identity, reason)
         self.broker.soon(self._settle_login)
 
@@ -259,7 +260,7 @@ class ConnectionHandler(ConnectionPort):
             self.rearm()
 
     def close_soon(self, error: Error) -> None:
-        """Close the connection from our side, in a pass of its own."""
+        """Close the connection from the broker's side, in another pass."""
         self._closing = error
         self.broker.soon(self._close)
 
@@ -269,7 +270,7 @@ class ConnectionHandler(ConnectionPort):
             self.rearm()
 
     def catch_up(self) -> bool:
-        """Go on with events that were put off, and return whether all of them are done."""
+        """Process events that were put off, and return whether all of them are done."""
         if self._eof:
             self._eof = False
             links = len(self.connection.channels.links)
@@ -288,14 +289,14 @@ class ConnectionHandler(ConnectionPort):
 
     def _process(self) -> None:
         changes = self.output.changes
-        # Whatever a client causes it is told when it is on disk; but of what it has settled by
-        # itself it is told nothing.
+        # The client is told of changes only when they are on disk. Settlements that it made itself
+        # need no answer, so they do not count.
         before = changes.total
         claims = changes.claims
         try:
             before += self._work_off()
         except BaseException:
-            # The client is told of what came before the bug all the same.
+            # The client is told of everything before the bug.
             self.output.need_latest()
             self.events = _NO_EVENTS
             self._at = 0
@@ -305,9 +306,10 @@ class ConnectionHandler(ConnectionPort):
             self.output.need_latest()
 
     def _put_off(self) -> None:
-        """Go on in another slice: the event that is next takes more than the present one.
+        """Continue in another slice, because the next event needs more than the present slice.
 
-        What its sessions hold returns in several passes: nobody is to get newer messages before.
+        Messages that its sessions hold return in several passes: no consumer may get newer messages
+        before that.
         """
         if not self._puts_off:
             self._puts_off = True
@@ -322,7 +324,7 @@ class ConnectionHandler(ConnectionPort):
         self._remainder.wait(self)
 
     def _let_go(self) -> None:
-        """Resume dispatch at the nodes that were held back: what was to return has returned."""
+        """Resume dispatching at the nodes that were stopped, because all messages have returned."""
         held_back = self._held_back
         self._held_back = {}
         self._puts_off = False
@@ -330,8 +332,8 @@ class ConnectionHandler(ConnectionPort):
             node.resume_dispatch()
 
     def _work_off(self) -> i64:
-        """Process everything that has arrived, and return how many changes nobody needs to hear
-        of."""
+        """Process all events that have arrived, and return how many changes need no answer to the
+        client."""
         connection = self.connection
         changes = self.output.changes
         agenda = self.broker.agenda
@@ -349,7 +351,7 @@ class ConnectionHandler(ConnectionPort):
                 self._at = 0
                 at = 0
                 if not events:
-                    # The engine goes on filling the list that it has returned.
+                    # The engine appends to the list that it has returned.
                     self.events = _NO_EVENTS
                     if self._puts_off:
                         self._let_go()
@@ -357,11 +359,11 @@ class ConnectionHandler(ConnectionPort):
                 self.events = events
             event = events[at]
             if slices.left <= 0 and slices.left < left and slices.is_spent():
-                # The work that this client causes takes long: other clients go first.
+                # The work of this client takes long: other clients go first.
                 self._remainder.after_letters = agenda.letters > letters
                 self._put_off()
                 return quiet
-            # An event at which a bug has raised is not processed again.
+            # An event in which a bug has raised is not processed again.
             self._at = at + 1
             if isinstance(event, OutcomeReceived):
                 consumer = event.delivery.link.context
@@ -388,10 +390,9 @@ class ConnectionHandler(ConnectionPort):
                 return quiet
 
     def _on_control_event(self, event: Event) -> bool:
-        """Process an event that does not come once for every message.
+        """Process an event that does not come with every message.
 
-        Return false if there is more to do than the present slice allows: this is to be called
-        again.
+        Return false if there is more to do than the present slice allows: call this again then.
         """
         links = self.links
         if self._on_delivery_event(event):
@@ -399,7 +400,7 @@ class ConnectionHandler(ConnectionPort):
         if isinstance(event, AttachReceived):
             links.attach(event.link)
         elif isinstance(event, DetachReceived):
-            # The answer comes when all that goes with the link is gone.
+            # The answer is sent when everything of the link has been released.
             if not links.close_in_slices(event.link, False, event.closed):
                 return False
             event.link.detach(closed=event.closed)
@@ -410,7 +411,7 @@ class ConnectionHandler(ConnectionPort):
             event.session.accept()
             forget_begin(event.session)
         elif isinstance(event, EndReceived):
-            # The answer comes when all that goes with the session is gone.
+            # The answer is sent when everything of the session has been released.
             if not links.end_session(event.session, False):
                 return False
             event.session.end()
@@ -429,7 +430,7 @@ class ConnectionHandler(ConnectionPort):
             self.deadline_moved = True
             self.login.open(self, links, event.open)
         elif isinstance(event, CloseReceived):
-            # The close is answered when all sessions have come to their ends.
+            # The close is answered when all sessions have ended.
             self._close_asked = True
         elif isinstance(event, Terminated):
             self._on_terminated(event)
@@ -476,7 +477,7 @@ class ConnectionHandler(ConnectionPort):
         self.links.close(event.link, False, False)
 
     def _on_terminated(self, event: Terminated) -> None:
-        """Leave the broker: the connection is over."""
+        """Remove the connection from the broker, because it is over."""
         error = event.error
         client = self.client
         if error is None:
@@ -494,6 +495,6 @@ class ConnectionHandler(ConnectionPort):
 
 
 def _on_control_delivery(context: object, delivery: IncomingDelivery) -> None:
-    """Process a message on a link that is to no node: a control link."""
+    """Process a message on a link that has no node: a control link."""
     if isinstance(context, Coordinator):
         context.on_delivery(delivery)

@@ -1,13 +1,13 @@
 """Which connection holds the name of a link (AMQP 1.0 §2.6.1).
 
-A name stands for one link in each direction between two containers, whatever connections they
-have. The engine enforces that within a connection; this registry enforces it across connections.
-Containers of different users are different, whatever container-id they use: nobody takes over
+A name stands for one link in each direction between two containers, whatever connections they have.
+The engine enforces that within a connection; this registry enforces it across connections.
+Containers of different users are different, whatever container-id they use: no user can take over
 another user's link by guessing a name. Links of different virtual hosts have different names.
 
-Clients that have not said who they are cannot be told apart. Where there are rules or tokens, such
-a client takes over the link of another connection only if it has the right which that link has
-taken; otherwise both connections keep their links.
+Anonymous clients cannot be told apart. If there are access rules or tokens, such a client takes
+over the link of another connection only if it has the right that this link needed; otherwise both
+connections keep their links.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class LinkHolder:
-    """The links of one connection, those of `client`, to the registries of the broker and to what
-    decides on its rights."""
+    """The interface to the links of one connection of `client`, for the registries of the broker
+    and for the parts that decide on rights."""
 
     __slots__ = ("client",)
 
@@ -38,14 +38,15 @@ class LinkHolder:
         return 0
 
     def reauthorize(self) -> int:
-        """Detach the links that the client may not have any more, and return how many."""
+        """Detach the links that the client may not have any more, and return how many there
+        were."""
         return 0
 
 
 @final
 class LinkNames:
-    """The attached links of all connections by name: the connection that has each link, the address
-    that the link is for and the right that the link has taken there."""
+    """The attached links of all connections by name. For each link it has the connection, the
+    address of the link and the right that the link needed there."""
 
     __slots__ = ("_holders",)
 
@@ -56,10 +57,10 @@ class LinkNames:
         return len(self._holders)
 
     def take(self, holder: LinkHolder, link: Link, address: str = "", right: i64 = 0) -> None:
-        """Give the name to a link; the link that had it on another connection is ended.
+        """Give the name to a link; a link with this name on another connection is ended.
 
-        `right` is what the link takes at `address`. Without one, a client that has not said who it
-        is takes no name from another connection.
+        `right` is the right that the link needs at `address`. Without that right, an anonymous
+        client takes no name from another connection.
         """
         client = holder.client
         key = client.link_key(link)

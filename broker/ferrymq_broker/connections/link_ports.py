@@ -1,7 +1,7 @@
-"""Ports of links, for the parts of the broker that do not make links: transactions, termini that
-outlive their links, the output of a connection and the credit of the broker.
+"""Ports of links: interfaces for the parts of the broker that do not make links (transactions,
+termini that outlive their links, the output of a connection and the credit of the broker).
 
-A port is a base class with what these need of a link, and nothing else. `ConsumerLink`,
+A port is a base class with the methods that these parts need, and no others. `ConsumerLink`,
 `ProducerLink` and `Coordinator` are the links behind the ports.
 """
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class ConsumerPort(Consumer):
-    """A link on which the broker sends messages of `node`.
+    """The interface of a link on which the broker sends messages of `node`.
 
-    `outcomes` are those that the client may use, by their symbols, or None for all there are.
-    `imposed` is the outcome of every delivery, if the client named a default outcome and no
-    outcomes. `acquiring` is the transaction that the link's flow state names (AMQP 1.0 §4.4.3).
+    `outcomes` are those that the client may use, by their symbols, or None for all. `imposed` is
+    the outcome of every delivery, if the client named a default outcome but no outcomes.
+    `acquiring` is the transaction in the link's flow state (AMQP 1.0 §4.4.3).
     """
 
     __slots__ = ("link", "node", "outcomes", "imposed", "closed", "acquiring")
@@ -57,7 +57,7 @@ class ConsumerPort(Consumer):
     # -- for the output of the connection ------------------------------------------------
 
     def go_on(self) -> None:
-        """Send on: the client may take messages again."""
+        """Continue to send: the client can take messages again."""
 
     def is_held_up(self) -> bool:
         """Return whether the link waits for the session's window, or for the client to settle."""
@@ -66,44 +66,46 @@ class ConsumerPort(Consumer):
     # -- for transactions and for termini ------------------------------------------------
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        """Act on what the receiver told of a delivery: its state, its settlement or both."""
+        """Process a disposition of the receiver: a state, a settlement or both."""
 
     def fate(self, lost: bool) -> Outcome:
-        """Return what becomes of a message that the client has not decided on."""
+        """Return the outcome of a message on which the client has not decided."""
         raise NotImplementedError
 
     def recall(self, delivery: OutgoingDelivery, entry: Entry) -> None:
-        """Remember a delivery again that is part of no transaction any longer."""
+        """Remember a delivery again that has left its transaction."""
 
     def forget(self, delivery: OutgoingDelivery) -> None:
-        """Forget a delivery that may be remembered: it has its outcome."""
+        """Forget a delivery that has its outcome, if it was remembered."""
 
     def enlist(self, holding: TxnDelivery) -> None:
-        """Take note that a delivery has become part of a transaction."""
+        """Note that a delivery has become part of a transaction."""
 
     def delist(self, holding: TxnDelivery) -> None:
-        """Take note that a delivery is part of a transaction no longer."""
+        """Note that a delivery has left its transaction."""
 
     def acquire_under(self, transaction: BrokerTransaction | None) -> None:
         """Acquire in this transaction from now on, or in none."""
 
     def stop_acquiring(self, transaction: BrokerTransaction) -> None:
-        """Acquire in a transaction no longer that has been discharged."""
+        """Stop acquiring in a transaction that has been discharged."""
 
-    # -- its end -------------------------------------------------------------------------
+    # -- the end of the link -------------------------------------------------------------
 
     def refuse(self, condition: str, description: str) -> None:
-        """End the link: the client states what it may not."""
+        """End the link, because the client has sent something that is not allowed."""
 
     def close(self, lost: bool, closed: bool) -> None:
-        """Settle what the link held: it is `lost` with its connection, or `closed` for good."""
+        """Settle the messages that the link held: it is `lost` with its connection, or `closed` for
+        good."""
 
 
 class ProducerPort(Producer):
-    """A link on which the broker receives messages for `node`, None for the anonymous terminus.
+    """The interface of a link on which the broker receives messages for `node`, None for the
+    anonymous terminus.
 
-    `origin` is the number of the connection. `window` is the credit that the client is kept
-    supplied with as long as there is room, in messages.
+    `origin` is the number of the connection. `window` is the credit in messages that the client
+    gets as long as there is room.
     """
 
     __slots__ = ("link", "node", "origin", "window", "closed")
@@ -120,19 +122,19 @@ class ProducerPort(Producer):
         return False
 
     def posting(self, delivery: IncomingDelivery) -> TxnPublish | None:
-        """Return the message that was posted under the tag of a delivery before, and is not
-        committed yet."""
+        """Return the message of an open transaction that came under the tag of this delivery."""
         return None
 
     def on_posted(self, delivery: IncomingDelivery, posting: TxnPublish) -> None:
-        """Remember a message that is posted in a transaction."""
+        """Remember a message that is part of a transaction."""
 
     def on_discharged(self, delivery: IncomingDelivery, committed: bool, kept: bool) -> None:
-        """Take note that the transaction of a posted message is over; `kept` is whether what has
-        become of the message outlives a crash."""
+        """Note that the transaction of a message is over; `kept` is whether the result outlives a
+        crash."""
 
     def keeps(self, node: Node, message: BrokerMessage) -> bool:
-        """Return whether the node keeps a message through a crash, and the link is remembered."""
+        """Return whether the node keeps a message through a crash and the terminus of the link is
+        remembered."""
         return False
 
     def count_dropped(self) -> None:
@@ -143,7 +145,8 @@ class ProducerPort(Producer):
         raise NotImplementedError
 
     def refusal_if_full(self, node: Node) -> Refusal | None:
-        """Return why a node that has promised this link nothing has no room for a message."""
+        """Return the reason why the node has no room for a message for which it gave this link no
+        credit."""
         return None
 
     # -- refusals ------------------------------------------------------------------------
@@ -155,10 +158,11 @@ class ProducerPort(Producer):
         description: str,
         info: dict[str, object] | None,
     ) -> None:
-        """Reject a message that is malformed, or names no place to go."""
+        """Reject a message that is malformed or names no address."""
 
     def outcome_of(self, delivery: IncomingDelivery, refusal: Refusal) -> Outcome | None:
-        """Choose the outcome that tells the client of a refusal; None if it agreed to none."""
+        """Choose the outcome that tells the client of a refusal; None if the client understands
+        none."""
         return None
 
     def end_for(self, delivery: IncomingDelivery, refusal: Refusal) -> None:
@@ -166,18 +170,18 @@ class ProducerPort(Producer):
 
 
 class ControlPort(Producer):
-    """A control link, on which transactions are declared and discharged."""
+    """The interface of a control link, on which transactions are declared and discharged."""
 
     __slots__ = ()
 
     def go_on(self, transaction: BrokerTransaction) -> None:
-        """Do what the discharge of a transaction asks for, unless it has to wait."""
+        """Carry out the discharge of a transaction, unless it has to wait."""
 
     def terminate(self, reason: str) -> None:
-        """Roll back all transactions of the link: the client has broken a rule about one."""
+        """Roll back all transactions of the link, because the client has broken a rule for one."""
 
     def touch(self) -> None:
-        """Look at the end of this pass whether there is something to tell the client."""
+        """At the end of this pass, check whether there is something to tell the client."""
 
     def pass_fence(self, fence: FenceRecord) -> None:
         """Record the fence of a transaction that is committed."""

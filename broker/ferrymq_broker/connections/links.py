@@ -48,14 +48,14 @@ class SessionLinks:
         self.incoming: dict[Link, ProducerLink] = {}
         self.outgoing: dict[Link, ConsumerLink] = {}
         self.coordinators: dict[Link, Coordinator] = {}
-        # Detached links whose termini are still there.
+        # Detached links whose termini still exist.
         self.suspended: dict[Link, Terminus] = {}
-        # The links to be closed one after the other, and the position of the next.
+        # Links that are closed one after the other, and the position of the next one.
         self._ending: list[Link] | None = None
         self._at: i64 = 0
 
     def weight(self) -> i64:
-        """Return what it costs to close all of them, in units of `Slices`."""
+        """Return the cost of closing all links, in units of `Slices`."""
         count: i64 = len(self.outgoing) + len(self.incoming) + len(self.coordinators)
         units: i64 = count * LINK
         for endpoint in self.outgoing.values():
@@ -63,8 +63,8 @@ class SessionLinks:
         return units
 
     def first_to_close(self) -> Link | None:
-        """Return the next link to be closed at the end of the session: first those on which the
-        broker sends, then those on which it receives, and control links last."""
+        """Return the next link to close at the end of the session: first links on which the broker
+        sends, then those on which it receives, and control links last."""
         ending = self._ending
         if ending is None:
             ending = [*self.outgoing, *self.incoming, *self.coordinators]
@@ -80,7 +80,8 @@ class SessionLinks:
 
 @final
 class ConnectionLinks(LinkHolder):
-    """The sessions and links of one connection; `dynamic_nodes` are those made for its links."""
+    """The sessions and links of one connection; `dynamic_nodes` are the nodes created for its
+    links."""
 
     __slots__ = ("parts", "connection", "dynamic_nodes", "_ended_sessions")
 
@@ -108,7 +109,7 @@ class ConnectionLinks(LinkHolder):
             else:
                 forget_attach(link, False)
         except LocalProtocolError as error:
-            # The client has no handle left for our answer.
+            # The client has no handle left for the broker's answer.
             self.close(link, False, False)
             link.session.end(Error(condition=error.condition, description=error.description))
 
@@ -152,7 +153,7 @@ class ConnectionLinks(LinkHolder):
     # -- detach --------------------------------------------------------------------------
 
     def close(self, link: Link, lost: bool, closed: bool) -> None:
-        """Release what a link has: it is `lost` with its connection, `closed` for good or
+        """Release what a link has. The link is `lost` with its connection, `closed` for good, or
         detached."""
         links = link.session.context
         if not isinstance(links, SessionLinks):
@@ -172,14 +173,14 @@ class ConnectionLinks(LinkHolder):
         if coordinator is not None:
             coordinator.close(lost)
         if memory is None or memory.link is not link:
-            # What was unsettled is gone with the link, or another link has it.
+            # Unsettled deliveries are gone with the link, or another link has them.
             link.context = None
             link.expire()
         elif lost or not link.session.mapped:
             memory.forget_link(link)
             link.context = None
         else:
-            # The client may still settle its deliveries while the session lasts.
+            # The client may still settle its deliveries while the session exists.
             link.context = memory
             links.suspended[link] = memory
         parts.allowance.leave(link)
@@ -187,8 +188,8 @@ class ConnectionLinks(LinkHolder):
         self.dynamic_nodes.release(link)
 
     def close_in_slices(self, link: Link, lost: bool, closed: bool) -> bool:
-        """Release what a link has, as far as the present slice allows; return false if this is to
-        be called again."""
+        """Release what a link has, as far as the present slice allows; return false if this must be
+        called again."""
         links = link.session.context
         if not isinstance(links, SessionLinks):
             return True
@@ -212,28 +213,28 @@ class ConnectionLinks(LinkHolder):
         return True
 
     def link_stolen(self, link: Link) -> None:
-        """End a link that the same container has attached on another connection
-        (AMQP 1.0 §2.6.1)."""
+        """End a link that the same container has attached on another connection (AMQP 1.0
+        §2.6.1)."""
         log.info("link stolen", peer=self.client.peer, link=link.name)
         description = f"link {link.name!r} was attached on another connection"
         link.detach(
             closed=False, error=Error(condition="amqp:link:stolen", description=description)
         )
-        # The client may be dead already, and may have seen the messages of the link.
+        # The client may be disconnected already and may have seen the messages of the link.
         self.close(link, True, False)
         self.parts.output.touch()
 
     # -- sessions ------------------------------------------------------------------------
 
     def begin_session(self, session: Session) -> None:
-        """Take note of a session that the client has begun."""
+        """Add a session that the client has begun."""
         session.context = SessionLinks(self.parts.shared.numbers.next())
         self._divide_allowance()
 
     def end_session(self, session: Session, lost: bool) -> bool:
-        """Release what all links of a session have that is gone, with or without its connection.
+        """Release what all links of a session have, which is gone with or without its connection.
 
-        Return false if that is more than the present slice allows: this is to be called again.
+        Return false if that is more than the present slice allows: call this again then.
         """
         links = session.context
         if not isinstance(links, SessionLinks):
@@ -287,12 +288,12 @@ class ConnectionLinks(LinkHolder):
         return len(producers)
 
     def reauthorize(self) -> int:
-        """Detach the links that the client may not have any more, and return how many those were.
+        """Detach the links that the client may not have any more, and return how many there were.
 
-        What the links held goes back, as always when the broker ends a link. Subscriptions and
-        termini that outlive their links outlive this: their owner may come back with a better
-        token. Links to the anonymous terminus stay, for each of their messages is asked about.
-        To be called within a pass.
+        Messages that the links held go back, as always when the broker ends a link. Subscriptions
+        and termini that outlive their links stay: their owner may come back with a better token.
+        Links to the anonymous terminus stay, because the right is checked for each of their
+        messages. Call this within a pass.
         """
         if self.client.access.open:
             return 0

@@ -1,4 +1,4 @@
-"""The login of one connection: who the client is, which virtual host it opens and for how long its
+"""The login of one connection: the identity of the client, its virtual host, and how long its
 rights last."""
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.parts import ConnectionParts
     from ferrymq_types.transport import Open
 
-# Values that are kept of the properties of an open, with the values inside them.
+# How many values of the properties of an open are kept, with the values inside them.
 MAX_PROPERTIES: Final = 500
 AUTHENTICATED: Final = "ferrymq:authenticated"
-"""The property of our open that says whether the client is known as some user."""
+"""The property of the broker's open that says whether the client is authenticated as a user."""
 
 
 @final
 class ConnectionLogin:
-    """The login of one connection, which `authenticator` decides on.
+    """The login of one connection, on which `authenticator` decides.
 
-    `pending` is what the client has said about itself, as long as nobody has decided on it.
+    `pending` has the client's credentials until the decision.
     """
 
     __slots__ = (
@@ -62,20 +62,20 @@ class ConnectionLogin:
         self._parts = parts
         self._connection = connection
         self._decision: tuple[Login, UserIdentity | None, str] | None = None
-        # None if nothing of what the client may do ends with time.
+        # None if no rights of the client end at a time.
         self._token_expiry: TokenExpiry | None = None
 
     # -- authentication (AMQP 1.0 §5.3) --------------------------------------------------
 
     def authenticate(self, owner: ConnectionPort, event: AuthenticationRequested) -> None:
-        """Have it decided whether the client is who it says; `owner` is told, now or later."""
+        """Have the credentials of the client checked; `owner` is told the result, now or later."""
         login = Login(owner, event, self._parts.client.transport)
         self.pending = login
         self.authenticator.authenticate(login)
         login.wait()
 
     def provide_scram_keys(self, owner: ConnectionPort, event: ScramKeysRequested) -> None:
-        """Find what the client's proof is to be checked with: it has said who it wants to be."""
+        """Find the keys that verify the client's proof, for the user that it names."""
         login = Login(owner, event, self._parts.client.transport)
         authenticator = self.authenticator
         if authenticator.is_held_off(login.transport, login.username):
@@ -83,12 +83,12 @@ class ConnectionLogin:
             login.decide(None, "too many failed logins", SaslCode.SYS_TEMP)
         else:
             keys = authenticator.scram_keys(event.mechanism, event.username)
-            # The login is about the password as it is at this moment.
+            # The login is valid for the password as it is at this moment.
             self.pending = login
             self._connection.provide_scram_keys(keys)
 
     def settle(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """Tell the client what was decided."""
+        """Tell the client the result."""
         if identity is None:
             self._count_refused(login.mechanism, login.username, reason)
             self._connection.reject_authentication(login.code)
@@ -102,11 +102,11 @@ class ConnectionLogin:
             self._connection.accept_authentication()
 
     def settle_later(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """Keep what was decided for `settle_decided`, in a pass of its own."""
+        """Keep the result for `settle_decided`, in another pass."""
         self._decision = (login, identity, reason)
 
     def settle_decided(self) -> bool:
-        """Tell the client what was decided, and return whether anything was."""
+        """Tell the client the result, and return whether there was one."""
         decision = self._decision
         if decision is None:
             return False
@@ -115,7 +115,7 @@ class ConnectionLogin:
         return True
 
     def _count_refused(self, mechanism: str, username: str | None, reason: str) -> None:
-        """Count a login that was refused, and put it on record."""
+        """Count a refused login and write it to the audit log."""
         counters = self._parts.shared.counters
         client = self._parts.client
         counters.logins_refused += 1
@@ -126,15 +126,15 @@ class ConnectionLogin:
     # -- open (AMQP 1.0 §2.4.1) ----------------------------------------------------------
 
     def open(self, owner: ConnectionPort, links: LinkHolder, open: Open) -> None:
-        """Open the connection to the virtual host that the client means, or close it at once.
+        """Open the connection to the virtual host that the client names, or close it at once.
 
-        `owner` is told if the client has lost its rights, `links` are reviewed for theirs.
+        `owner` is told if the client loses its rights; the rights of `links` are checked then.
         """
         broker = self._broker
         client = self._parts.client
         client.name(open.container_id)
         if count_elements([open.properties]) > MAX_PROPERTIES:
-            # The properties are kept only to be shown by management.
+            # The properties are kept only for management.
             open.properties = None
         identity = client.identity
         if identity is None:
@@ -144,7 +144,7 @@ class ConnectionLogin:
         opening = self._connection.settings.opening
         opening.properties = {
             **(opening.properties or {}),
-            # The client learns whether the password that it gave was checked.
+            # This tells the client whether its password was checked.
             AUTHENTICATED: client.user is not None and identity.proven,
         }
         self._connection.open()
@@ -155,7 +155,7 @@ class ConnectionLogin:
             space.strangers = None if broker.guarded else client.access
         if broker.guarded and not broker.takes_tokens:
             if space is None or not client.access.gives_anything():
-                # A client that may not use the virtual host does not learn whether it is there.
+                # A client that may not use the virtual host must not learn whether it exists.
                 self._refuse_host(open, "amqp:unauthorized-access", "is not allowed to you")
                 return
         if space is None:
@@ -185,7 +185,9 @@ class ConnectionLogin:
         log.warning(
             "too many connections of a user", peer=client.peer, user=client.user, limit=limit
         )
-        description = f"the user has {limit} connections, and may have no more"
+        description = (
+            f"the user has {limit} connections already, which is the limit; close some first"
+        )
         self._connection.close(Error(condition=EXCEEDED, description=description))
 
     def _refuse_host(self, open: Open, condition: str, reason: str) -> None:
@@ -198,8 +200,7 @@ class ConnectionLogin:
     # -- the end -------------------------------------------------------------------------
 
     def end(self, error: AmqpError | None) -> None:
-        """Take note that the connection is over: if it came no further than its login, that has
-        failed."""
+        """Note that the connection is over; if it ended before its login, the login has failed."""
         login = self.pending
         client = self._parts.client
         self.pending = None

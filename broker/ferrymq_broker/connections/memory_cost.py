@@ -1,7 +1,7 @@
-"""The memory that a client's words take once they are decoded.
+"""The memory that a client's values take once they are decoded.
 
-An empty list has one byte on the wire and sixty in memory: whoever only counts bytes can be made to
-keep sixty times as many.
+An empty list takes one byte on the wire and sixty in memory: limits that count only bytes would let
+a client use sixty times as much.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ferrymq_types.messaging import Modified, Rejected, Source, Target
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Attach
 
-# Bytes of memory of a small value, with its place in what holds it.
+# Bytes of memory of a small value, with its place in a list or map.
 ELEMENT: Final = 64
 # Symbols that usual clients have in the lists of an attach; they are not counted.
 USUAL_SYMBOLS: Final = 24
@@ -25,8 +25,8 @@ FILTER_CHARACTER: Final = 16
 
 
 def cost_of_attach(attach: Attach) -> i64:
-    """Return what the maps and lists of an attach weigh beyond their bytes, without its unsettled
-    map."""
+    """Return the memory of the maps and lists of an attach beyond their bytes, without its
+    unsettled map."""
     source = attach.source
     target = attach.target
     values: list[object] = [attach.properties]
@@ -36,7 +36,7 @@ def cost_of_attach(attach: Attach) -> i64:
         values.append(source.dynamic_node_properties)
         outcome = source.default_outcome
         if isinstance(outcome, TransactionalState):
-            # The attach is refused for this outcome, but later.
+            # The attach is refused for this outcome later.
             outcome = outcome.outcome
         if isinstance(outcome, Modified):
             values.append(outcome.message_annotations)
@@ -52,9 +52,9 @@ def cost_of_attach(attach: Attach) -> i64:
 
 
 def cost_of_filters(attach: Attach) -> i64:
-    """Return what the filters of an attach weigh when they have been made into conditions.
+    """Return the memory of the filters of an attach once they are compiled.
 
-    A selector of a few characters is several objects.
+    A selector of a few characters becomes several objects.
     """
     source = attach.source
     if not isinstance(source, Source) or source.filter is None:
@@ -72,7 +72,7 @@ def _length(symbols: list[str] | None) -> i64:
 
 
 def count_elements(values: list[object]) -> i64:
-    """Return how many values there are in these and in what they hold."""
+    """Return the number of these values and of the values inside them."""
     count: i64 = 0
     waiting = [value for value in values if value is not None]
     while waiting:

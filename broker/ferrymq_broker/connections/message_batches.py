@@ -1,9 +1,9 @@
 """Batches of messages in one delivery, as Azure's clients send them: message-format 0x80013700.
 
 Each data section of such a delivery is an encoded message of its own; the sections in front of them
-repeat what the messages have in common. A client that receives one without knowing the format sees
-garbage. So a node with the setting `unpack-batches` takes the messages one by one, and all others
-reject the delivery.
+repeat what the messages have in common. A client that does not know the format could not use it. So
+a node with the setting `unpack-batches` takes the messages one by one, and all others reject the
+delivery.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 BATCH_FORMAT: Final = 0x80013700
 MAX_MESSAGES: Final = 10_000
-"""Messages in one batch: others wait while they are published."""
+"""The most messages in one batch, because other clients wait while they are published."""
 
 PARTITION_KEY: Final = "x-opt-partition-key"
 
@@ -44,7 +44,7 @@ _ENVELOPE: Final = (
 
 
 def unpacks(node: Node) -> bool:
-    """Return whether the node, or the one that it is a part of, is set to take batches apart."""
+    """Return whether the node, or the node of which it is a part, has `unpack-batches` set."""
     policy = getattr(node, "policy", None)
     if policy is None:
         whole = getattr(node, "stream", None) or getattr(node, "exchange", None)
@@ -53,16 +53,17 @@ def unpacks(node: Node) -> bool:
 
 
 def not_unpacked(address: str) -> Refusal:
-    """Make the refusal of a batch for a node that takes none."""
+    """Return the refusal of a batch for a node without `unpack-batches`."""
     return Refusal(
         "amqp:not-implemented",
-        f"{address[:200]!r} takes no batches (message-format 0x{BATCH_FORMAT:x}): "
-        f"send the messages one by one, or set unpack-batches",
+        f"{address[:200]!r} takes no batches (message-format 0x{BATCH_FORMAT:x}): send the "
+        "messages one by one, or set unpack-batches for the node",
     )
 
 
 def unpack(payload: bytes) -> list[BrokerMessage]:
-    """Take a batch apart. Raises `DecodeError` if it or one of its messages is malformed."""
+    """Return the messages of a batch. Raises `DecodeError` if it or one of its messages is
+    malformed."""
     messages: list[BrokerMessage] = []
     key: object = None
     size: i64 = len(payload)
@@ -75,17 +76,17 @@ def unpack(payload: bytes) -> list[BrokerMessage]:
         reader.read_descriptor("batch")
         if code == DATA:
             if len(messages) >= MAX_MESSAGES:
-                raise DecodeError(pos, "batch", f"more than {MAX_MESSAGES} messages")
+                raise DecodeError(pos, "batch", f"the batch has more than {MAX_MESSAGES} messages")
             messages.append(admit(reader.read_binary("batch"), 0))
         elif code == MESSAGE_ANNOTATIONS:
             key = decode_message_annotations(reader).value.get(PARTITION_KEY)
         elif code not in _ENVELOPE:
-            raise DecodeError(pos, "batch", "the messages of a batch are data sections")
+            raise DecodeError(pos, "batch", "the messages of a batch must be data sections")
         pos = end
     if not messages:
-        raise DecodeError(size, "batch", "no messages")
+        raise DecodeError(size, "batch", "the batch has no messages")
     if key is not None:
-        # The key is for all messages of the batch.
+        # The partition key of the batch is for all its messages.
         return [admit(m.annotated({PARTITION_KEY: key}).payload, 0) for m in messages]
     return messages
 
@@ -93,9 +94,9 @@ def unpack(payload: bytes) -> list[BrokerMessage]:
 def publish_batch(
     node: Node, messages: list[BrokerMessage], origin: i64, promised: bool
 ) -> Refusal | None:
-    """Publish the messages of a batch, all of them or none; None if that was done.
+    """Publish all messages of a batch, or none; return None if they were published.
 
-    `promised` is whether the node has promised room for one.
+    `promised` is whether the node has promised room for one of them.
     """
     room = node.room()
     if room != BOUNDLESS:

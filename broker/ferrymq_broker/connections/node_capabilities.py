@@ -1,7 +1,7 @@
 """The kind of node that a terminus asks for by its capabilities.
 
-JMS clients say ``queue`` or ``topic`` of every destination. What is asked for and is not what the
-address names is a contradiction, better told at once than found out from messages that get lost.
+JMS clients send ``queue`` or ``topic`` for every destination. If the node at the address is of
+another kind, the attach is refused, so that the mistake is found before messages are lost.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ QUEUE: Final = "queue"
 TOPIC: Final = "topic"
 TEMPORARY_TOPIC: Final = "temporary-topic"
 
-# The capabilities that name a kind, and the kinds of nodes that are such a thing. To publish to an
-# exchange or a stream, and to read a stream, is what others call a topic.
+# The capabilities that name a kind, and the kinds of nodes that match them. For an exchange and a
+# stream, ``topic`` is right when publishing, and for a stream also when reading.
 _KINDS: Final[dict[str, tuple[str, ...]]] = {
     QUEUE: ("queue",),
     "temporary-queue": ("queue",),
@@ -32,9 +32,9 @@ _TOLD_APART: Final = ("queue", "topic", "exchange", "stream")
 
 
 def check_kind(node: Node, capabilities: Sequence[str]) -> list[str]:
-    """Return those of the capabilities that the node has by its kind.
+    """Return the capabilities that the node has by its kind.
 
-    Raises `BrokerError` if some name kinds and the node is none of them.
+    Raises `BrokerError` if some of them name kinds and the node is of none of these kinds.
     """
     kind = node.kind
     fitting: list[str] = []
@@ -57,12 +57,12 @@ def check_kind(node: Node, capabilities: Sequence[str]) -> list[str]:
 
 
 def wants_topic(capabilities: Sequence[str]) -> bool:
-    """Return whether a dynamic node is to be a topic."""
+    """Return whether the dynamic node must be a topic."""
     return TOPIC in capabilities or TEMPORARY_TOPIC in capabilities
 
 
 def add_missing(granted: list[str], fitting: list[str]) -> None:
-    """Put those of `fitting` into `granted` that are not there."""
+    """Append those of `fitting` to `granted` that are missing."""
     for capability in fitting:
         if capability not in granted:
             granted.append(capability)

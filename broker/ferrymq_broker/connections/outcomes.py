@@ -1,4 +1,4 @@
-"""Outcomes of deliveries, and what they do to a message in a queue (AMQP 1.0 §3.4)."""
+"""Outcomes of deliveries, and their effect on a message in a queue (AMQP 1.0 §3.4)."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SUPPORTED_OUTCOMES: Final = (
 
 
 def is_terminal(state: DeliveryState | None) -> TypeGuard[Outcome]:
-    """Return whether the state is an outcome; `received` is a report on the way (AMQP 1.0
+    """Return whether the state is an outcome; `received` only reports progress (AMQP 1.0
     §3.4.1)."""
     return isinstance(state, Accepted | Released | Rejected | Modified)
 
 
 def symbol(state: DeliveryState | None) -> str:
-    """Return the symbol of an outcome as sources list it; empty for what is none."""
+    """Return the symbol of an outcome as sources list it; empty for other states."""
     if isinstance(state, Accepted):
         return ACCEPTED_SYMBOL
     if isinstance(state, Rejected):
@@ -54,7 +54,8 @@ def symbol(state: DeliveryState | None) -> str:
 def apply_outcome(
     node: Node, consumer: Consumer, entry: Entry, state: DeliveryState | None
 ) -> bool:
-    """Do to an entry that the consumer holds what the state says; false if it is no outcome."""
+    """Apply an outcome to an entry that the consumer holds; return false if the state is not an
+    outcome."""
     if isinstance(state, Accepted):
         node.remove(consumer, entry)
     elif isinstance(state, Released):
@@ -67,7 +68,8 @@ def apply_outcome(
                 if message is not None:
                     node.amend(entry, message.annotated(annotations))
             except CodecError:
-                # Annotations that cannot be merged are left out; the message matters more.
+                # Annotations that cannot be merged are left out; keeping the message is more
+                # important.
                 pass
         node.give_back(
             consumer, entry, state.delivery_failed is True, state.undeliverable_here is True

@@ -1,16 +1,16 @@
-"""The output of one connection: what is to be written to its client, and what waits for that.
+"""The output of one connection: the bytes for its client, and the links that wait.
 
-A connection is *blocked* when it should not be given more to send: its transport is full
-(`paused`), it has had its share of the pass or some of what it was given waits for room in the
-output (`congested`), or the broker is about to end (`quiet`). Its consumers then wait in `stalled`,
-and its producers that would get credit in `unsupplied`; a client that does not read is thus not
-served, at no cost to the others. Consumers in `windowed` wait for the window of their session, or
-for the client to settle something; producers in `crowded` wait for the latter as well.
+A connection is *blocked* when its links must not send more: its transport is full (`paused`), it
+has used its share of the pass or some of its transfers wait for room in the output (`congested`),
+or the broker is about to stop (`quiet`). Its consumers then wait in `stalled`, and producers that
+need credit wait in `unsupplied`. So a client that does not read is not served, at no cost to
+others. Consumers in `windowed` wait for the window of their session, or for the client to settle
+something; producers in `crowded` also wait for settlements.
 
-A congested connection waits for its turn (`OutputTurns`). Then it first writes what it has begun,
-a share at a time, and is given more only when all of that has gone.
+A congested connection waits for its turn (`OutputTurns`). In its turn it first writes the rest of
+its transfers, a share at a time, and its links send more only when all of that is written.
 
-What tells a client of a change is written when the change is on disk (`HeldOutput`).
+A message that tells a client of a change is written when the change is on disk (`HeldOutput`).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 
 def _ignore(*_: object) -> None:
-    """Take no notice: there is no transport."""
+    """Do nothing, because there is no transport."""
 
 
 @final
 class HeldOutput:
-    """The output of one connection that tells of changes which are not on disk yet.
+    """The output of one connection about changes that are not on disk yet.
 
-    `pieces` are in the order in which they are to be written, each with the batch it waits for;
-    `bytes` is their size. `held` is whether the broker comes back to them after its next batch.
+    `pieces` are in the order of writing, each with the batch for which it waits; `bytes` is their
+    size. `held` is whether the broker releases them after its next batch.
     """
 
     __slots__ = ("pieces", "bytes", "held")
@@ -54,11 +54,12 @@ class HeldOutput:
         self.held = False
 
     def take(self, connection: Connection, need: i64, stable: i64, transfers: bool) -> bytes:
-        """Return what may be told when the batch `stable` is on disk, and keep the rest.
+        """Return the output that may be written when the batch `stable` is on disk, and keep the
+        rest.
 
-        What has gathered in the connection waits for the batch `need`. A client that causes
-        changes all the time is told of the first while the next are on their way to the disk.
-        `transfers` is whether deliveries that wait for room in the output go on.
+        New output of the connection waits for the batch `need`. So a client that causes changes all
+        the time is told of the first ones while the next are being written to disk. `transfers` is
+        whether transfers that wait for room in the output continue.
         """
         pieces = self.pieces
         if connection.has_output:
@@ -79,11 +80,11 @@ class HeldOutput:
 
 @final
 class ConnectionOutput:
-    """The bytes that one connection has to write, and the links that wait for that.
+    """The bytes that one connection has to write, and the links that wait for the connection.
 
-    `write` is called with bytes for the client, `hang_up` once, when all are written and the
-    connection is `over`. `dirty` is true while the connection waits for its flush at the end of the
-    pass. What the client is told next says that the batch `need` is on disk.
+    `write` is called with bytes for the client; `hang_up` is called once, when all bytes are
+    written and the connection is `over`. `dirty` is true while the connection waits for its flush
+    at the end of the pass. The next output must wait until the batch `need` is on disk.
     """
 
     __slots__ = (
@@ -132,19 +133,19 @@ class ConnectionOutput:
         self.paused = False
         self.congested = False
         self.quiet = False
-        # Whether the connection is among those that wait for a turn.
+        # Whether the connection waits for a turn.
         self.waits_turn = False
         self.dirty = False
         self.need: i64 = 0
         self.over = False
-        # A consumer waits once, however often the client sends a flow meanwhile.
+        # A consumer is listed once, however many flows the client sends meanwhile.
         self.stalled: dict[ConsumerPort, None] = {}
         self.windowed: dict[ConsumerPort, None] = {}
         self.unsupplied: dict[Producer, None] = {}
-        # Producers that have too much unsettled themselves to be given credit.
+        # Producers that have too many unsettled deliveries to get credit.
         self.crowded: dict[Producer, None] = {}
         self._held = HeldOutput()
-        # Whether the client has been sent our open.
+        # Whether the client has been sent the broker's open.
         self._begun = False
         self._write = write
         self._hang_up = hang_up
@@ -152,39 +153,41 @@ class ConnectionOutput:
     # -- the transport -------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Take note that the transport takes no more bytes for now."""
+        """Note that the transport takes no more bytes for now."""
         self.paused = True
         self.blocked = True
 
     def resume(self) -> None:
-        """Take note that the transport takes bytes again."""
+        """Note that the transport takes bytes again."""
         self.paused = False
         self.shared.turns.wait(self)
 
     def quiesce(self) -> None:
-        """Send no more messages and ask for none: the client settles what it has."""
+        """Send no more messages and give no more credit, so that the client can settle what it
+        has."""
         self.quiet = True
         self.blocked = True
 
     def forget_transport(self) -> None:
-        """Call the transport no more: it is gone."""
+        """Stop calling the transport, which is gone."""
         self._write = self._hang_up = _ignore
 
     # -- writing -------------------------------------------------------------------------
 
     def touch(self) -> None:
-        """Look at the end of this pass whether there is something to write."""
+        """At the end of this pass, check whether there is something to write."""
         if not self.dirty:
             self.dirty = True
             self.shared.dirty.append(self)
 
     def flush(self) -> None:
-        """Write what has gathered and may be told by now."""
+        """Write the output that has gathered and may be written now."""
         self.dirty = False
         connection = self.connection
         held = self._held
         data = b""
-        # Transfers that wait for room go on in their turn, if what is before them can be written.
+        # Transfers that wait for room continue in their turn, if the output before them can be
+        # written.
         unfinished = connection.holds_back
         proceeds = unfinished and not self.congested and not self.paused
         if held.pieces or self.need > self.changes.stable:
@@ -212,7 +215,7 @@ class ConnectionOutput:
             self._hang_up()
 
     def _hold(self) -> None:
-        """Keep output that waits for the disk; too much of it is a reason to send no more."""
+        """Keep output that waits for the disk; if there is too much of it, stop sending."""
         held = self._held
         if not held.held:
             held.held = True
@@ -224,48 +227,48 @@ class ConnectionOutput:
             self.shared.turns.wait(self)
 
     def release_held(self) -> None:
-        """Look again at output that waits for the disk: a batch is there."""
+        """Check output that waits for the disk again, because a batch is on disk."""
         self._held.held = False
         self.touch()
 
     def keep_alive(self) -> None:
-        """Write an empty frame, ahead of output that waits for the disk: a slow disk is no reason
-        to be taken for dead."""
+        """Write an empty frame before the output that waits for the disk, so that the client does
+        not close the connection because of a slow disk."""
         if self._held.held and self._begun and not self.paused:
             self._write(EMPTY_FRAME)
 
     def need_batch(self) -> None:
-        """Hold back what is told next until the batch that is being filled is on disk."""
+        """Hold the next output back until the batch that is being filled is on disk."""
         self.need = self.changes.number
 
     def need_latest(self) -> None:
-        """Hold back what is told next until all changes so far are on disk."""
+        """Hold the next output back until all changes so far are on disk."""
         self.need = self.changes.latest()
 
     # -- shares and turns ----------------------------------------------------------------
 
     def limit(self) -> None:
-        """Send no more in this pass if the connection has had its share."""
+        """Stop sending in this pass if the connection has used its share."""
         if len(self.connection.output) >= OUTPUT_LIMIT:
             self.stop_sending()
 
     def stop_sending(self) -> None:
-        """Send no more: the connection has had its share of the pass."""
+        """Stop sending, because the connection has used its share of the pass."""
         self.congested = True
         self.blocked = True
         self.shared.turns.count()
 
     def stand_by(self) -> None:
-        """Wait for a turn: others have had what there is in this round."""
+        """Wait for a turn, because other connections have used this round."""
         self.congested = True
         self.blocked = True
         self.shared.turns.wait(self)
 
     def resume_sending(self) -> None:
-        """Begin a new share: it is the connection's turn."""
+        """Begin a new share, because it is the connection's turn."""
         self.congested = False
         if self.connection.holds_back:
-            # Transfers that have begun come before new ones.
+            # The rest of transfers comes before new transfers.
             self.touch()
         else:
             self._unblock()
@@ -273,7 +276,7 @@ class ConnectionOutput:
     def _unblock(self) -> None:
         self.blocked = self.paused or self.quiet
         if self.transactions.waiting:
-            # The deliveries that discharges wait for may have gone out.
+            # Deliveries for which discharges wait may have been sent.
             self.recheck_transactions()
             self.touch()
         if self.blocked:
@@ -293,36 +296,36 @@ class ConnectionOutput:
                 producer.supply()
             self.touch()
 
-    # -- those that wait for the client --------------------------------------------------
+    # -- links that wait for the client ----------------------------------------------------
 
     def stall(self, consumer: ConsumerPort) -> None:
-        """Remember a consumer that goes on when the connection is not blocked any more."""
+        """Add a consumer that continues when the connection is not blocked any more."""
         self.stalled[consumer] = None
 
     def await_window(self, consumer: ConsumerPort) -> None:
-        """Remember a consumer that goes on when the session's window is open and the client has
+        """Add a consumer that continues when the session's window is open and the client has
         settled."""
         self.windowed[consumer] = None
 
     def await_supply(self, producer: Producer) -> None:
-        """Give a producer credit when the connection is not blocked any more."""
+        """Add a producer that gets credit when the connection is not blocked any more."""
         self.unsupplied[producer] = None
 
     def await_settlements(self, producer: Producer) -> None:
-        """Give a producer credit when its client has settled something."""
+        """Add a producer that gets credit when its client has settled something."""
         self.crowded[producer] = None
 
     def forget_consumer(self, consumer: ConsumerPort) -> None:
-        """Forget a consumer that waits: its link is gone."""
+        """Remove a consumer that waits, because its link is gone."""
         self.stalled.pop(consumer, None)
         self.windowed.pop(consumer, None)
 
     def forget_producer(self, producer: Producer) -> None:
-        """Give a producer no more credit: its link is gone."""
+        """Remove a producer that waits, because its link is gone."""
         self.unsupplied.pop(producer, None)
 
     def recheck(self) -> None:
-        """Resume what has waited for something that the client has sent now."""
+        """Resume links that have waited for something that the client has sent now."""
         if self.windowed:
             self.recheck_windows()
         if self.crowded:
@@ -334,7 +337,7 @@ class ConnectionOutput:
             self.recheck_transactions()
 
     def recheck_windows(self) -> None:
-        """Resume the consumers that nothing holds up any more."""
+        """Resume the consumers whose session window is open and whose client has settled."""
         self.allowance.review()
         waiting = self.windowed
         self.windowed = {}
@@ -352,7 +355,7 @@ class ConnectionOutput:
             self.need_latest()
 
     def forget_waiting(self) -> None:
-        """Forget all that waits: the connection is over."""
+        """Remove all waiting links, because the connection is over."""
         self.stalled = {}
         self.windowed = {}
         self.crowded = {}

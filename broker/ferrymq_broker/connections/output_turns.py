@@ -1,9 +1,9 @@
-"""Turns at the output: how much large output is encoded before the event loop goes round again.
+"""Turns at the output: how much large output is encoded in one round of the event loop.
 
-A connection has a share of each pass (`OUTPUT_LIMIT`). One that has used it up, or has to wait for
-its client to read, waits here for its next turn. A few connections have a turn in each round of
-the event loop, so that thousands of them, which all get the same large message, keep nobody else
-waiting.
+A connection has a share of each pass (`OUTPUT_LIMIT`). A connection that has used its share, or has
+to wait for its client to read, waits here for its next turn. A few connections have a turn in each
+round of the event loop. So thousands of connections that all get the same large message do not
+block others.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from ferrymq_broker.connections.output import ConnectionOutput
 
-# What one connection may have written to it in one pass, in bytes: a reader with endless credit
-# and a long queue must not keep everybody else waiting.
+# The bytes that one connection may write in one pass: a reader with unlimited credit and a long
+# queue must not block others.
 OUTPUT_LIMIT: Final = 262_144
-# Messages of more bytes are sent in turns, however many connections there are.
+# Messages with more bytes are sent in turns, however many connections there are.
 LARGE: Final = 16_384
-# Connections that have their share of output in one round of the event loop.
+# How many connections have a share of output in one round of the event loop.
 _AT_ONCE: Final = 4
 
 
 @final
 class OutputTurns:
-    """The connections of one broker that have more to write than they may in one pass.
+    """The connections of one broker that have more to write than one share.
 
-    `spent` is whether no further connection is to begin with a large message in this round of the
-    event loop. `schedule` has a function called in the next round, `take_turns`, which is to call
-    `begin_round`.
+    `spent` is whether no other connection may begin with a large message in this round of the event
+    loop. `schedule` arranges a call of its argument, `take_turns`, in the next round, which must
+    call `begin_round`.
     """
 
     __slots__ = ("spent", "_taken", "_waiting", "_armed", "_schedule", "_take_turns")
@@ -51,21 +51,21 @@ class OutputTurns:
         self._take_turns = take_turns
 
     def count(self) -> None:
-        """Count a connection that has used up its share."""
+        """Count a connection that has used its share."""
         self._taken += 1
         if self._taken >= _AT_ONCE:
             self.spent = True
         self._arm()
 
     def wait(self, output: ConnectionOutput) -> None:
-        """Give the connection a turn when those before it have had theirs."""
+        """Give the connection a turn after those that wait already."""
         if not output.waits_turn:
             output.waits_turn = True
             self._waiting.append(output)
             self._arm()
 
     def begin_round(self) -> None:
-        """Begin a round of the event loop: let the first that wait go on."""
+        """Begin a round of the event loop: the first waiting connections continue."""
         self._armed = False
         self._taken = 0
         self.spent = False
@@ -89,8 +89,8 @@ class OutputTurns:
 class BrokerOutput:
     """The output of all connections of one broker.
 
-    `dirty` are those to be flushed at the end of the pass, `held` those whose output waits for the
-    store; `turns` are for those that have more to write than they may in one pass.
+    `dirty` are the connections to flush at the end of the pass, `held` those whose output waits for
+    the store, and `turns` those that have more to write than one share.
     """
 
     __slots__ = ("dirty", "held", "turns")
@@ -110,12 +110,12 @@ class BrokerOutput:
                 flushed += 1
                 output.flush()
         except BaseException:
-            # A bug costs one connection; the others are flushed in the next call.
+            # A bug ends one connection; the others are flushed in the next call.
             self.dirty = dirty[flushed:] + self.dirty
             raise
 
     def release_held(self) -> None:
-        """Release the output that has waited for the store: a batch is on disk."""
+        """Release output that waited for the store, because a batch is on disk."""
         held = self.held
         self.held = []
         for output in held:

@@ -1,4 +1,4 @@
-"""Parts that links share: with the other links of their connection, and with all of the broker."""
+"""The parts that links share: with other links of their connection, and with the whole broker."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class SharedParts:
     """The parts that all links of one broker share.
 
-    `names` are the names of attached links, `termini` those that outlive their links, `seen_tags`
-    the tags of links whose deliveries count once, `credit` what producers may be promised.
+    `names` has the names of attached links, `termini` has the termini that outlive links,
+    `seen_tags` has the tags of links whose deliveries count once, and `credit` limits the credit of
+    producers.
     """
 
     __slots__ = (

@@ -1,8 +1,8 @@
-"""Permissions: the rights that a link takes.
+"""Permissions: the rights that a link needs.
 
-All of it is asked of addresses with aliases followed, before a node is looked up or made. Who may
-do nothing of the kind somewhere is told the same whether there is such a node or not. Who may do
-something there gets to know what it is that he lacks: the broker may look at the node for that.
+Rights are checked for addresses with aliases resolved, before a node is looked up or created. A
+client without any such right at an address gets the same answer whether the node exists or not. A
+client with some right there is told which right it lacks; for that the broker may look at the node.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
     from ferrymq_types.messaging import Target
 
-# Services that ask for rights at every request: every client may have a link to them.
+# Services that check rights for every request: every client may have a link to them.
 _SERVICES: Final = ("$management", "$cbs")
 _READING: Final = RECEIVE | BROWSE | DEAD_LETTER
 
 
 def meant_by(client: ConnectedClient, named: str) -> str:
-    """Return the address that rights are asked for at: aliases are followed.
+    """Return the address whose rights are checked, with aliases resolved.
 
-    Raises `BrokerError` if they lead in a circle. Only clients that may do everything are told.
+    Raises `BrokerError` if the aliases form a circle. Only clients with all rights are told so.
     """
     try:
         return client.space.canonical(named)
@@ -57,9 +57,9 @@ def require_source(
     copy: bool,
     capabilities: Sequence[str] = (),
 ) -> None:
-    """Raise `BrokerError` if a link may not receive from an address, with aliases followed.
+    """Raise `BrokerError` if a link may not receive from an address, with aliases resolved.
 
-    `named` is what the client calls it, `copy` whether it asks for distribution mode copy.
+    `named` is the client's name for it, `copy` is whether it asks for distribution mode copy.
     """
     access = client.access
     if access.open or address in _SERVICES:
@@ -80,15 +80,15 @@ def require_source(
 
 
 def require_target(client: ConnectedClient, address: str, named: str) -> None:
-    """Raise `BrokerError` if a link may not send to an address, with aliases followed."""
+    """Raise `BrokerError` if a link may not send to an address, with aliases resolved."""
     access = client.access
     if not access.open and address not in _SERVICES:
         access.require_send(address, named)
 
 
 def require_key(client: ConnectedClient, node: Node, message: BrokerMessage) -> None:
-    """Raise `BrokerError` if the routing key that a message brings to an exchange itself is one
-    that may not be sent there. Raises `DecodeError`."""
+    """Raise `BrokerError` if the client may not send to an exchange with the routing key in the
+    message. Raises `DecodeError`."""
     access = client.access
     if isinstance(node, Exchange) and access.asks_for_parts():
         key = key_of(message)
@@ -97,10 +97,10 @@ def require_key(client: ConnectedClient, node: Node, message: BrokerMessage) -> 
 
 
 def require_subscription(client: ConnectedClient, node: Node, terms: SourceTerms) -> None:
-    """Raise `BrokerError` if a link may not have the subscription that its own name stands for.
+    """Raise `BrokerError` if a link may not have the subscription that its name identifies.
 
-    There may be rules for that subscription alone; and a durable one of the same name, to another
-    topic, would have to give way.
+    Rules may exist for that subscription alone; and a durable subscription of the same name on
+    another topic would be replaced.
     """
     access = client.access
     if access.open or node.kind != "topic" or terms.part:
@@ -121,10 +121,10 @@ def require_subscription(client: ConnectedClient, node: Node, terms: SourceTerms
 
 
 def may_recall(client: ConnectedClient, told: Source | Target) -> bool:
-    """Return whether a link that does not say where it is from, or to, may be told that it was
-    this.
+    """Return whether a link whose attach has no terminus may be told the earlier one.
 
-    What is one's own one may know, even if one may use it no more; but not everybody's.
+    A client may know its own terminus even without a right to use it, but not the terminus of
+    another client.
     """
     access = client.access
     address = told.address
@@ -136,16 +136,16 @@ def may_recall(client: ConnectedClient, told: Source | Target) -> bool:
     right = _READING if isinstance(told, Source) else SEND
     if access.permits(right, address) or address.startswith(DYNAMIC):
         return True
-    # The client is told that there was none; the audit log has what it was.
+    # The client is told that there was none; the audit log has the address.
     put_on_record(client, refusal(right, address), "link")
     return False
 
 
 def require_terminus(client: ConnectedClient, terminus: Terminus | None) -> None:
-    """Raise `BrokerError` if a link may not take the place of those that had this terminus.
+    """Raise `BrokerError` if a link may not take over this terminus.
 
-    It is that of the link's own user. Of those who have no name everybody may be the one who has
-    it; so it takes a right at its address.
+    A terminus belongs to the user of its link. Anonymous clients cannot be told apart, so they need
+    a right at its address.
     """
     if terminus is None or not client.is_nameless():
         return
@@ -157,16 +157,16 @@ def require_terminus(client: ConnectedClient, terminus: Terminus | None) -> None
 
 
 def require_dynamic(client: ConnectedClient) -> None:
-    """Raise `BrokerError` if no node is to be made for a link."""
+    """Raise `BrokerError` if the client may not create a dynamic node."""
     client.access.require(CREATE, NEW_DYNAMIC)
 
 
 def reading_right(
     space: AddressSpace, address: str, copy: bool, capabilities: Sequence[str] = ()
 ) -> i64:
-    """Return the right to receive from an address, or to get copies of what is there.
+    """Return the right that is needed to receive from an address, or to get copies.
 
-    That is `RECEIVE`, `BROWSE`, or `DEAD_LETTER` where a queue's dead or expired messages go.
+    That is `RECEIVE`, `BROWSE`, or `DEAD_LETTER` at the dead-letter address of a queue.
     """
     if space.dead_letter_index.has(address):
         return DEAD_LETTER
@@ -174,8 +174,8 @@ def reading_right(
 
 
 def _is_browsed(space: AddressSpace, address: str, capabilities: Sequence[str]) -> bool:
-    """Return whether copies leave everything as it is: those of a queue, or of a subscription by
-    its address, do; a topic or a stream gives nothing but copies."""
+    """Return whether copies leave all messages in place: in a queue, or in a subscription by its
+    address. A topic or a stream gives only copies."""
     cut = -1
     node = space.nodes.get(address)
     if node is None:
@@ -190,15 +190,15 @@ def _is_browsed(space: AddressSpace, address: str, capabilities: Sequence[str]) 
 
 
 def is_foreign(address: str, user: str | None) -> bool:
-    """Return whether an address would be that of a subscription of somebody else."""
+    """Return whether an address is that of a subscription of another user."""
     cut = address.rfind(PART)
     return cut > 0 and not is_open_to(address[cut + len(PART) :], user)
 
 
 def put_on_record(client: ConnectedClient, error: BrokerError, via: str) -> None:
-    """Write a refusal to the audit log if it was for want of a right.
+    """Write a refusal to the audit log if a right was missing.
 
-    `via` is how the client tried: by a ``link``, a ``message``, a ``transaction``.
+    `via` is what the client used: a ``link``, a ``message``, a ``transaction``.
     """
     if error.condition == UNAUTHORIZED:
         audit.access_refused(

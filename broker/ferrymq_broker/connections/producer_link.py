@@ -1,7 +1,7 @@
 """Links on which the broker receives: producers, with or without an address of their own.
 
-A link publishes what arrives and answers for it, and its credit depends on both: each delivery that
-is taken, refused or part of a transaction changes what its node has promised.
+A link publishes arriving messages and tells their outcomes, and its credit depends on both: each
+delivery that is taken, refused or part of a transaction changes what its node has promised.
 
 One module because it is one class, which takes a transfer from its first frame to its outcome.
 """
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 class ProducerLink(ProducerPort):
     """The broker's end of a link whose target is a node.
 
-    `node` is None for the anonymous terminus, where every message says where it goes in its
-    properties. `outcomes` are those the client can be told, by their symbols, or None for all there
-    are. `low` is the credit at which it is due for more. `address` is that of its target, with
-    aliases followed; empty for the anonymous terminus.
+    `node` is None for the anonymous terminus, where every message names its address in its
+    properties. `outcomes` are those that the client understands, by their symbols, or None for all.
+    `low` is the credit at which the client gets more. `address` is that of the target, with aliases
+    resolved; empty for the anonymous terminus.
     """
 
     __slots__ = (
@@ -92,22 +92,25 @@ class ProducerLink(ProducerPort):
         # The node, if messages go there without further checks.
         self._direct = node
         if link.rcv_settle_mode is ReceiverSettleMode.SECOND:
-            # A message in the queue is not to be kept twice if the client never settles.
+            # A message in the queue must not also be kept by the delivery if the client never
+            # settles.
             self._direct = None
         if isinstance(node, Exchange) and parts.client.access.asks_for_parts():
-            # There may be rules for the routing keys of messages.
+            # Access rules may exist for the routing keys of messages.
             self._direct = None
-        # Requests have their sections in any order: they go no further, and Proton encodes them so.
+        # Requests may have their sections in any order, as Proton encodes them, because they are
+        # not sent on.
         self._ordered = node is None or node.kind != "service"
-        # Whether the node has a bound, and how much of the node's `promised` is this link's.
+        # Whether the node has a bound, and which part of the node's `promised` belongs to this
+        # link.
         self._metered = False
         self._promised: i64 = 0
         self._tags: Tags | None = None
-        # The terminus that outlives the link, if there is one.
+        # The terminus that outlives the link, or None.
         self.memory: TargetTerminus | None = None
 
     def remember_tags(self, tags: Tags) -> None:
-        """Remember what becomes of the deliveries of this link, by their tags."""
+        """Remember the outcomes of this link's deliveries, by their tags."""
         self._tags = tags
         self._direct = None
 
@@ -145,8 +148,8 @@ class ProducerLink(ProducerPort):
             self._ask_for_credit()
 
     def _ask_for_credit(self) -> None:
-        """Be supplied: at the end of the pass where room is counted, for what else has come in this
-        pass has used credit, and its room is taken only when it is published."""
+        """Ask for credit. If room is counted, do that at the end of the pass: other messages of
+        this pass have used credit, and take their room only when they are published."""
         node = self.node
         if self._metered and node is not None and not self.closed:
             node.wait_for_room(self)
@@ -159,8 +162,8 @@ class ProducerLink(ProducerPort):
         whose deliveries count once."""
         state = delivery.remote_state
         if self.closed:
-            # Its node went while the message was on its way: the sender still has it, or had it not
-            # wanted to know.
+            # The node was deleted while the message was on its way: an unsettled delivery stays
+            # with the sender.
             if delivery.remote_settled:
                 self.count_dropped()
             if isinstance(state, TransactionalState):
@@ -169,19 +172,19 @@ class ProducerLink(ProducerPort):
         node = self.node
         if is_terminal(state) and not isinstance(state, Accepted):
             if delivery.resumed:
-                # The sender has come to an outcome of its own (AMQP 1.0 §3.4.6).
+                # The sender has set an outcome itself (AMQP 1.0 §3.4.6).
                 delivery.settle(state)
             else:
                 self.refuse(
                     "amqp:not-allowed",
-                    f"delivery {delivery.tag!r} comes with the outcome {symbol(state)}, which is "
-                    f"for the receiver to state",
+                    f"delivery {delivery.tag!r} comes with the outcome {symbol(state)}, but "
+                    "only the receiver may set an outcome",
                 )
             return
         if isinstance(state, TransactionalState):
             posting = self.parts.transactions.post(self, delivery, state)
             if posting is not None and self._metered:
-                # The room that the node has promised the link is promised to the transaction now.
+                # The room that the node has promised to the link now belongs to the transaction.
                 if self._promised > 0:
                     self._promised -= 1
                 elif node is not None:
@@ -197,7 +200,7 @@ class ProducerLink(ProducerPort):
                 delivery,
                 "amqp:illegal-state",
                 "the message with this delivery-tag is part of a transaction that is not "
-                "discharged",
+                "discharged yet",
                 None,
             )
         elif delivery.message_format == BATCH_FORMAT:
@@ -221,9 +224,9 @@ class ProducerLink(ProducerPort):
             self._keep_promise(node)
 
     def _on_batch(self, delivery: IncomingDelivery, node: Node | None) -> None:
-        """Publish the messages of a batch where the node takes batches apart."""
+        """Publish the messages of a batch if the node unpacks batches."""
         if node is None:
-            # The messages could be meant for different nodes.
+            # The messages could be for different nodes.
             self._refuse(delivery, not_unpacked("the anonymous terminus"))
             return
         if not unpacks(node):
@@ -243,14 +246,14 @@ class ProducerLink(ProducerPort):
         if refusal is not None:
             self._refuse(delivery, refusal)
         elif not delivery.remote_settled:
-            # Messages that are kept would be there twice if the batch came again.
+            # Stored messages would be there twice if the batch came again.
             kept = self.memory is not None and any(node.keeps(message) for message in messages)
             self._tell(delivery, ACCEPTED, kept)
 
     def _keep_promise(self, node: Node) -> None:
-        """Count a message that has come for the room it was promised.
+        """Use the room that was promised for a message that has come.
 
-        If it took no room after all, others may have that.
+        If the message took no room after all, offer the room to others.
         """
         if self._promised > 0:
             # Otherwise the message was on its way when its credit was taken back.
@@ -266,17 +269,17 @@ class ProducerLink(ProducerPort):
             self._tell(delivery, ACCEPTED, self.keeps(node, message))
 
     def _tell(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool = True) -> None:
-        """Give a delivery that is not settled its outcome, and remember that: for good, if what has
-        become of its message is `kept` through a crash."""
+        """Give an unsettled delivery its outcome and remember it; `kept` is whether the result of
+        its message outlives a crash."""
         if self._tags is not None:
             self._tags.add(delivery, outcome, kept)
         delivery.settle(outcome)
         if not delivery.settled:
-            # The delivery waits for the client, which may take long.
+            # The delivery stays until the client settles, which may take long.
             delivery.payload = b""
 
     def on_settlement(self, delivery: IncomingDelivery) -> None:
-        """Act on a delivery that the sender has settled after it was told the outcome, or has
+        """Process a delivery that the sender has settled after it was told the outcome, or has
         resumed."""
         tags = self._tags
         if tags is None or self.closed:
@@ -287,11 +290,11 @@ class ProducerLink(ProducerPort):
             and is_terminal(delivery.state)
             and type(stated) is not type(delivery.state)
         ):
-            # Conflicting statements of an outcome are an error, also where the delivery is resumed:
-            # the broker's is definitive, for it has taken effect at the node.
+            # Conflicting outcomes are an error, also for a resumed delivery: the broker's outcome
+            # is final, because it has taken effect at the node.
             self.refuse(
                 "amqp:illegal-state",
-                f"delivery {delivery.tag!r} has the outcome {symbol(delivery.state)}, and its "
+                f"delivery {delivery.tag!r} has the outcome {symbol(delivery.state)}, but its "
                 f"sender says {symbol(stated)}",
             )
             return
@@ -301,15 +304,15 @@ class ProducerLink(ProducerPort):
             if full:
                 self.supply()
         elif isinstance(delivery.context, TxnPublish):
-            # Its outcome comes with the discharge of its transaction.
+            # The outcome comes with the discharge of the transaction.
             return
         elif delivery.resumed and (not delivery.second or is_terminal(delivery.remote_state)):
-            # Its outcome was told with the unsettled map, and the broker need not wait.
+            # The outcome was in the unsettled map, so the broker need not wait.
             delivery.settle(delivery.state)
             self.output.touch()
 
     def on_abort(self, delivery: IncomingDelivery) -> None:
-        """Forget a delivery that the sender has given up, which settles it (AMQP 1.0 §2.7.5)."""
+        """Forget a delivery that the sender has aborted, which settles it (AMQP 1.0 §2.7.5)."""
         if self._tags is not None:
             self._tags.forget(delivery.tag)
         # An aborted delivery uses credit, too.
@@ -321,17 +324,16 @@ class ProducerLink(ProducerPort):
         return self._tags is not None and self._tags.is_resent(delivery.tag)
 
     def posting(self, delivery: IncomingDelivery) -> TxnPublish | None:
-        """Return the message that was posted under the tag of a delivery before, and is not
-        committed yet."""
+        """Return the message of an open transaction that came under the tag of this delivery."""
         return None if self._tags is None else self._tags.posting(delivery.tag)
 
     def on_posted(self, delivery: IncomingDelivery, posting: TxnPublish) -> None:
-        """Remember a message that is posted in a transaction."""
+        """Remember a message that is part of a transaction."""
         if self._tags is not None and not delivery.remote_settled:
             self._tags.add_posting(delivery.tag, posting)
 
     def on_discharged(self, delivery: IncomingDelivery, committed: bool, kept: bool) -> None:
-        """Take note that the transaction of a posted message is over; `kept` is as for `_tell`."""
+        """Note that the transaction of a message is over; `kept` is as for `_tell`."""
         tags = self._tags
         if tags is None or delivery.remote_settled:
             return
@@ -340,7 +342,8 @@ class ProducerLink(ProducerPort):
             tags.add(delivery, ACCEPTED, kept)
 
     def keeps(self, node: Node, message: BrokerMessage) -> bool:
-        """Return whether the node keeps a message through a crash, and the link is remembered."""
+        """Return whether the node keeps a message through a crash and the terminus of the link is
+        remembered."""
         return self.memory is not None and node.keeps(message)
 
     def count_dropped(self) -> None:
@@ -348,12 +351,13 @@ class ProducerLink(ProducerPort):
         self.parts.shared.counters.messages_dropped += 1
 
     def refusal_if_full(self, node: Node) -> Refusal | None:
-        """Return why a node that has promised this link nothing has no room for a message of it."""
+        """Return the reason why the node has no room for a message for which it gave this link no
+        credit."""
         return None if _has_room(node) else _full(node)
 
     def route(self, message: BrokerMessage) -> Node:
-        """Return the node that a message of this link is for; the message names it if the link does
-        not.
+        """Return the node that a message of this link is for; if the link has no node, the message
+        names it.
 
         Raises `BrokerError`, `DecodeError`.
         """
@@ -365,7 +369,8 @@ class ProducerLink(ProducerPort):
         to = "" if node is not None else message.to()
         if to is None:
             raise BrokerError(
-                "amqp:not-found", "the message has no properties.to, and the link no address"
+                "amqp:not-found",
+                "the message needs an address in properties.to, because the link has no " "address",
             )
         if access.open:
             return client.space.target(to)
@@ -385,7 +390,7 @@ class ProducerLink(ProducerPort):
     def _refuse(self, delivery: IncomingDelivery, refusal: Refusal) -> None:
         """Tell the sender that the node has not taken the message.
 
-        A sender that settled the delivery did not want to know.
+        If the delivery was sent settled, the sender is not told.
         """
         if delivery.remote_settled:
             self.count_dropped()
@@ -397,7 +402,8 @@ class ProducerLink(ProducerPort):
             self._tell(delivery, outcome)
 
     def outcome_of(self, delivery: IncomingDelivery, refusal: Refusal) -> Outcome | None:
-        """Choose the outcome that tells the client of a refusal; None if it agreed to none."""
+        """Choose the outcome that tells the client of a refusal; None if the client understands
+        none."""
         if refusal.released:
             if self.agreed(RELEASED_SYMBOL):
                 return RELEASED
@@ -418,9 +424,9 @@ class ProducerLink(ProducerPort):
         description: str,
         info: dict[str, object] | None,
     ) -> None:
-        """Reject a message that is malformed, or names no place to go.
+        """Reject a message that is malformed or names no address.
 
-        A sender that cannot be told with an outcome is told with a detach.
+        A sender that understands no such outcome is told with a detach.
         """
         refusal = Refusal(condition, description, False, info)
         outcome = None if delivery.remote_settled else self.outcome_of(delivery, refusal)
@@ -430,16 +436,16 @@ class ProducerLink(ProducerPort):
             self._tell(delivery, outcome)
 
     def agreed(self, outcome: str) -> bool:
-        """Return whether the client can be told this outcome."""
+        """Return whether the client understands this outcome."""
         return self.outcomes is None or outcome in self.outcomes
 
     # -- credit --------------------------------------------------------------------------
 
     def supply(self) -> None:
-        """Give the client its credit again, as far as there is room for what it may send.
+        """Give the client credit again, as far as there is room for its messages.
 
-        Not while its connection does not take what we answer, nor while there is an alarm; services
-        are exempt from that, for whoever is to purge a queue sends a request.
+        It gets none while its connection is blocked, or while there is an alarm. Services are
+        exempt from alarms, because a request may purge a queue.
         """
         if self.closed:
             return
@@ -453,7 +459,7 @@ class ProducerLink(ProducerPort):
             credit.wait(self)
             return
         if len(self.link.session.incoming.unsettled) >= output.allowance.sent_share:
-            # The client does not settle, or has far too much in its transactions.
+            # The client does not settle, or has too much in its transactions.
             output.await_settlements(self)
             return
         full = self.parts.credit_window
@@ -474,9 +480,9 @@ class ProducerLink(ProducerPort):
             self._grant(self.window)
 
     def withdraw(self) -> None:
-        """Take back the credit that has not been used: there is an alarm. Services are exempt.
+        """Take back unused credit, because there is an alarm. Services are exempt.
 
-        What is under way is taken in; the room that a node has promised stays promised.
+        Messages on their way are accepted; the room that a node has promised stays promised.
         """
         node = self.node
         if self.closed or (node is not None and node.kind == "service"):
@@ -493,15 +499,15 @@ class ProducerLink(ProducerPort):
             return
         self._metered = True
         more = i64(self.link.credit) - self._promised
-        # The credit may be less than was promised, as long as there is an alarm.
+        # While there is an alarm, the credit may be less than what was promised.
         if more > 0:
             node.promised += more
             self._promised += more
 
     def narrow(self) -> None:
-        """Keep a share of the room that there is, and take back the credit above that.
+        """Keep a share of the free room, and take back the credit above it.
 
-        What is on its way is taken in all the same (AMQP 1.0 §2.6.7).
+        Messages on their way are accepted (AMQP 1.0 §2.6.7).
         """
         node = self.node
         if self.closed or node is None or not self._metered or not self.link.usable:
@@ -527,13 +533,13 @@ class ProducerLink(ProducerPort):
             self.output.touch()
 
     def _share(self, node: Node, room: i64) -> None:
-        """Give what is this link's of the room that is left.
+        """Give this link its share of the free room.
 
-        Producers of a node have equal shares; one more could come at any time. A link that has
-        something left waits until it is worth a frame.
+        Producers of a node have equal shares, with one share left for a new producer. New credit is
+        sent only if it at least doubles the credit of the link.
         """
         credit = self.link.credit
-        # Deliveries that were given up have used credit and taken no room.
+        # Aborted deliveries have used credit but no room.
         node.promised += credit - self._promised
         self._promised = credit
         if room == BOUNDLESS:
@@ -563,15 +569,16 @@ class ProducerLink(ProducerPort):
     # -- the end -------------------------------------------------------------------------
 
     def evict(self, error: Error) -> None:
-        """End the link: the node is going away, or the client cannot be told otherwise."""
+        """End the link, because the node is going away or the client cannot be told in another
+        way."""
         count_walk(self.parts.shared.agenda.slices, self.link)
         self.link.detach(closed=True, error=error)
         self.output.touch()
         self.close(True)
 
     def refuse(self, condition: str, description: str) -> None:
-        """End the link, and its terminus unless that outlives it: the client may not send here any
-        longer."""
+        """End the link, and its terminus unless that outlives it, because the client may not send
+        here any longer."""
         gone = self.memory is None
         self.link.detach(closed=gone, error=Error(condition=condition, description=description))
         self.output.touch()
@@ -580,7 +587,7 @@ class ProducerLink(ProducerPort):
     def close(self, closed: bool, lost: bool = False) -> None:
         """Release what the link holds: it is `closed`, detached, or `lost` with its connection.
 
-        Messages that the link published stay.
+        Published messages stay.
         """
         if self.closed:
             return
@@ -594,7 +601,7 @@ class ProducerLink(ProducerPort):
         if node is not None:
             node.promised -= self._promised
             self._promised = 0
-            # The delivery that ended the link, if one did, takes no more from the node.
+            # If a delivery ended the link, it uses no more of the node's room.
             self._metered = False
             node.stop_waiting_for_room(self)
             if self in node.producers:
@@ -606,22 +613,22 @@ class ProducerLink(ProducerPort):
 
 
 def _has_room(node: Node) -> bool:
-    """Return whether a node takes a message for which it has promised no credit."""
+    """Return whether a node has room for a message for which it has promised none."""
     room = node.room()
     return room == BOUNDLESS or room > node.pledged()
 
 
 def _full(node: Node) -> Refusal:
-    """Make the refusal for a sender without credit of the node's."""
+    """Return the refusal for a sender without credit of the node."""
     return Refusal(
         "amqp:resource-limit-exceeded",
-        f"{node.address[:200]!r} has no room but for those it has promised it to",
+        f"{node.address[:200]!r} has no free room: all of it is promised to links with credit",
     )
 
 
 def _error_for(delivery: IncomingDelivery, refusal: Refusal) -> Error:
-    """Make the error of an outcome or a detach, which names the delivery by its delivery-tag
-    (Anonymous Terminus for Message Routing 1.0 §2.2.2)."""
+    """Return the error of an outcome or a detach, with the delivery-tag of the delivery (Anonymous
+    Terminus for Message Routing 1.0 §2.2.2)."""
     info = refusal.info
     details: dict[str, object] = {} if info is None else dict(info)
     details["delivery-tag"] = delivery.tag

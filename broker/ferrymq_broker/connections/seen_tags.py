@@ -1,14 +1,14 @@
-"""Tags of messages taken in, for links whose deliveries are to count once.
+"""Tags of accepted messages, for links whose deliveries count once.
 
 A client that loses its link does not know which of its last deliveries have arrived, and sends them
-again, with the same tags, over a link of the same name. Those are told here.
+again, with the same tags, over a link of the same name. This module recognises them.
 
-What is promised: as long as the broker runs, a delivery that was accepted on an earlier attachment
-of the link, and may be unknown to its sender to have been, is accepted once more and dropped. A tag
-is compared with earlier attachments alone: on one attachment the client has seen every outcome
-before the tag may come again. An attach with an unsettled map says which tags may come; without one
-any of the last `WINDOW` may. Nothing of this outlives the process; of a link whose target outlives
-it more is known (`durable_links/target.py`).
+The promise: as long as the broker runs, a delivery that was accepted on an earlier attachment of
+the link, and whose sender may not know that, is accepted once more and dropped. A tag is compared
+with earlier attachments only: on the same attachment the client sees every outcome before it may
+use the tag again. An attach with an unsettled map says which tags may come; without one, any of the
+last `WINDOW` tags may come. Nothing of this outlives the process; for a link whose target outlives
+it more is remembered (`durable_links/target.py`).
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from ferrymq_broker.transactions.txn_publish import TxnPublish
     from ferrymq_types.unions import Outcome
 
-# Tags remembered for each link. The credit of such a link is never larger: a client that was given
-# credit after a message has been sent the outcome of that message before.
+# The number of tags remembered for each link. The credit of such a link is never higher: a client
+# that got credit after a message has been sent the outcome of that message before.
 WINDOW: Final = 1024
-# Links that are remembered while they are not attached: of one user, and of all users of a virtual
-# host; and the tags of the latter together, some 100 bytes each.
+# How many detached links are remembered: of one user, and of all users of a virtual host; and the
+# most tags of the latter together, with some 100 bytes each.
 ABSENT: Final = 1024
 ABSENT_OF_SPACE: Final = 16 * ABSENT
 TAGS_OF_SPACE: Final = ABSENT * WINDOW
-# Places of users that are out of date and stay in the heap.
+# How many outdated places of users may stay in the heap.
 _SLACK: Final = 64
 
 
 @final
 class SeenTags(Tags):
-    """The tags of one link: `earlier` are of attachments before, `current` of this one.
+    """The tags of one link: `earlier` are of earlier attachments, `current` of this one.
 
-    `provisional` has the messages of transactions that are not discharged yet.
+    `provisional` has the messages of open transactions.
     """
 
     __slots__ = ("owner", "identity", "earlier", "current", "provisional")
@@ -63,10 +63,10 @@ class SeenTags(Tags):
         return len(self.earlier) + len(self.current)
 
     def is_resent(self, tag: bytes) -> bool:
-        """Return whether the delivery was accepted before the link was lost; told once."""
+        """Return whether the delivery was accepted before the link was lost; true only once."""
         if tag in self.earlier:
             del self.earlier[tag]
-            # The outcome may get lost once more.
+            # The outcome may get lost again.
             self._remember(tag)
             return True
         return False
@@ -77,15 +77,15 @@ class SeenTags(Tags):
             self._remember(delivery.tag)
 
     def posting(self, tag: bytes) -> TxnPublish | None:
-        """Return the message of a transaction that is not discharged yet, posted under this tag."""
+        """Return the message with this tag that is part of an open transaction."""
         return self.provisional.get(tag)
 
     def add_posting(self, tag: bytes, posting: TxnPublish) -> None:
-        """Remember a message that is posted in a transaction."""
+        """Remember a message that is part of a transaction."""
         self.provisional[tag] = posting
 
     def end_posting(self, tag: bytes) -> None:
-        """Forget a message that was posted: its transaction is over."""
+        """Forget a message of a transaction that is over."""
         self.provisional.pop(tag, None)
 
     def _remember(self, tag: bytes) -> None:
@@ -99,11 +99,11 @@ class SeenTags(Tags):
         self.current.pop(tag, None)
 
     def leave(self, lost: bool, closed: bool) -> None:
-        """Take note that the link is gone."""
+        """Note that the link is gone."""
         self.owner.leave(self.identity.key, closed)
 
     def reattach(self, unsettled: dict[object, object] | None) -> None:
-        """Begin a new attachment by a sender that has these unsettled, None if it says nothing."""
+        """Begin a new attachment by a sender with this unsettled map, None without one."""
         earlier = self.earlier
         earlier.update(self.current)
         if unsettled is not None:
@@ -116,8 +116,8 @@ class SeenTags(Tags):
 
 @final
 class _Owner:
-    """The absent links of one user of a virtual host, in the order in which they left, and how many
-    tags they have."""
+    """The detached links of one user of a virtual host, in the order in which they left, and their
+    number of tags."""
 
     __slots__ = ("absent", "tags")
 
@@ -126,13 +126,13 @@ class _Owner:
         self.tags: i64 = 0
 
     def put(self, key: LinkKey, seen: SeenTags) -> None:
-        """Add a link that has left."""
+        """Add a link that was detached."""
         self.take(key)
         self.absent[key] = seen
         self.tags += len(seen)
 
     def take(self, key: LinkKey) -> SeenTags | None:
-        """Remove a link that comes back, or is forgotten, and return its tags; None if it is not
+        """Remove a link that is attached again or forgotten, and return its tags; None if it is not
         known."""
         seen = self.absent.pop(key, None)
         if seen is not None:
@@ -140,7 +140,7 @@ class _Owner:
         return seen
 
     def forget_first(self) -> None:
-        """Forget the link that has been absent longest."""
+        """Forget the link that has been detached longest."""
         self.take(next(iter(self.absent)))
 
 
@@ -148,8 +148,8 @@ class _Owner:
 class _Tenant:
     """The users of one virtual host, and what is remembered for them.
 
-    `heap` has a place for every user as it was when he had so much: the user with most tags comes
-    first. A place that is out of date is dropped when it comes up.
+    `heap` has a place for every user with the amount at that time: the user with the highest amount
+    is first. An outdated place is dropped when it comes to the front.
     """
 
     __slots__ = ("owners", "links", "tags", "heap")
@@ -161,7 +161,7 @@ class _Tenant:
         self.heap: list[tuple[int, str]] = []
 
     def put(self, user: str | None, key: LinkKey, seen: SeenTags, most: i64) -> None:
-        """Add a link of the user that has left; the user may have `most` absent links."""
+        """Add a detached link of the user; the user may have `most` detached links."""
         owner = self.owners.get(user)
         if owner is None:
             owner = _Owner()
@@ -175,7 +175,7 @@ class _Tenant:
         self._place(user, owner)
 
     def take(self, user: str | None, key: LinkKey) -> SeenTags | None:
-        """Remove a link of the user that comes back, and return its tags; None if it is not
+        """Remove a link of the user that is attached again, and return its tags; None if it is not
         known."""
         owner = self.owners.get(user)
         seen = None if owner is None else owner.take(key)
@@ -197,8 +197,8 @@ class _Tenant:
             heapify(self.heap)
 
     def make_room(self, links: i64, tags: i64) -> None:
-        """Forget links until there are no more than so many, with so many tags: of the user who
-        has most, the one that has been absent longest."""
+        """Forget links until there are at most `links` with `tags` tags together: always the oldest
+        link of the user who has most."""
         while self.links > links or self.tags > tags:
             weight, name = self.heap[0]
             user = name[1:] if name else None
@@ -217,23 +217,23 @@ class _Tenant:
 
 
 def _weight(owner: _Owner) -> int:
-    """Return how much a user makes the broker remember; a link without tags costs something too."""
+    """Return how much the user makes the broker remember; a link without tags counts, too."""
     return int(owner.tags) + len(owner.absent)
 
 
 def _sortable(user: str | None) -> str:
-    """Return a user in a form that compares: ``""`` is who has no name."""
+    """Return a user in a form that can be ordered: ``""`` is the anonymous one."""
     return "" if user is None else f"={user}"
 
 
 @final
 class SeenTagsOfLinks:
-    """The tags of every link that wants its deliveries to count once.
+    """The tags of every link whose deliveries count once.
 
-    While they are not attached, at most `absent` links of a user are remembered, and of a virtual
-    host at most `links`, with `tags` tags together. If these are too many, the user who has most
-    loses what he left longest ago: no user makes the broker forget another one's few, and no
-    virtual host has anything to do with another.
+    Of detached links, at most `absent` of a user are remembered, and at most `links` of a virtual
+    host, with `tags` tags together. If there are too many, the user who has most loses the oldest
+    one: no user makes the broker forget the few tags of another user, and virtual hosts do not
+    affect each other.
     """
 
     __slots__ = ("absent", "links", "tags", "_attached", "_tenants")
@@ -258,7 +258,7 @@ class SeenTagsOfLinks:
     ) -> SeenTags:
         """Return the tags of a link to `address` that is being attached.
 
-        Those of a link of another identity are forgotten.
+        The tags of a link of another identity are forgotten.
         """
         key = client.tags_key(link, address)
         identity = LinkIdentity(key, address, 0, EXACTLY_ONCE)
@@ -266,7 +266,7 @@ class SeenTagsOfLinks:
         if seen is None or not seen.identity.matches(identity):
             seen = SeenTags(self, identity)
         else:
-            # A delivery that comes again is accepted at once: the first one is to be on disk.
+            # A repeated delivery is accepted at once, so the first one must be on disk.
             changes.claim()
             seen.reattach(unsettled)
         self._attached[key] = seen
@@ -282,7 +282,7 @@ class SeenTagsOfLinks:
         return None if tenant is None else tenant.take(key[1], key)
 
     def leave(self, key: LinkKey, closed: bool) -> None:
-        """Take note that a link is detached, lost or `closed`: a closed one never comes back."""
+        """Note that a link is detached, lost or `closed`: a closed link never returns."""
         seen = self._attached.pop(key, None)
         if seen is None or closed:
             return

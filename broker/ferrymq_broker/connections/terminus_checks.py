@@ -1,6 +1,6 @@
 """Checks of what a client asks of a terminus: contradictions and unknown outcomes are refused.
 
-The field types of a source and a target are checked when they are decoded. What is left are the
+The field types of a source and a target are checked when they are decoded. This module checks the
 rules that the specification states beside the types (AMQP 1.0 §3.5.3–3.5.9).
 """
 
@@ -26,14 +26,14 @@ def check_source(asked: Source) -> None:
             if not (isinstance(filter, str) and name in PLAIN_SELECTORS):
                 raise BrokerError(
                     "amqp:invalid-field",
-                    f"the filter {name[:100]!r} is not a described value (AMQP 1.0 §3.5.8)",
+                    f"the filter {name[:100]!r} must be a described value (AMQP 1.0 §3.5.8)",
                 )
     default = asked.default_outcome
     if default is not None and not is_terminal(default):
         raise BrokerError(
             "amqp:invalid-field",
-            f"the default-outcome {type(default).__name__.lower()} is no outcome of a delivery; "
-            f"there are {', '.join(SUPPORTED_OUTCOMES)}",
+            f"the default-outcome {type(default).__name__.lower()} is not an outcome of a "
+            f"delivery; it must be one of {', '.join(SUPPORTED_OUTCOMES)}",
         )
     outcomes = asked.outcomes
     if outcomes is not None:
@@ -41,7 +41,8 @@ def check_source(asked: Source) -> None:
             if outcome not in SUPPORTED_OUTCOMES:
                 raise BrokerError(
                     "amqp:not-implemented",
-                    f"outcome {outcome[:100]!r}; there are {', '.join(SUPPORTED_OUTCOMES)}",
+                    f"the outcome {outcome[:100]!r} is unknown; it must be one of "
+                    f"{', '.join(SUPPORTED_OUTCOMES)}",
                 )
 
 
@@ -56,7 +57,7 @@ def _check_properties(where: str, dynamic: bool, properties: dict[str, object] |
     if not dynamic:
         raise BrokerError(
             "amqp:invalid-field",
-            f"the {where} has dynamic-node-properties and is not dynamic (AMQP 1.0 §3.5.3–4)",
+            f"the {where} has dynamic-node-properties but is not dynamic (AMQP 1.0 §3.5.3–4)",
         )
     problem = problem_of(properties)
     if problem is not None:

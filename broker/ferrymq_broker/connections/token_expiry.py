@@ -1,4 +1,5 @@
-"""Rights that end with time: of tokens, of a login by token, of a client that brings no token."""
+"""Rights that end at a time: of tokens, of a login by token, and of a client that brings no
+token."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @final
 class _Patience(Timer):
-    """The time that a client without rights has to bring a token."""
+    """The timer for the time that a client without rights has to bring a token."""
 
     __slots__ = ("token_expiry",)
 
@@ -29,20 +30,19 @@ class _Patience(Timer):
         self.token_expiry = token_expiry
 
     def on_time(self, now: i64) -> None:
-        """Take note that the time is over."""
+        """Note that the time is over."""
         self.token_expiry.on_patience_over()
 
 
 @final
 class TokenExpiry(Timer):
-    """The ends of what one connection may do.
+    """The times at which rights of one connection end.
 
-    When a token lapses, the links that only it has allowed are dropped. When the login itself was
-    by a token and that expires, what it gave is gone; the connection goes on if its user has
-    brought another one meanwhile. Who may do nothing at all is given `Broker.token_deadline`.
+    When a token expires, the links that only this token has allowed are detached. When a login by
+    token expires, its rights end; the connection goes on if its user has brought another token
+    meanwhile. A client without any right has the time `Broker.token_deadline`.
 
-    The ends of tokens are dates and go by the wall clock, even when that is set. The deadline is a
-    duration.
+    Tokens end at dates of the wall clock, even when that is set. The deadline is a duration.
     """
 
     __slots__ = ("login_ends", "_connection", "_links", "_parts", "_deadline", "_patience")
@@ -65,12 +65,12 @@ class TokenExpiry(Timer):
         self._patience = _Patience(self)
 
     def on_grant(self) -> None:
-        """Review the links: a token has come, and may give less than the one before."""
+        """Check the rights of links again: a new token may give less than the earlier one."""
         self._links.reauthorize()
         self.arm()
 
     def arm(self) -> None:
-        """Set the timers to the next end."""
+        """Set the timers to the next time."""
         shared = self._parts.shared
         access = self._parts.client.access
         patience = self._patience
@@ -96,10 +96,10 @@ class TokenExpiry(Timer):
         shared.timers.cancel(self._patience)
 
     def on_patience_over(self) -> None:
-        """Close the connection if no token has come in time that allows anything."""
+        """Close the connection if no token that gives a right has come in time."""
         access = self._parts.client.access
         if not self._connection.is_finished() and not access.gives_anything():
-            self._close("no token has come that allows anything")
+            self._close("the client has brought no token that gives a right")
 
     def on_time(self, now: i64) -> None:
         """End the rights that a token or the login has given until this date."""
@@ -133,10 +133,10 @@ class TokenExpiry(Timer):
 
 
 def subject_of(identity: UserIdentity) -> str:
-    """Return whom a token speaks for, as rules name him."""
+    """Return the subject of an identity's token, as access rules name it."""
     return f"key:{identity.key}" if identity.key else f"user:{identity.user}"
 
 
 def _milliseconds(seconds: float) -> i64:
-    """Return the first millisecond that is not before a time of the day; 0 for none."""
+    """Return the first millisecond at or after a time in seconds since the epoch; 0 for none."""
     return 0 if seconds == 0.0 else i64(seconds * 1000.0) + 1

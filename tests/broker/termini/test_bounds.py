@@ -76,7 +76,7 @@ def test_a_user_has_so_many_and_takes_none_from_others() -> None:
     refused = keep(net, "eve", "link 3")
     assert refused.error is not None
     assert refused.error.condition == "amqp:resource-limit-exceeded"
-    assert "of one user" in str(refused.error.description)
+    assert "the user has 3 termini" in str(refused.error.description)
     assert not keep(net, "ann", "link 0").detached
     # One that is there may come back; one that ends makes room.
     again = keep(net, "eve", "link 1")

@@ -129,7 +129,7 @@ def test_who_may_do_nothing_is_closed_in_time() -> None:
     net.advance(19.5)
     assert closed(silent) is None
     net.advance(1)
-    assert closed(silent) == "no token has come that allows anything"
+    assert closed(silent) == "the client has brought no token that gives a right"
     assert closed(bearer.client) is None
 
 
@@ -229,7 +229,7 @@ def test_a_connection_goes_on_with_another_token(jwt_net: Network) -> None:
     jwt_net.advance(51)
     assert dropped(sender)
     jwt_net.advance(21)
-    assert closed(bearer.client) == "no token has come that allows anything"
+    assert closed(bearer.client) == "the client has brought no token that gives a right"
 
 
 def test_it_goes_on_as_a_whole_with_a_token_for_all(jwt_net: Network) -> None:

@@ -1,1 +1,2 @@
-"""Termini that outlive their links, with what is unsettled on them (AMQP 1.0 §2.6.13, §3.5.5–6)."""
+"""Durable links: termini that outlive their links, with their unsettled deliveries (AMQP 1.0
+§2.6.13, §3.5.5–6)."""

@@ -1,14 +1,16 @@
-"""Termini that outlive their links: which they are, and what clients are told (AMQP 1.0 §3.5.5).
+"""Granting termini that outlive their links: which ones do, and what clients are told (AMQP 1.0
+§3.5.5).
 
-A target does if the client asks for any durability or a longer life than that of its session. A
-source does if the client asks for durability alone: messages that are held for one who does not
-come back to resume are kept from all the others. Of queues and of subscriptions that are the
-client's own the deliveries are kept (durability unsettled-state); those of subscriptions that are
-shared go to somebody else, and of streams and browsers nothing is held.
+A target outlives its link if the client asks for any durability or a longer life than that of its
+session. A source does so only if the client asks for durability: messages that are held for a
+client that does not return are kept from all other clients. For queues and for subscriptions of one
+client the deliveries are kept (durability unsettled-state). Deliveries of shared subscriptions go
+to other links, and streams and browsers hold nothing.
 
-What is granted is what is kept: without a store, or of what is not stored itself, no durability,
-but expiry policy and time-out all the same. What is dynamic ends with its link, and so does the
-anonymous terminus of those who have no name where there are rules: nothing would tell them apart.
+The broker grants what it keeps: without a store, or for a node that is not stored, it grants no
+durability, but it does grant expiry policy and timeout. A dynamic node ends with its link. So does
+the anonymous terminus of anonymous clients if there are access rules, because nothing distinguishes
+these clients.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def outlives(asked: Source | Target) -> bool:
-    """Return whether the client asks for more life than a session has."""
+    """Return whether the client asks for a longer life than that of a session."""
     return (
         asked.durable.value > 0
         or asked.timeout > 0
@@ -44,13 +46,13 @@ def outlives(asked: Source | Target) -> bool:
 
 
 def lasts(asked: Source | Target) -> bool:
-    """Return whether the client asks for a terminus that is still there when a lost link comes
-    back."""
+    """Return whether the client asks for a terminus that still exists when a lost link is attached
+    again."""
     return asked.timeout > 0 or asked.expiry_policy.value == "never"
 
 
 def holds(node: Node, asked: Source) -> bool:
-    """Return whether deliveries from the node are to outlive a link with this source."""
+    """Return whether deliveries from the node outlive a link with this source."""
     return (
         asked.durable.value > 1
         and not asked.dynamic
@@ -60,13 +62,13 @@ def holds(node: Node, asked: Source) -> bool:
 
 
 def find_target(parts: ConnectionParts, link: Link) -> Target | None:
-    """Return the target that the link has had, for an attach without one."""
+    """Return the target that the link had before, for an attach without one."""
     terminus = parts.shared.termini.find(parts.client.link_key(link))
     return terminus.told if terminus is not None and isinstance(terminus.told, Target) else None
 
 
 def find_source(parts: ConnectionParts, link: Link) -> Source | None:
-    """Return the source that the link has had, for an attach without one."""
+    """Return the source that the link had before, for an attach without one."""
     terminus = parts.shared.termini.find(parts.client.link_key(link))
     return terminus.told if terminus is not None and isinstance(terminus.told, Source) else None
 
@@ -82,11 +84,12 @@ def remember_target(
     address: str,
     mode: str,
 ) -> TargetTerminus | None:
-    """Find or make the terminus of a link that brings messages; None if it ends with the link.
+    """Find or create the terminus of a link on which the client sends; None if it ends with the
+    link.
 
-    To be called before the attach is answered, which says what this one has been granted. `node` is
-    None for the anonymous terminus; `address` is that of the target with aliases followed, `mode`
-    the delivery mode in force. Raises `BrokerError` if there are too many termini.
+    Call this before the attach is answered, because the answer has what the terminus grants. `node`
+    is None for the anonymous terminus; `address` is that of the target with aliases resolved,
+    `mode` the delivery mode. Raises `BrokerError` if there are too many termini.
     """
     termini = parts.shared.termini
     key = parts.client.link_key(link)
@@ -126,9 +129,9 @@ def remember_target(
 
 
 def forget_target(parts: ConnectionParts, link: ReceiverLink) -> None:
-    """Forget what is remembered under the name of a link that is to a coordinator now.
+    """Forget what is remembered under the name of a link that is now a control link.
 
-    Clients that cannot be told apart do not forget for one another.
+    Anonymous clients do not forget for one another.
     """
     if parts.client.is_nameless():
         return
@@ -151,11 +154,11 @@ def remember_source(
     default: Outcome | None,
     mode: str,
 ) -> SourceTerminus | None:
-    """Find or make the terminus of a link that wants messages of `queue`; None if it ends with the
-    link.
+    """Find or create the terminus of a link that receives messages of `queue`; None if it ends with
+    the link.
 
-    To be called before the attach is answered; fills in what the terms grant. `mode` is the
-    delivery mode in force. Raises `BrokerError` if there are too many termini.
+    Call this before the attach is answered; it fills in what the terms grant. `mode` is the
+    delivery mode. Raises `BrokerError` if there are too many termini.
     """
     termini = parts.shared.termini
     key = parts.client.link_key(link)
@@ -167,7 +170,7 @@ def remember_source(
         if known is not None:
             known.end()
         if not plain and queue is not node and queue.store_id != 0:
-            # The subscription is kept, what its links are sent is not.
+            # The subscription is kept, but not the deliveries of its links.
             terms.granted_durable = 1
         return None
     durable: i64 = asked.durable.value
@@ -176,14 +179,14 @@ def remember_source(
     policy = asked.expiry_policy.value
     timeout: i64 = asked.timeout
     if queue is not node and not terms.part:
-        # The life of a subscription is its own.
+        # A subscription has its own lifetime.
         policy = terms.granted_expiry_policy
         timeout = terms.granted_timeout
     terms.granted_durable = durable
     terms.granted_expiry_policy = policy
     terms.granted_timeout = timeout
     identity = LinkIdentity(key, queue.address, durable, mode)
-    # A queue that was made anew at the same address has none of what was sent.
+    # A queue that was created again at the same address has none of the sent messages.
     if (
         isinstance(known, SourceTerminus)
         and known.node is queue
@@ -208,10 +211,10 @@ def remember_source(
 
 
 def with_default(told: Source, asked: Outcome | None) -> Source:
-    """Return the source of an answer, with the default-outcome that the client has asked for.
+    """Return the source of an answer, with the default-outcome that the client asked for.
 
-    The terminus is remembered by that: a client that named no outcome names none when it comes
-    back, either.
+    The terminus remembers it, because a client that named no outcomes names none when it returns,
+    either.
     """
     return Source(
         address=told.address,

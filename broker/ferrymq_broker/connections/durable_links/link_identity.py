@@ -1,8 +1,8 @@
-"""The identity of a remembered link: what must be equal for it to be resumed.
+"""The identity of a remembered link: what must be equal for a link to be resumed.
 
-A link that is attached again under a name that is remembered resumes what was unsettled only if it
-is the same link in all of this. If anything differs it is another link, whose deliveries and tags
-begin anew; nothing that is remembered of the earlier one answers for it.
+A link that is attached again under a remembered name resumes its unsettled deliveries only if all
+of this is equal. If anything differs it is another link with new deliveries and tags, and nothing
+of the earlier link is used.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class LinkIdentity:
     """The identity of one link at the broker.
 
     `key` has the virtual host, the user, the container, the name and the direction. `address` is
-    that of the broker's terminus with aliases followed, empty for the anonymous terminus; `durable`
-    the durability that is granted (AMQP 1.0 §3.5.5), `mode` the delivery mode in force. `mode` is
-    None in a record of an earlier version, which does not say: every mode equals that.
+    that of the broker's terminus with aliases resolved, empty for the anonymous terminus; `durable`
+    is the granted durability (AMQP 1.0 §3.5.5), `mode` the delivery mode. `mode` is None in a
+    record of an earlier version, which did not store it: that equals every mode.
     """
 
     __slots__ = ("key", "address", "durable", "mode")
@@ -33,7 +33,7 @@ class LinkIdentity:
         self.mode = mode
 
     def matches(self, other: LinkIdentity) -> bool:
-        """Return whether a link of the other identity is the same link."""
+        """Return whether the other identity is that of the same link."""
         return (
             self.key == other.key
             and self.address == other.address

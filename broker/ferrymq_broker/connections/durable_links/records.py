@@ -1,10 +1,11 @@
 """Records of termini and of their unsettled deliveries in the store.
 
-A `TERMINUS` is a map: what the link is known by, what its terminus is and since when its time runs.
-A `DELIVERY` is one as well. Of a target, its `tag` and the `state` that was told, encoded; of a
-source, its `tag`, the `queue` and the `sequence` of the entry, whether it was the `first` delivery
-of that and the milliseconds that were `left` of its time: what the very same bytes can be made from
-again. Records of earlier versions have the `time` it was sent at instead.
+A `TERMINUS` is a map: the key of the link, its terminus, and when its expiry time began. A
+`DELIVERY` is a map, too. For a target it has the `tag` and the `state` that the client was told,
+encoded. For a source it has the `tag`, the `queue` and the `sequence` of the entry, whether it was
+the `first` delivery of the entry, and the milliseconds that were `left` until its expiry: from
+these the same bytes can be made again. Records of earlier versions have the `time` of sending
+instead.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def decode_outcome(value: object) -> Outcome:
     found = _decode(value)
     if isinstance(found, Accepted | Rejected | Released | Modified):
         return found
-    raise StoreDamaged("the state of a delivery is no outcome")
+    raise StoreDamaged("the stored state of a delivery is not an outcome")
 
 
 def encode_terminus(terminus: Source | Target) -> bytes:
@@ -60,7 +61,7 @@ def decode_source(value: object) -> Source:
     found = _decode(value)
     if isinstance(found, Source):
         return found
-    raise StoreDamaged("a terminus has no source")
+    raise StoreDamaged("the record of a terminus has no source")
 
 
 def decode_target(value: object) -> Target:
@@ -68,7 +69,7 @@ def decode_target(value: object) -> Target:
     found = _decode(value)
     if isinstance(found, Target):
         return found
-    raise StoreDamaged("a terminus has no target")
+    raise StoreDamaged("the record of a terminus has no target")
 
 
 def _decode(value: object) -> object:
@@ -79,16 +80,16 @@ def _decode(value: object) -> object:
         found = read_value(reader, "record")
         return typed(found) if isinstance(found, Described) else found
     except CodecError as error:
-        raise StoreDamaged(f"a terminus cannot be read: {error}") from error
+        raise StoreDamaged(f"the record of a terminus cannot be read: {error}") from error
 
 
 def encode_received(tag: bytes, outcome: Outcome) -> bytes:
-    """Encode a delivery to a target: what its sender is told of it."""
+    """Encode a delivery to a target, with the outcome that its sender is told."""
     return encode_map({"tag": tag, "state": encode_outcome(outcome)})
 
 
 def encode_sent(tag: bytes, queue: i64, sequence: i64, first: bool, left: i64) -> bytes:
-    """Encode a delivery of a source, which is one of the entry of a queue."""
+    """Encode a delivery of a source, for an entry of a queue."""
     return encode_map(
         {
             "tag": tag,
@@ -104,5 +105,5 @@ def read_tag(fields: dict[str, object], id: int) -> bytes:
     """Read the tag of a delivery. Raises `StoreDamaged`."""
     tag = fields.get("tag")
     if not isinstance(tag, bytes):
-        raise StoreDamaged(f"a delivery of terminus {id} has no tag")
+        raise StoreDamaged(f"a stored delivery of terminus {id} has no tag")
     return tag

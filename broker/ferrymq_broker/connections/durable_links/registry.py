@@ -1,4 +1,4 @@
-"""All termini that outlive their links, by what these are known by."""
+"""The registry of termini that outlive their links, by the keys of the links."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ferrymq_broker.number_sequence import NumberSequence
     from ferrymq_broker.timers import TimerHeap
 
-# Deliveries that the client of a terminus may leave without an outcome, or without settling them.
+# The most deliveries of a terminus that its client may leave without an outcome, or unsettled.
 UNSETTLED: Final = 100_000
-# What all termini of a user share of these. Each has some, however many there are: more than a link
-# needs whose sender settles first (`target.py`).
+# The most such deliveries of all termini of a user, which share them. Each terminus has a minimum
+# share, which is more than a link needs whose sender settles first (`target.py`).
 UNSETTLED_OF_USER: Final = 1_000_000
 LEAST: Final = 4096
 
@@ -26,7 +26,7 @@ LEAST: Final = 4096
 @final
 class TerminusOwner:
     """A user of a virtual host: how many termini the user has, and how many unsettled deliveries
-    each of them may have."""
+    each may have."""
 
     __slots__ = ("count", "share")
 
@@ -35,7 +35,7 @@ class TerminusOwner:
         self.share: i64 = UNSETTLED_OF_USER
 
     def change(self, by: i64) -> None:
-        """Count so many more termini, and share what the user may have among them."""
+        """Add `by` to the number of termini, and share the allowed deliveries among them."""
         self.count += by
         if self.count > 0:
             share = UNSETTLED_OF_USER // self.count
@@ -46,9 +46,10 @@ class TerminusOwner:
 class TerminusRegistry:
     """The termini of one broker that outlive their links.
 
-    A virtual host has no more of them than it may have nodes, and a user of it no more than
-    `per_user`, 0 for any number. A terminus that has `unsettled` deliveries, or its share of what
-    its user may have, takes no more."""
+    A virtual host has at most as many termini as nodes; a user in it has at most `per_user`, 0 for
+    any number. A terminus with `unsettled` deliveries, or with its share of its user's deliveries,
+    takes no more.
+    """
 
     __slots__ = (
         "agenda",
@@ -73,7 +74,7 @@ class TerminusRegistry:
         self._counts: dict[str, int] = {}
         # By virtual host and user.
         self._owners: dict[tuple[str, str | None], TerminusOwner] = {}
-        # By the number of the session or connection at whose end their time begins to run.
+        # The key is the number of the session or connection at whose end the expiry time begins.
         self._awaiting: dict[int, dict[Terminus, None]] = {}
 
     def __len__(self) -> int:
@@ -84,17 +85,17 @@ class TerminusRegistry:
         return self._by_key.get(key)
 
     def of(self, space: str) -> list[Terminus]:
-        """Return the termini of a virtual host, in the order they were made."""
+        """Return the termini of a virtual host, in the order of creation."""
         return [terminus for key, terminus in self._by_key.items() if key[0] == space]
 
     def expect_room(self, space: str, user: str | None, most: i64) -> None:
-        """Raise `BrokerError` if there may be no more in a virtual host, or of this user in it."""
+        """Raise `BrokerError` if the virtual host, or this user in it, may have no more termini."""
         owner = self._owners.get((space, user))
         if owner is not None and 0 < self.per_user <= owner.count:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"there are {self.per_user} termini of one user already that outlive their links,"
-                f" as many as there may be",
+                f"the user has {self.per_user} termini already that outlive their links, which "
+                "is the limit",
             )
         if self._counts.get(space, 0) >= most:
             for terminus in self.of(space):
@@ -103,12 +104,12 @@ class TerminusRegistry:
         if self._counts.get(space, 0) >= most:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"there are {most} termini already that outlive their links, as many as there may"
-                f" be nodes",
+                f"there are {most} termini already that outlive their links, which is the "
+                "limit of the virtual host (max_nodes)",
             )
 
     def add(self, terminus: Terminus) -> None:
-        """Add a terminus that is new or was stored."""
+        """Add a terminus that is new or was restored."""
         space = terminus.key[0]
         self._by_key[terminus.key] = terminus
         self._counts[space] = self._counts.get(space, 0) + 1
@@ -120,7 +121,7 @@ class TerminusRegistry:
         terminus.owner = owner
 
     def remove(self, terminus: Terminus) -> None:
-        """Remove a terminus that has come to its end."""
+        """Remove a terminus that has ended."""
         self.rest(terminus)
         if self._by_key.get(terminus.key) is terminus:
             del self._by_key[terminus.key]
@@ -131,7 +132,7 @@ class TerminusRegistry:
                 del self._owners[terminus.key[:2]]
 
     def end_orphans(self) -> None:
-        """End termini whose queues are gone."""
+        """End termini whose queues are deleted."""
         for terminus in list(self._by_key.values()):
             if terminus.is_orphan():
                 terminus.end()
@@ -139,7 +140,8 @@ class TerminusRegistry:
     # -- time ------------------------------------------------------------------------------------
 
     def wait(self, terminus: Terminus, number: i64) -> None:
-        """Run the time of a terminus when the session or connection of this number has ended."""
+        """Start the expiry time of a terminus when the session or connection of this number has
+        ended."""
         terminus.awaits = number
         waiting = self._awaiting.get(number)
         if waiting is None:
@@ -148,7 +150,7 @@ class TerminusRegistry:
             waiting[terminus] = None
 
     def rest(self, terminus: Terminus) -> None:
-        """Stop the time of a terminus."""
+        """Stop the expiry time of a terminus."""
         self.timers.cancel(terminus)
         number = terminus.awaits
         if number != 0:
@@ -159,8 +161,8 @@ class TerminusRegistry:
                 del self._awaiting[number]
 
     def party_gone(self, number: i64) -> None:
-        """Run the time of the termini that wait for the end of a session or connection: it has
-        ended, after all its links."""
+        """Start the expiry time of the termini that wait for the end of this session or connection.
+        It has ended, after all its links."""
         for terminus in self._awaiting.pop(number, {}):
             terminus.awaits = 0
             terminus.run()

@@ -1,11 +1,12 @@
-"""Resuming what a source has sent over an earlier link (AMQP 1.0 §2.6.13, §3.4.6).
+"""Resuming deliveries that a source has sent over an earlier link (AMQP 1.0 §2.6.13, §3.4.6).
 
-Outcomes that the receiver's map tells are applied at once; the receiver hears of that as the
-deliveries are resumed, which takes credit. Those without one are resumed from where the receiver
-is: with the very bytes that went out before. If that is not possible they are aborted, and go back.
+Outcomes in the receiver's unsettled map are applied at once; the receiver is told when the
+deliveries are resumed, which takes credit. Deliveries without an outcome are resumed from the
+position of the receiver, with exactly the bytes that were sent before. If that is not possible they
+are aborted, and the messages go back to the queue.
 
-As long as one of the two maps is incomplete no new delivery is sent. When all that could be resumed
-has come to its end, the broker detaches the link, to be attached again with smaller maps.
+While one of the two maps is incomplete, no new delivery is sent. When all resumable deliveries have
+ended, the broker detaches the link, which must be attached again with smaller maps.
 """
 
 from __future__ import annotations
@@ -28,16 +29,17 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.link_ports import ConsumerPort
     from ferrymq_broker.connections.output import ConnectionOutput
 
-# A lost message can be sent from here on only, and no receiver has got as far.
+# A message that can no longer be read could be resumed only from this position, which no receiver
+# has reached.
 _NOWHERE: Final = Received(section_number=0xFFFFFFFF, section_offset=0)
 
 
 @final
 class SourceResumption:
-    """The deliveries that are left to be resumed on one attachment.
+    """The deliveries that are still to be resumed on one attachment.
 
-    `live` counts the deliveries that were resumed and have no outcome yet; `whole` is whether new
-    ones may be sent.
+    `live` counts resumed deliveries without an outcome; `whole` is whether new deliveries may be
+    sent.
     """
 
     __slots__ = ("endpoint", "output", "terminus", "whole", "live", "_todo")
@@ -63,16 +65,17 @@ class SourceResumption:
 
     @property
     def over(self) -> bool:
-        """Return whether the link goes on as any other."""
+        """Return whether the link needs no more resuming."""
         return self.whole and not self._todo
 
     @property
     def stuck(self) -> bool:
-        """Return whether nothing more can come before the link is attached once more."""
+        """Return whether nothing more can be sent before the link is attached again."""
         return not self.whole and not self._todo
 
     def begin(self) -> bool:
-        """Apply the outcomes that the receiver's map tells; false if one of them is not agreed."""
+        """Apply the outcomes in the receiver's map; return false if the source does not allow one
+        of them."""
         endpoint = self.endpoint
         agreed = endpoint.outcomes
         for delivery in self._todo:
@@ -85,7 +88,7 @@ class SourceResumption:
             delivery.context = None
             imposed = endpoint.imposed
             if imposed is not None:
-                # The delivery is resumed with the outcome of the source, not with that of the map.
+                # The delivery gets the outcome of the source, not the outcome in the map.
                 state = imposed
                 delivery.state = imposed
             apply_outcome(endpoint.node, endpoint, entry, state)
@@ -93,7 +96,7 @@ class SourceResumption:
         return True
 
     def proceed(self) -> None:
-        """Resume as much as credit and connection allow."""
+        """Resume deliveries, as far as credit and connection allow."""
         endpoint = self.endpoint
         link = endpoint.link
         output = self.output
@@ -114,7 +117,7 @@ class SourceResumption:
             if link.parked > 0:
                 output.await_window(endpoint)
             elif link.usable:
-                # A detach without an error: both attach again with what is left.
+                # A detach without an error: both sides attach again with the remaining deliveries.
                 link.detach(closed=False)
                 output.touch()
                 endpoint.close(False, False)
@@ -138,13 +141,13 @@ class SourceResumption:
         if resolution is Resolution.CONTINUE:
             self.live += 1
         else:
-            # The delivery is aborted: the receiver has got further than the broker can go.
+            # The delivery is aborted: the receiver has more bytes than the broker can repeat.
             delivery.context = None
             self.endpoint.node.give_back(self.endpoint, entry, True, False)
             self.terminus.forget(delivery.tag)
 
     def on_outcome(self) -> None:
-        """Count a resumed delivery that has come to its end, and go on."""
+        """Count a resumed delivery that has ended, and continue."""
         if self.live > 0:
             self.live -= 1
         if not self.whole and self.live == 0 and not self.endpoint.closed:
@@ -152,7 +155,7 @@ class SourceResumption:
 
 
 def sent_payload(entry: Entry, sent: UnsettledSend) -> bytes:
-    """Return the bytes that went out with a delivery that was sent before."""
+    """Return the bytes of an earlier delivery of an entry."""
     attempts = entry.attempts
     entry.attempts = i32(0) if sent.first else i32(1)
     try:

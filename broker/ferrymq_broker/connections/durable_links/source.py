@@ -1,12 +1,13 @@
-"""Sources that outlive their links: what was sent, and has no outcome yet (AMQP 1.0 §2.6.13).
+"""Sources that outlive their links: deliveries that were sent and have no outcome yet (AMQP 1.0
+§2.6.13).
 
-Every delivery is on record before it leaves the broker. While no link is attached, a stand-in
-holds the message: nobody else gets it. The outcome and the end of the record are in one batch, so
-that the broker has either the delivery or its outcome, whatever happens. An outcome that has been
-applied need not be remembered: a delivery of which only the receiver knows is settled.
+Every delivery is stored before it leaves the broker. While no link is attached, a stand-in holds
+the message, so that no other consumer gets it. The outcome and the removal of the record are in one
+batch, so that after a crash the broker has either the delivery or its outcome. An applied outcome
+need not be remembered: a delivery that only the receiver knows is settled.
 
-A delivery may become part of a transaction, which decides on it from then on: should the link go
-before the transaction ends, it is *lent* to that, and not resumed.
+A delivery may become part of a transaction, which then decides on it. If the link goes before the
+transaction ends, the transaction keeps the delivery, which is not resumed.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
 
 @final
 class UnsettledSend:
-    """A delivery of an entry. `number` is that of its record, 0 without one.
+    """A delivery of an entry. `number` is the number of its record, 0 without one.
 
-    `first` is whether it was the first delivery of the entry, `left` how many milliseconds the
-    entry had left of its time if it expires: what the bytes depend on that went out.
+    `first` is whether it was the first delivery of the entry, `left` is how many milliseconds were
+    left until its expiry, if it expires: the sent bytes depend on these.
     """
 
     __slots__ = ("number", "entry", "first", "left")
@@ -58,13 +59,12 @@ class UnsettledSend:
 
 @final
 class SourceTerminus(Terminus):
-    """The deliveries of one receiver that have no outcome, by their tags, in the order of sending.
+    """The deliveries of one receiver without an outcome, by their tags, in the order of sending.
 
-    `node` is the queue they are from, `holder` what holds their messages: the endpoint of the link,
-    or something in its place. `holds` is whether they outlive a link at all: if not, the terminus
-    is known by name alone. `default` is the outcome of those that never get one, if the client has
-    named it; `imposed` is the same if it is that of every delivery. `number` is what the queue
-    knows its consumers by, one after the other.
+    `node` is their queue; `holder` holds their messages: the link, or an object in its place.
+    `holds` is whether the deliveries outlive a link: if not, only the name of the terminus is
+    known. `default` is the client's default outcome, if any; `imposed` is the same if it applies to
+    every delivery. `number` is the consumer number that all its links use at the queue.
     """
 
     __slots__ = (
@@ -92,45 +92,45 @@ class SourceTerminus(Terminus):
         self.store_id = store_id
         self.node = node
         self.sent: dict[bytes, UnsettledSend] = {}
-        # By the number of the consumer that they were sent over, and the tag.
+        # By the number of the consumer that sent them, and the tag.
         self._lent: dict[tuple[int, bytes], UnsettledSend] = {}
         self.holder = Consumer(0, False)
         self.holds = True
-        # Whether no link has had the terminus before.
+        # Whether the terminus has had no link before.
         self.fresh = True
         self.default: Outcome | None = None
         self.imposed: Outcome | None = None
-        # Stored queues know the terminus by the same number after a restart; no consumer has it.
+        # Stored queues know the terminus by the same number after a restart; no consumer uses it.
         self.number: i64 = termini.numbers.next() if store_id == 0 else -store_id
         self.holder.known_as = self.number
         termini.agenda.remembered.add(int(self.number))
         self._number: i64 = 0
 
     def unsettled(self) -> int:
-        """Return how many deliveries it remembers."""
+        """Return the number of remembered deliveries."""
         return len(self.sent)
 
     def is_void(self) -> bool:
-        """Return whether its queue is gone, and no link has noticed."""
+        """Return whether its queue is deleted and no link has noticed it."""
         return self.node.deleted and not self.attached
 
     def details(self) -> dict[str, object]:
-        """Return of which queue the terminus is, and whether it keeps what it sends."""
+        """Return the queue of the terminus, and whether it keeps what it sends."""
         return {"queue": int(self.node.store_id), "holds": self.holds}
 
     def is_orphan(self) -> bool:
-        """Return whether its queue has been deleted while no link was there to be told."""
+        """Return whether its queue was deleted while no link was attached."""
         return self.node.deleted and not self.attached
 
     def is_full(self) -> bool:
-        """Return whether the receiver has left too much without an outcome."""
+        """Return whether the receiver has left too many deliveries without an outcome."""
         return len(self.sent) >= self.most_unsettled()
 
     # -- deliveries --------------------------------------------------------------------------------
 
     def add(self, tag: bytes, entry: Entry, first: bool) -> bool:
-        """Remember an entry that is being sent under this tag; return whether that is on record,
-        which must be on disk first."""
+        """Remember an entry that is being sent under this tag; return whether that is stored, so
+        that it must be on disk before it is sent."""
         left: i64 = 0
         if entry.expires != 0:
             left = self.termini.agenda.left(entry.expires)
@@ -156,40 +156,40 @@ class SourceTerminus(Terminus):
             self.changes().drop(DELIVERY, self.store_id, sent.number)
 
     def hand_to_link(self, endpoint: i64, tag: bytes) -> None:
-        """Lend a delivery to the transaction that decides on it: the link is gone."""
+        """Give a delivery to the transaction that decides on it, because the link is gone."""
         sent = self.sent.pop(tag, None)
         if sent is not None:
             self._lent[endpoint, tag] = sent
 
     def forget_handed(self, endpoint: i64, tag: bytes) -> None:
-        """Forget a lent delivery: the transaction has decided."""
+        """Forget a delivery that was given to a transaction, which has decided on it."""
         sent = self._lent.pop((endpoint, tag), None)
         if sent is not None and not self.gone:
             self._drop(sent)
 
     def restore(self, tag: bytes, sent: UnsettledSend) -> None:
-        """Restore a delivery that was stored, of an entry that nobody has any longer."""
+        """Restore a stored delivery of an entry that does not exist any more."""
         self.holder.hold(sent.entry)
         self.sent[tag] = sent
         if sent.number > self._number:
             self._number = sent.number
 
     def apply(self, tag: bytes, outcome: DeliveryState | None) -> bool:
-        """Give a delivery its outcome; return false if that is no outcome, or there is no such
-        delivery."""
+        """Apply an outcome to a delivery; return false if it is not an outcome, or if there is no
+        such delivery."""
         sent = self.sent.get(tag)
         if sent is None or not is_terminal(outcome):
             return False
         node = self.node
         if node.deleted:
-            # The queue is gone that the message would return to.
+            # The queue to which the message would return is deleted.
             node.remove(self.holder, sent.entry)
         else:
             apply_outcome(node, self.holder, sent.entry, outcome)
         self.forget(tag)
         return True
 
-    # -- links come and go -------------------------------------------------------------------------
+    # -- attaching and detaching -----------------------------------------------------------------
 
     def pass_to(self, holder: Consumer) -> None:
         """Pass the messages to another holder."""
@@ -207,11 +207,11 @@ class SourceTerminus(Terminus):
         self.pass_to(holder)
 
     def resume(self, link: SenderLink) -> dict[bytes, OutgoingDelivery]:
-        """Compare with the unsettled map of the client's attach; to be called before the answer.
+        """Compare with the unsettled map of the client's attach; called before the answer.
 
-        What both have is there to be resumed. What is missing in a complete map never came, or was
-        settled with an outcome that got lost: it goes back as a failed delivery. A client without
-        a map begins anew, and all of it goes back.
+        Deliveries that both sides have are resumed. A delivery that is missing in a complete map
+        never arrived, or its settlement got lost: it goes back to the queue as a failed delivery. A
+        client without a map starts from the beginning, and all deliveries go back.
         """
         attach = link.remote_attach
         if self.fresh:
@@ -239,9 +239,9 @@ class SourceTerminus(Terminus):
         return delivery
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        """Act on what the client says of a delivery whose link was detached.
+        """Process a disposition for a delivery whose link was detached.
 
-        It may do so while the session lasts (AMQP 1.0 §2.7.6).
+        The client may send one while the session exists (AMQP 1.0 §2.7.6).
         """
         if self.attached or self.gone or delivery.link is not self.link:
             return
@@ -259,14 +259,14 @@ class SourceTerminus(Terminus):
     # -- the end -----------------------------------------------------------------------------------
 
     def fate(self, lost: bool) -> Outcome:
-        """Return what becomes of a message that never gets an outcome (AMQP 1.0 §3.5.3)."""
+        """Return the outcome of a message that never gets one (AMQP 1.0 §3.5.3)."""
         outcome = self.default
         if outcome is None:
             return FAILED if lost else RELEASED
         return outcome
 
     def release(self) -> None:
-        """Give what the terminus holds its default outcome: the terminus has come to its end.
+        """Apply the default outcome to the held messages, because the terminus has ended.
 
         While a link is attached, the link does that.
         """

@@ -1,4 +1,5 @@
-"""Deliveries that the broker has received and given an outcome, for the sender to be told again."""
+"""The interface of remembered outcomes: deliveries that were received and given an outcome, which
+the sender may ask for again."""
 
 from __future__ import annotations
 
@@ -11,37 +12,36 @@ if TYPE_CHECKING:
 
 
 class Tags:
-    """The memory that a link on which the broker receives has of its deliveries."""
+    """The memory of a link on which the broker receives, about its deliveries."""
 
     __slots__ = ()
 
     def is_resent(self, tag: bytes) -> bool:
-        """Return whether a delivery that is new was accepted on an earlier attachment; told
-        once."""
+        """Return whether a new delivery was accepted on an earlier attachment; true only once."""
         return False
 
     def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
         """Remember the outcome of a delivery that its sender has not settled.
 
-        The outcome is true after a crash if it is `kept`.
+        `kept` is whether the outcome stays true after a crash.
         """
 
     def posting(self, tag: bytes) -> TxnPublish | None:
-        """Return the message of a transaction that is not discharged yet, posted under this tag."""
+        """Return the message with this tag that is part of an open transaction."""
         return None
 
     def add_posting(self, tag: bytes, posting: TxnPublish) -> None:
-        """Remember a message that is posted in a transaction."""
+        """Remember a message that is part of a transaction."""
 
     def end_posting(self, tag: bytes) -> None:
-        """Forget a message that was posted: its transaction is over."""
+        """Forget a message of a transaction that is over."""
 
     def forget(self, tag: bytes) -> None:
-        """Forget a delivery that its sender has settled: the sender knows the outcome."""
+        """Forget a delivery that its sender has settled, so that the sender knows the outcome."""
 
     def is_full(self) -> bool:
-        """Return whether no more can be remembered until the sender settles some."""
+        """Return whether nothing more can be remembered until the sender settles something."""
         return False
 
     def leave(self, lost: bool, closed: bool) -> None:
-        """Take note that the link is `closed` for good, or only detached, or `lost`."""
+        """Note that the link is `closed` for good, or only detached, or `lost`."""

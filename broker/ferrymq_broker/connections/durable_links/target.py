@@ -1,11 +1,12 @@
-"""Targets that outlive their links: what was received, and what its sender was told.
+"""Targets that outlive their links: received deliveries, and the outcomes that their sender was
+told.
 
-In receiver-settle-mode second a delivery is remembered until its sender settles. In mode first the
-broker has settled it at once, and its sender may never have heard of that: the last `WINDOW` are
-remembered, of which there can be no more than the client was given credit for (twice that, for an
-outcome may be behind the credit in what the client reads). A sender that attaches again asks about
-what it has in its unsettled map, and is answered with what the broker knows of that
-(AMQP 1.0 §2.6.13); what it does not have it has settled.
+In receiver-settle-mode second a delivery is remembered until its sender settles it. In mode first
+the broker has settled it at once, and its sender may not know that: the last `WINDOW` deliveries
+are remembered. There can be no more than the client's credit allowed (twice that, because an
+outcome may come after the credit in what the client reads). A sender that attaches again sends its
+unsettled map, and the broker answers with what it knows of these deliveries (AMQP 1.0 §2.6.13); all
+others are settled.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 @final
 class UnsettledReceive:
-    """A delivery: the `number` of its record, 0 without one; the `outcome` its sender is told."""
+    """A delivery: the `number` of its record, 0 without one, and the `outcome` that its sender is
+    told."""
 
     __slots__ = ("number", "outcome")
 
@@ -45,33 +47,33 @@ class UnsettledReceive:
 
 @final
 class TargetTerminus(Terminus):
-    """The target of one sender: what the broker knows of its deliveries, by their tags."""
+    """The target of one sender: the deliveries that the broker remembers, by their tags."""
 
     __slots__ = ("known", "once", "provisional", "_settled", "_earlier", "_number")
 
     def __init__(self, identity: LinkIdentity, termini: TerminusRegistry, told: Target) -> None:
         super().__init__(identity, termini, told)
         self.known: dict[bytes, UnsettledReceive] = {}
-        # Whether a delivery that comes again as a new one is known by its tag.
+        # Whether a repeated delivery is recognised by its tag.
         self.once = False
-        # Messages of transactions that are not discharged yet, by tag.
+        # Messages of open transactions, by tag.
         self.provisional: dict[bytes, TxnPublish] = {}
-        # The deliveries that the broker has settled, in order.
+        # Deliveries that the broker has settled, in order.
         self._settled: dict[bytes, None] = {}
         # The tags of deliveries that may come again as new ones.
         self._earlier: dict[bytes, None] = {}
         self._number: i64 = 0
 
     def unsettled(self) -> int:
-        """Return how many deliveries it remembers."""
+        """Return the number of remembered deliveries."""
         return len(self.known)
 
     # -- while a link is attached ----------------------------------------------------------------
 
     def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
-        """Remember the outcome of a delivery; it is on record if it is `kept`."""
+        """Remember the outcome of a delivery; `kept` is whether it is stored."""
         if self.gone:
-            # A message of a transaction that is discharged behind the end of its link.
+            # A message of a transaction that is discharged after the end of its link.
             return
         tag = delivery.tag
         if tag in self.known:
@@ -100,22 +102,22 @@ class TargetTerminus(Terminus):
             self.changes().drop(DELIVERY, self.store_id, received.number)
 
     def is_resent(self, tag: bytes) -> bool:
-        """Return whether it was accepted on an earlier attachment; told once."""
+        """Return whether the delivery was accepted on an earlier attachment; true only once."""
         if tag in self._earlier:
             del self._earlier[tag]
             return True
         return False
 
     def on_settlement(self, delivery: IncomingDelivery) -> None:
-        """Forget a delivery that its sender settles although the link was detached.
+        """Forget a delivery that its sender settles after the link was detached.
 
-        The sender may do so while the session lasts (AMQP 1.0 §2.7.6).
+        The sender may do so while the session exists (AMQP 1.0 §2.7.6).
         """
         if not self.attached and delivery.link is self.link and delivery.remote_settled:
             self.forget(delivery.tag)
 
     def restore(self, tag: bytes, number: i64, outcome: Outcome) -> None:
-        """Restore a delivery that was stored."""
+        """Restore a stored delivery."""
         self.known[tag] = UnsettledReceive(number, outcome)
         if number > self._number:
             self._number = number
@@ -123,13 +125,14 @@ class TargetTerminus(Terminus):
     # -- attaching again -------------------------------------------------------------------------
 
     def resume(self, link: ReceiverLink) -> None:
-        """Compare with the unsettled map of the client's attach; to be called before the answer.
+        """Compare with the unsettled map of the client's attach; called before the answer.
 
-        A client without a map begins anew. Of a complete one, what is missing has been settled.
+        A client without a map starts from the beginning. Deliveries that are missing in a complete
+        map have been settled.
         """
         self._earlier = {}
         if not link.settles_second:
-            # Deliveries that were restored may have been of either mode.
+            # Restored deliveries may have been of either settle mode.
             for tag in self.known:
                 self._settled[tag] = None
         attach = link.remote_attach
@@ -152,7 +155,7 @@ class TargetTerminus(Terminus):
             if tag in asked or attach.incomplete_unsettled:
                 unsettled[tag] = posting.resume_on(link)
         if attach.incomplete_unsettled:
-            # They come behind those asked for, in case there is no room for all.
+            # These come after those in the client's map, in case there is not room for all.
             for tag in self.known:
                 if tag not in unsettled:
                     unsettled[tag] = _as_delivery(link, tag, self.known[tag].outcome)
@@ -165,14 +168,14 @@ class TargetTerminus(Terminus):
         self._settled = {}
 
     def release(self) -> None:
-        """Forget all deliveries: the terminus has come to its end. What was published stays."""
+        """Forget all deliveries, because the terminus has ended. Published messages stay."""
         self.known = {}
         self._settled = {}
         self._earlier = {}
 
 
 def _as_delivery(link: ReceiverLink, tag: bytes, state: DeliveryState) -> IncomingDelivery:
-    """Make the delivery of an earlier link, for the unsettled map of this one."""
+    """Make a delivery of an earlier link, for the unsettled map of this link."""
     delivery = IncomingDelivery(link, -1, tag, 0)
     delivery.complete = True
     delivery.state = state
@@ -181,7 +184,7 @@ def _as_delivery(link: ReceiverLink, tag: bytes, state: DeliveryState) -> Incomi
 
 @final
 class RememberedTags(Tags):
-    """The tags of a link whose target outlives it; the numbers are those of the link."""
+    """The tags of a link whose target outlives it; `number` values are those of the link."""
 
     __slots__ = ("terminus", "session", "connection")
 
@@ -199,15 +202,15 @@ class RememberedTags(Tags):
         self.terminus.add(delivery, outcome, kept)
 
     def posting(self, tag: bytes) -> TxnPublish | None:
-        """Return the message of a transaction that is not discharged yet, posted under this tag."""
+        """Return the message with this tag that is part of an open transaction."""
         return self.terminus.provisional.get(tag)
 
     def add_posting(self, tag: bytes, posting: TxnPublish) -> None:
-        """Remember a message that is posted in a transaction."""
+        """Remember a message that is part of a transaction."""
         self.terminus.provisional[tag] = posting
 
     def end_posting(self, tag: bytes) -> None:
-        """Forget a message that was posted: its transaction is over."""
+        """Forget a message of a transaction that is over."""
         self.terminus.provisional.pop(tag, None)
 
     def forget(self, tag: bytes) -> None:
@@ -215,12 +218,12 @@ class RememberedTags(Tags):
         self.terminus.forget(tag)
 
     def is_full(self) -> bool:
-        """Return whether the sender has settled too little."""
+        """Return whether the sender has left too much unsettled."""
         terminus = self.terminus
         return len(terminus.known) >= terminus.most_unsettled()
 
     def leave(self, lost: bool, closed: bool) -> None:
-        """Take note that the link is gone."""
+        """Note that the link is gone."""
         terminus = self.terminus
         if closed:
             terminus.end()

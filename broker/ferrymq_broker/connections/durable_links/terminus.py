@@ -1,8 +1,8 @@
-"""A terminus of the broker's that outlives its links (AMQP 1.0 §3.5.5–6).
+"""A terminus of the broker that outlives its links (AMQP 1.0 §3.5.5–6).
 
-The terminus is known by what its link is known by (`LinkKey`), and resumed by a link of the same
-identity alone (`link_identity.py`). When its link is gone, the expiry policy says which event lets
-its time run, and `timeout` how long that runs. The time is a duration; through a restart of the
+The key of the terminus is that of its link (`LinkKey`), and only a link of the same identity
+resumes it (`link_identity.py`). When its link is gone, the expiry policy says which event starts
+the expiry time, and `timeout` how long that is. The time is a duration; across a restart of the
 broker the wall clock counts. A closing detach ends the terminus at once.
 """
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 class Terminus(Timer):
     """A terminus of either direction. `store_id` is 0 if it ends with the process.
 
-    `told` is what the client was told of it last: what it asks for when it does not say.
-    `attached` is whether a link has it, `gone` whether it has come to its end. `since` is when its
-    time began to run, in milliseconds since the epoch, 0 while it does not; `awaits` the number of
-    the session or the connection whose end lets it run, or 0. `lost` is whether the last link was
-    lost rather than detached.
+    `told` is the terminus in the last answer to the client; it is used if an attach has none.
+    `attached` is whether a link has it, `gone` whether it has ended. `since` is when its expiry
+    time began, in milliseconds since the epoch, 0 if it has not; `awaits` is the number of the
+    session or connection whose end starts it, or 0. `lost` is whether the last link was lost
+    instead of detached.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Terminus(Timer):
         self.key = identity.key
         self.identity = identity
         self.termini = termini
-        # The termini of its user; None before the terminus is registered.
+        # The owner of the termini of its user; None before the terminus is registered.
         self.owner: TerminusOwner | None = None
         self.told = told
         self.store_id: i64 = 0
@@ -73,54 +73,54 @@ class Terminus(Timer):
         self.since: i64 = 0
         self.awaits: i64 = 0
         self.lost = False
-        # The last link that had the terminus; dispositions for that link may still come.
+        # The last link of the terminus; dispositions for that link may still come.
         self.link: Link | None = None
 
-    # -- what each direction has of its own --------------------------------------------------
+    # -- what each direction implements --------------------------------------------------------
 
     def unsettled(self) -> int:
-        """Return how many deliveries it remembers."""
+        """Return the number of remembered deliveries."""
         return 0
 
     def most_unsettled(self) -> i64:
-        """Return how many unsettled deliveries it may have before it takes no more."""
+        """Return the most unsettled deliveries that it may have."""
         most = self.termini.unsettled
         owner = self.owner
         return owner.share if owner is not None and owner.share < most else most
 
     def is_void(self) -> bool:
-        """Return whether there is nothing left of it but its name."""
+        """Return whether nothing of it is left except its name."""
         return False
 
     def details(self) -> dict[str, object]:
-        """Further fields of its record."""
+        """Return further fields of its record."""
         return {}
 
     def is_orphan(self) -> bool:
-        """Return whether the node of the terminus is gone, so that no link can resume it."""
+        """Return whether the node of the terminus is deleted, so that no link can resume it."""
         return False
 
     def release(self) -> None:
-        """Release what the terminus holds. Called when it ends while it has no link."""
+        """Release what the terminus holds. Called when it ends without a link."""
 
-    # -- its life --------------------------------------------------------------------------------
+    # -- lifetime ------------------------------------------------------------------------------
 
     def changes(self) -> Changes:
-        """Return where the terminus writes what is to be on disk."""
+        """Return the object that takes changes for the disk."""
         return self.termini.agenda.changes
 
     def grant(self, expiry_policy: str, timeout: i64) -> None:
-        """Keep it for so long from now on."""
+        """Set the expiry policy and the timeout in seconds."""
         self.expiry_policy = expiry_policy
         self.timeout = timeout
 
     def attach(self, link: Link) -> None:
-        """Give the terminus to a link; its time does not run."""
-        # The answer tells what is unsettled and what is not, and so does what is resent.
+        """Give the terminus to a link and stop the expiry time."""
+        # The answer shows which deliveries are unsettled, and so do resumed deliveries.
         self.changes().claim()
         before = self.link
         if before is not None and before is not link:
-            # A disposition for the earlier link comes too late.
+            # A disposition for the earlier link would be too late.
             self.forget_link(before)
         self.link = link
         self.attached = True
@@ -128,7 +128,7 @@ class Terminus(Timer):
         self.termini.rest(self)
 
     def keep(self) -> None:
-        """Write the record of the terminus as it is now, if it has one."""
+        """Store the present state of the terminus, if it is stored."""
         id = self.store_id
         if id == 0:
             return
@@ -153,7 +153,7 @@ class Terminus(Timer):
     def leave(self, session: i64, connection: i64, lost: bool) -> None:
         """Take the terminus from its link, which is gone.
 
-        The numbers are those of the session and the connection that the link was in.
+        The numbers are those of the link's session and connection.
         """
         if self.gone:
             return
@@ -168,7 +168,7 @@ class Terminus(Timer):
             self.termini.wait(self, connection)
 
     def run(self) -> None:
-        """Run the time of the terminus."""
+        """Start the expiry time of the terminus."""
         if self.timeout == 0:
             self.end()
             return
@@ -178,11 +178,11 @@ class Terminus(Timer):
         termini.timers.set(self, termini.agenda.now + self.timeout * 1000)
 
     def on_time(self, now: i64) -> None:
-        """End the terminus: its time is over."""
+        """End the terminus, which has expired."""
         self.end()
 
     def forget_link(self, link: Link) -> None:
-        """Forget a link: nothing can be said any more about its deliveries."""
+        """Forget a link: no dispositions for its deliveries can come any more."""
         if self.link is link:
             self.link = None
         if link.context is self:
@@ -205,7 +205,7 @@ class Terminus(Timer):
             self.forget_link(self.link)
 
     def describe(self) -> dict[str, object]:
-        """Return what management tells of the terminus."""
+        """Return the fields of the terminus for management."""
         _, user, container, name, sends = self.key
         agenda = self.termini.agenda
         return {
