@@ -203,7 +203,7 @@ async def test_a_transaction_that_took_too_long(
 
 async def test_one_too_many(broker: BrokerServer, connection: ferrymq.Connection) -> None:
     open = [await connection.transaction() for _ in range(5)]
-    with pytest.raises(TransactionError, match="5 transactions are open") as caught:
+    with pytest.raises(TransactionError, match="has 5 open transactions") as caught:
         await connection.transaction()
     assert caught.value.condition == "amqp:transaction:rollback"
     await open[0].rollback()

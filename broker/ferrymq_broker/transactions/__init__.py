@@ -1,1 +1,2 @@
-"""Transactions: work that is remembered, and done in one pass (AMQP 1.0, part 4)."""
+"""Transactions: work that is collected and then done in one pass, or not at all (AMQP 1.0, part
+4)."""

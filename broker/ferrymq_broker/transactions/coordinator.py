@@ -36,8 +36,8 @@ _CREDIT: Final = 100
 class Coordinator(ControlPort):
     """The broker's end of a control link.
 
-    `rejects` is whether the client can be told with the outcome rejected; if not, the link ends
-    where something is wrong.
+    `rejects` is whether the client understands the outcome rejected; if not, the link is ended when
+    something is wrong.
     """
 
     __slots__ = ("link", "parts", "output", "rejects", "closed")
@@ -52,11 +52,11 @@ class Coordinator(ControlPort):
     # -- messages ------------------------------------------------------------------------
 
     def on_delivery(self, delivery: IncomingDelivery) -> None:
-        """Act on a declare or a discharge that has arrived."""
+        """Process a declare or a discharge that has arrived."""
         if self.closed:
             return
         if delivery.remote_settled:
-            self._end("amqp:illegal-state", "a message to the coordinator was sent settled")
+            self._end("amqp:illegal-state", "a message to the coordinator must not be sent settled")
             return
         try:
             body, fence = read_message(delivery)
@@ -73,7 +73,7 @@ class Coordinator(ControlPort):
         if body.global_id is not None:
             raise _refused(
                 "amqp:not-implemented",
-                "declare with a global-id: there are no distributed transactions",
+                "the declare has a global-id, but distributed transactions are not supported",
             )
         transaction = self.parts.transactions.declare(self)
         delivery.settle(Declared(txn_id=transaction.id))
@@ -88,20 +88,22 @@ class Coordinator(ControlPort):
             or transaction.coordinator is not self
             or transaction.discharge is not None
         ):
-            raise BrokerError(UNKNOWN_ID, "no such transaction has been declared on this link")
+            raise BrokerError(
+                UNKNOWN_ID, "no transaction with this id has been declared on this link"
+            )
         transaction.fails = body.fail is True
         if not transaction.fails and transactions.is_inside_posting(transaction):
-            self.terminate("the transaction was discharged inside a delivery")
+            self.terminate("the transaction was discharged before a delivery of it was complete")
             return
         transaction.discharge = delivery
         transaction.fence = fence
         self.go_on(transaction)
 
     def go_on(self, transaction: BrokerTransaction) -> None:
-        """Do what the discharge asks for, unless it has to wait.
+        """Carry out the discharge, unless it has to wait.
 
-        A message that is half sent when its transaction fails is sent to its end first
-        (AMQP 1.0 §4.4.3).
+        If a transaction fails while a message of it is partly sent, that message is sent completely
+        first (AMQP 1.0 §4.4.3).
         """
         delivery = transaction.discharge
         if delivery is None or self.closed:
@@ -117,7 +119,7 @@ class Coordinator(ControlPort):
         transactions.forget(transaction)
         if committed or transaction.fails:
             delivery.settle(ACCEPTED)
-            # The client hears of the discharge before it hears of the deliveries.
+            # The client gets the answer to the discharge before the outcomes of the deliveries.
             delivery.link.session.flush_dispositions()
         else:
             self._reject(delivery, too_late(transaction) if passed is None else passed)
@@ -125,7 +127,7 @@ class Coordinator(ControlPort):
         self.output.touch()
 
     def _passed(self, transaction: BrokerTransaction) -> Error | None:
-        """Return why the transaction must not be committed, by its fence."""
+        """Return the reason why the fence does not allow a commit; None if it does."""
         fence = transaction.fence
         if fence is None or transaction.fails or transaction.doomed:
             return None
@@ -149,7 +151,7 @@ class Coordinator(ControlPort):
             self._end(error.condition, str(error.description))
 
     def terminate(self, reason: str) -> None:
-        """End the link and roll back all of its transactions: the client has broken a rule about
+        """End the link and roll back all its transactions, because the client has broken a rule for
         one (AMQP 1.0 §4.4.1–2)."""
         self._end(ROLLBACK, reason)
 
@@ -160,7 +162,7 @@ class Coordinator(ControlPort):
         self.close(False)
 
     def supply(self) -> None:
-        """Give the client credit, unless it does not read what it is told."""
+        """Give the client credit, unless it does not read the broker's output."""
         output = self.output
         if self.closed:
             return
@@ -171,7 +173,7 @@ class Coordinator(ControlPort):
         output.touch()
 
     def touch(self) -> None:
-        """Look at the end of this pass whether there is something to tell the client."""
+        """At the end of this pass, check whether there is something to tell the client."""
         self.output.touch()
 
     def pass_fence(self, fence: FenceRecord) -> None:
@@ -179,10 +181,10 @@ class Coordinator(ControlPort):
         self.parts.client.space.fences.pass_(fence, self.parts.shared.agenda.wall)
 
     def evict(self, error: Error) -> None:
-        """Do nothing: no node is behind this link that could go."""
+        """Do nothing, because the link has no node that could be deleted."""
 
     def close(self, lost: bool) -> None:
-        """Roll back what was declared on the link: it is gone (AMQP 1.0 §4.1)."""
+        """Roll back the transactions of the link, which is gone (AMQP 1.0 §4.1)."""
         if self.closed:
             return
         self.closed = True
@@ -200,18 +202,18 @@ def _as_error(error: BrokerError) -> Error:
 
 
 def _refused(condition: str, description: str) -> BrokerError:
-    """Make the transaction-error for a message that the coordinator cannot act on.
+    """Return the transaction-error for an invalid message to the coordinator.
 
-    A transaction-error has three conditions only (AMQP 1.0 §4.5.8); the info names the cause.
+    A transaction-error has only three conditions (AMQP 1.0 §4.5.8); its info names the cause.
     """
     return BrokerError(ROLLBACK, description, {"condition": Symbol(condition)})
 
 
 def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, FenceRecord | None]:
-    """Read what the controller wants, and the fence in its annotations.
+    """Return the request of the controller, and the fence in its annotations.
 
-    The message has one body, an amqp-value section. Other sections around it are ignored
-    (AMQP 1.0 §4.2). Raises `BrokerError` with a transaction-error for anything else.
+    The message has one body, an amqp-value section. Other sections are ignored (AMQP 1.0 §4.2).
+    Raises `BrokerError` with a transaction-error for anything else.
     """
     fence: FenceRecord | None = None
     bodies: list[object] = []
@@ -235,5 +237,5 @@ def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, Fence
             return body, fence
     raise _refused(
         "amqp:not-implemented",
-        "a message to the coordinator is a declare or a discharge in one amqp-value section",
+        "a message to the coordinator must be a declare or a discharge in one amqp-value section",
     )

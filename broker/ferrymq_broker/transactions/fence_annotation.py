@@ -31,13 +31,14 @@ _MOST: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
 def read_fence(annotations: Mapping[str | int, object]) -> FenceRecord | None:
-    """Return the fence, None without one. Raises `BrokerError` for half of one."""
+    """Return the fence, None without one. Raises `BrokerError` for an incomplete fence."""
     if not any(key in annotations for key in _ALL):
         return None
     digest = annotations.get(DIGEST, b"")
     if not isinstance(digest, bytes) or len(digest) > MAX_DIGEST:
         raise BrokerError(
-            "amqp:invalid-field", f"{DIGEST} of a fence is no binary of at most {MAX_DIGEST} bytes"
+            "amqp:invalid-field",
+            f"{DIGEST} of a fence must be a binary of at most {MAX_DIGEST} bytes",
         )
     return FenceRecord(
         _text(annotations, GROUP),
@@ -53,12 +54,12 @@ def read_fence(annotations: Mapping[str | int, object]) -> FenceRecord | None:
 def _text(annotations: Mapping[str | int, object], key: str) -> str:
     value = annotations.get(key)
     if not isinstance(value, str):
-        raise BrokerError("amqp:invalid-field", f"{key} of a fence is missing, or no string")
+        raise BrokerError("amqp:invalid-field", f"{key} of a fence is missing, or is not a string")
     return str(value)
 
 
 def _number(annotations: Mapping[str | int, object], key: str) -> int:
     value = annotations.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-        raise BrokerError("amqp:invalid-field", f"{key} of a fence is missing, or no number")
+        raise BrokerError("amqp:invalid-field", f"{key} of a fence is missing, or is not a number")
     return int(value)

@@ -1,9 +1,9 @@
-"""One transaction: its list of work, its time, and its end.
+"""A transaction: its list of work, its time limit, and its end.
 
-A transaction is *live* until it is discharged or *doomed*. The broker dooms one that cannot be
-committed any more: a message of it was refused, it took too long or grew too large, a delivery of
-it got into two transactions. Its work is rolled back there and then; the transaction itself waits
-for its discharge, to say why, and takes no more work.
+A transaction is *live* until it is discharged or *doomed*. The broker dooms a transaction that
+cannot be committed any more: a message of it was refused, it took too long or became too large, or
+a delivery of it was used in two transactions. Then its work is rolled back at once. The transaction
+itself waits for its discharge, to tell the reason, and takes no more work.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ TIMEOUT: Final = "amqp:transaction:timeout"
 
 @final
 class TransactionLimits:
-    """Limits of what transactions of one connection may cost the broker.
+    """The limits of the transactions of one connection.
 
-    `open` is how many may be declared and not discharged; `timeout` how long one may take, in
-    milliseconds, 0 for ever; `work` how many messages and deliveries one may have; `bytes` how much
-    the messages to be published by one may add up to.
+    `open` is how many transactions may be declared and not discharged; `timeout` is how long one
+    may take, in milliseconds, 0 for ever; `work` is how many messages and deliveries one may have;
+    `bytes` is the size of the messages that one may publish.
     """
 
     __slots__ = ("open", "timeout", "work", "bytes")
@@ -55,10 +55,10 @@ class TransactionLimits:
 class BrokerTransaction(Timer):
     """A transaction that was declared under `id` on a control link, the `coordinator`.
 
-    `doomed` says that it can only be rolled back, for the reason that `error` has, and that its
-    work has been. `acquirers` are the links whose flow state names it (AMQP 1.0 §4.4.3).
-    `discharge` is the delivery that asked for its end, and `fails` whether it is to be rolled back;
-    `fence` is what it is to be known by once it is committed.
+    `doomed` is whether it can only be rolled back, for the reason in `error`; its work has been
+    rolled back already. `acquirers` are the links whose flow state names it (AMQP 1.0 §4.4.3).
+    `discharge` is the delivery that asked for its end, `fails` whether it must be rolled back, and
+    `fence` its fence, which is stored with the commit.
     """
 
     __slots__ = (
@@ -99,41 +99,44 @@ class BrokerTransaction(Timer):
     def __len__(self) -> int:
         return len(self._work)
 
-    # -- while it lasts --------------------------------------------------------------------
+    # -- work ---------------------------------------------------------------------------------
 
     def add(self, work: TxnWork, size: i64 = 0) -> None:
-        """Remember a piece of work, with a message of `size` bytes."""
+        """Add a piece of work, with a message of `size` bytes."""
         self._work.append(work)
         self.bytes += size
 
     def excess(self, size: i64) -> str:
-        """Return which limit one more piece of work, of `size` bytes, would break; empty if
+        """Return the limit that one more piece of work, of `size` bytes, would exceed; empty if
         none."""
         limits = self._limits
         if len(self._work) >= limits.work:
-            return f"it has {limits.work} messages and deliveries, which is the limit"
+            return f"the transaction has {limits.work} messages and deliveries, which is the limit"
         if self.bytes + size > limits.bytes:
-            return f"its messages are larger than {limits.bytes} bytes together, the limit"
+            return (
+                f"the messages of the transaction would have more than {limits.bytes} bytes "
+                "together, which is the limit"
+            )
         return ""
 
     def is_full(self) -> bool:
-        """Return whether no delivery may become part of it any more."""
+        """Return whether the transaction can take no more deliveries."""
         return self.doomed or len(self._work) >= self._limits.work
 
     def is_sending(self) -> bool:
-        """Return whether a message acquired in it has yet to be sent to its end."""
+        """Return whether a message that was acquired in it is not completely sent yet."""
         return any(work.is_sending() for work in self._work)
 
     def on_time(self, now: i64) -> None:
-        """Roll back: the transaction has taken too long."""
+        """Roll back the transaction, which has taken too long."""
         seconds = self._limits.timeout // 1000
         self.mark_rollback_only(TIMEOUT, f"it was not discharged within {seconds} s")
 
     def mark_rollback_only(
         self, condition: str, reason: str, info: dict[str, object] | None = None
     ) -> None:
-        """Undo the transaction now, for it cannot be committed any more, and say so when it is
-        discharged."""
+        """Roll back the transaction now, because it cannot be committed any more; the discharge
+        will get the reason."""
         if self.doomed:
             return
         self.error = Error(
@@ -142,13 +145,14 @@ class BrokerTransaction(Timer):
             info=info,
         )
         self._undo(False)
-        # The nodes may have work now, and the client may be told of deliveries that returned.
+        # Nodes may have messages to dispatch now, and the client may have to be told of returned
+        # deliveries.
         self.coordinator.touch()
 
     # -- its end ---------------------------------------------------------------------------
 
     def commit(self) -> bool:
-        """Do all of it, in order; false if that is impossible, and all of it is undone."""
+        """Do all work, in order; return false if that is impossible, and all is undone."""
         for work in self._work:
             problem = work.renew()
             if problem:
@@ -166,26 +170,26 @@ class BrokerTransaction(Timer):
         return True
 
     def roll_back(self, lost: bool) -> None:
-        """Undo all of it. `lost` is whether that is because the connection was lost."""
+        """Undo all work. `lost` is whether the reason is a lost connection."""
         if not self.doomed:
             self._undo(lost)
         self._end()
 
     def settle(self, committed: bool) -> None:
-        """Tell of the deliveries, after the discharge has been answered."""
+        """Settle the deliveries, after the discharge has been answered."""
         for work in self._work:
             work.settle(committed)
         self._work = []
 
     def _undo(self, lost: bool) -> None:
-        """Roll back the work, the last first."""
+        """Roll back the work, the last piece first."""
         self.doomed = True
         self._timers.cancel(self)
         for work in reversed(self._work):
             work.roll_back(lost)
 
     def _end(self) -> None:
-        """Release the links that acquire in the transaction, whatever credit they have."""
+        """Release the links that acquire in the transaction; they keep their credit."""
         acquirers = self.acquirers
         self.acquirers = {}
         for link in acquirers:

@@ -1,7 +1,7 @@
 """The transactions of one connection, by their ids (AMQP 1.0 §4.1).
 
-An id means nothing on another connection. On its own it may be used on any link of any session, and
-any number of transactions may be open at once.
+An id is valid only on its connection. There it may be used on any link of any session, and several
+transactions may be open at once.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Transactions:
         # Transactions whose discharge waits for a delivery that is not fully sent.
         self.waiting: list[BrokerTransaction] = []
         self._open: dict[bytes, BrokerTransaction] = {}
-        # Links with a posting whose last frame has not come, and its transaction.
+        # Links with a message whose last frame has not come, and its transaction.
         self._begun: dict[Link, BrokerTransaction] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    # -- their life ------------------------------------------------------------------------
+    # -- declare and discharge -------------------------------------------------------------
 
     def declare(self, coordinator: ControlPort) -> BrokerTransaction:
         """Declare a transaction. Raises `BrokerError` if there are too many."""
@@ -62,7 +62,8 @@ class Transactions:
         if len(self._open) >= limits.open:
             raise BrokerError(
                 ROLLBACK,
-                f"{limits.open} transactions are open on the connection, and no more are allowed",
+                f"the connection has {limits.open} open transactions, which is the limit; "
+                "discharge some first",
                 {"condition": Symbol("amqp:resource-limit-exceeded")},
             )
         number: int = self._numbers.next()
@@ -79,7 +80,7 @@ class Transactions:
         return self._open.get(id) if isinstance(id, bytes) else None
 
     def forget(self, transaction: BrokerTransaction) -> None:
-        """Forget a transaction that has come to its end."""
+        """Forget a transaction that has ended."""
         self._open.pop(transaction.id, None)
 
     def of(self, coordinator: ControlPort) -> list[BrokerTransaction]:
@@ -87,25 +88,28 @@ class Transactions:
         return [one for one in self._open.values() if one.coordinator is coordinator]
 
     def recheck(self) -> None:
-        """Go on with discharges: the client may have taken the rest of what they wait for."""
+        """Continue discharges: the client may have taken the rest of the messages for which they
+        wait."""
         waiting = self.waiting
         self.waiting = []
         for transaction in waiting:
             transaction.coordinator.go_on(transaction)
 
-    # -- their work ------------------------------------------------------------------------
+    # -- work ---------------------------------------------------------------------------------
 
     def post(
         self, endpoint: ProducerPort, delivery: IncomingDelivery, state: TransactionalState
     ) -> TxnPublish | None:
-        """Add a message that names a transaction to that (AMQP 1.0 §4.4.1).
+        """Add a message to the transaction that its state names (AMQP 1.0 §4.4.1).
 
-        Return None if the message is not part of the transaction: it has been refused.
+        Return None if the message is not part of the transaction, because it has been refused.
         """
         self.end_posting(endpoint.link)
         transaction = self.find(state.txn_id)
         if transaction is None or transaction.discharge is not None:
-            endpoint.reject(delivery, UNKNOWN_ID, "there is no such transaction", None)
+            endpoint.reject(
+                delivery, UNKNOWN_ID, "the connection has no open transaction with this id", None
+            )
             return None
         if transaction.doomed:
             turn_away(endpoint, delivery, transaction)
@@ -119,21 +123,22 @@ class Transactions:
             self._begun[link] = transaction
 
     def end_posting(self, link: Link) -> None:
-        """Forget the message that had begun on a link: it is whole, or was aborted."""
+        """Forget the incomplete message of a link: it is complete, or was aborted."""
         self._begun.pop(link, None)
 
     def cut_posting(self, link: Link) -> None:
-        """Doom the transaction of the message that had begun on a link that is gone now."""
+        """Doom the transaction of the incomplete message of a link that is gone now."""
         transaction = self._begun.pop(link, None)
         if transaction is not None:
             transaction.mark_rollback_only(
-                ROLLBACK, f"link {link.name!r} ended inside a message of the transaction"
+                ROLLBACK,
+                f"link {link.name!r} ended before a message of the transaction was complete",
             )
 
     def is_inside_posting(self, transaction: BrokerTransaction) -> bool:
-        """Tell whether a message of the transaction has begun and not ended.
+        """Return whether a message of the transaction is incomplete.
 
-        Where the link of that message cannot bring the rest, the transaction is doomed instead.
+        If the link of that message cannot bring the rest, the transaction is doomed instead.
         """
         if not self._begun:
             return False
@@ -149,21 +154,22 @@ class Transactions:
         transaction = self.find(state.txn_id)
         if transaction is not None:
             transaction.mark_rollback_only(
-                ROLLBACK, f"a message of it on link {link.name!r} was dropped"
+                ROLLBACK, f"a message of the transaction on link {link.name!r} was dropped"
             )
 
     def miss_outcome(self, state: TransactionalState) -> None:
-        """Doom a transaction with an outcome that cannot be applied: its link had ended."""
+        """Doom a transaction that has an outcome which cannot be applied, because its link had
+        ended."""
         transaction = self.find(state.txn_id)
         if transaction is not None:
             transaction.mark_rollback_only(
-                ROLLBACK, "an outcome of it came when the link had ended"
+                ROLLBACK, "an outcome of the transaction came after its link had ended"
             )
 
     def acquire(
         self, endpoint: ConsumerPort, delivery: OutgoingDelivery, entry: Entry | None
     ) -> None:
-        """Add a message that a link has sent under the transaction of its flow state (§4.4.3)."""
+        """Add a message that a link has sent in the transaction of its flow state (§4.4.3)."""
         transaction = endpoint.acquiring
         assert transaction is not None
         transaction.add(TxnDelivery(transaction, endpoint, delivery, entry, True))
@@ -175,23 +181,28 @@ class Transactions:
         state: TransactionalState,
         settled: bool,
     ) -> None:
-        """Add the outcome of a delivery that a client has told in a transaction (§4.4.2)."""
+        """Add the outcome that a client has given a delivery in a transaction (§4.4.2)."""
         context = delivery.context
         holding = context if isinstance(context, TxnDelivery) else None
         transaction = self.find(state.txn_id)
         if transaction is None:
-            endpoint.refuse(UNKNOWN_ID, "there is no such transaction")
+            endpoint.refuse(UNKNOWN_ID, "the connection has no open transaction with this id")
             return
         outcome = state.outcome
         agreed = endpoint.outcomes
         if agreed is not None and is_terminal(outcome) and symbol(outcome) not in agreed:
-            endpoint.refuse("amqp:not-allowed", f"{symbol(outcome)} is no agreed outcome")
+            endpoint.refuse(
+                "amqp:not-allowed",
+                f"the outcome {symbol(outcome)} is not among the outcomes of the source",
+            )
             return
         if endpoint.imposed is not None and is_terminal(outcome):
             outcome = endpoint.imposed
         if not transaction.doomed and is_terminal(delivery.state):
             transaction.mark_rollback_only(
-                ROLLBACK, "an outcome of it came for a message that the broker had released before"
+                ROLLBACK,
+                "an outcome of the transaction came for a message that the broker had "
+                "released before",
             )
         if transaction.doomed:
             self._too_late(endpoint, delivery, settled)
@@ -208,14 +219,15 @@ class Transactions:
         elif holding.transaction is transaction:
             holding.retire(outcome, settled)
         else:
-            # The work of both is undone if one control link has declared both.
+            # If one control link has declared both transactions, the work of both is undone.
             transaction.coordinator.terminate(
-                "a delivery of another transaction was retired in one that this link declared"
+                "a delivery of another transaction was given an outcome in a transaction of "
+                "this link"
             )
             self._too_late(endpoint, delivery, settled)
 
     def outcome(self, endpoint: ConsumerPort, delivery: OutgoingDelivery) -> None:
-        """Act on what the client says about a delivery of a transaction without naming that."""
+        """Process an outcome for a delivery of a transaction that does not name the transaction."""
         holding = delivery.context
         assert isinstance(holding, TxnDelivery)
         state = delivery.remote_state
@@ -223,14 +235,13 @@ class Transactions:
             holding.retire(None, delivery.remote_settled)
             return
         holding.transaction.coordinator.terminate(
-            "a delivery of the transaction was given an outcome outside of it"
+            "a delivery of the transaction was given an outcome that does not name the transaction"
         )
         if isinstance(delivery.context, Entry):
             endpoint.on_outcome(delivery)
 
     def _too_late(self, endpoint: ConsumerPort, delivery: OutgoingDelivery, settled: bool) -> None:
-        """Drop an outcome: the transaction has been rolled back, and the outcome is never
-        applied."""
+        """Drop an outcome that is never applied, because the transaction has been rolled back."""
         if isinstance(delivery.remote_state, TransactionalState):
             delivery.remote_state = None
         context = delivery.context
@@ -240,7 +251,7 @@ class Transactions:
             endpoint.on_outcome(delivery)
 
     def associate(self, endpoint: ConsumerPort, properties: dict[str, object]) -> None:
-        """Associate a link with the transaction that the properties of a flow name, if they do
+        """Associate a link with the transaction that the properties of a flow name, if any
         (§4.4.3)."""
         if "txn-id" not in properties:
             return
@@ -253,13 +264,16 @@ class Transactions:
             return
         transaction = self.find(id)
         if transaction is None:
-            endpoint.refuse(UNKNOWN_ID, "the flow names a transaction that there is not")
+            endpoint.refuse(
+                UNKNOWN_ID, "the flow names a transaction that is not open on this connection"
+            )
             return
         if endpoint.copies:
             bookmark = endpoint.node.bookmark(endpoint)
             if bookmark is None:
                 endpoint.refuse(
-                    "amqp:not-implemented", "a browser takes nothing, in no transaction either"
+                    "amqp:not-implemented",
+                    "a browser cannot acquire messages in a transaction: they stay in the " "queue",
                 )
                 return
             if not transaction.doomed:
@@ -269,6 +283,6 @@ class Transactions:
 
 
 def too_late(transaction: BrokerTransaction) -> Error:
-    """Return why a transaction cannot be committed."""
+    """Return the reason why a transaction cannot be committed."""
     error = transaction.error
     return Error(condition=ROLLBACK) if error is None else error

@@ -1,13 +1,13 @@
 """Deliveries that are acquired or retired in a transaction (AMQP 1.0 §4.4.2–3).
 
-What a client holds it may give an outcome in a transaction, and what it takes under the flow state
-of one it holds within it. Both are the same thing here: a delivery that is part of a transaction,
-`acquired` in it or not, with an `outcome` or none so far. While it is, it is the `context` of the
-delivery, in place of the entry.
+A client may give an outcome in a transaction to a delivery that it holds (retire). Messages that it
+gets while the flow state of the link names a transaction are acquired in it. Both cases are the
+same here: a delivery that is part of a transaction, `acquired` in it or not, with an `outcome` or
+none so far. Meanwhile this object is the `context` of the delivery, instead of the entry.
 
-The link may go before the discharge. An outcome that was given stays given, and is applied when the
+The link may go before the discharge. An outcome that was given remains, and is applied when the
 transaction is committed: JMS sessions close consumers before they commit. Without an outcome, or
-when the transaction is rolled back, the message goes the way of everything a lost link held.
+after a rollback, the message is treated like any other that a lost link held.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
 @final
 class TxnDelivery(TxnWork):
-    """A delivery of `transaction`. `entry` is None for one of a browser, which holds nothing.
+    """A delivery of `transaction`. `entry` is None for a delivery to a browser, which holds
+    nothing.
 
-    `settled` is whether the client can say no more about it: it has settled it, or it was sent
-    settled (`presettled`). `holder` is what holds the entry: the endpoint of the link, or once that
-    is gone (`orphaned`) something in its place; `fate` is what happens then without an outcome.
+    `settled` is whether the client has settled it, or it was sent settled (`presettled`), so that
+    the client can say no more about it. `holder` holds the entry: the link or, once that is gone
+    (`orphaned`), an object in its place. Then `fate` is the outcome if the client gave none.
     """
 
     __slots__ = (
@@ -78,7 +79,7 @@ class TxnDelivery(TxnWork):
         self.presettled = delivery.settled
         self.orphaned = False
         self.fate: Outcome | None = None
-        # Whether the message has had its outcome.
+        # Whether the outcome has been applied to the message.
         self.over = False
         delivery.context = self
         endpoint.enlist(self)
@@ -102,13 +103,13 @@ class TxnDelivery(TxnWork):
             self.holder = stand_in
 
     def is_sending(self) -> bool:
-        """Return whether the window of the session holds back some of an acquired message."""
+        """Return whether the window of the session holds back a part of an acquired message."""
         return self.acquired and not self.orphaned and not self.delivery.sent
 
     # -- the end -------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Apply the outcome, if there is one; else the delivery is held like any other."""
+        """Apply the outcome, if there is one; otherwise the delivery is held like any other."""
         entry = self.entry
         outcome = self.outcome
         if self.presettled and entry is not None:
@@ -124,7 +125,7 @@ class TxnDelivery(TxnWork):
             self._return_to_link()
 
     def roll_back(self, lost: bool) -> None:
-        """Return what was acquired to its place; what was retired is only held again."""
+        """Return an acquired message to its place; a retired one is held again."""
         self.outcome = None
         if self.acquired:
             fate = self.fate
@@ -138,7 +139,7 @@ class TxnDelivery(TxnWork):
             self._return_to_link()
 
     def settle(self, committed: bool) -> None:
-        """Settle what has come to its outcome, unless the client has."""
+        """Settle a delivery that has an outcome, unless the client has settled it."""
         delivery = self.delivery
         if not self.over or self.orphaned or delivery.settled:
             return
@@ -146,10 +147,11 @@ class TxnDelivery(TxnWork):
         if delivery.remote_settled or outcome is None:
             delivery.settle()
         elif self.acquired and not committed:
-            # The outcome is not the client's, which has to confirm it first (AMQP 1.0 §2.6.12).
+            # The outcome is not the client's own, so the client has to confirm it first (AMQP 1.0
+            # §2.6.12).
             delivery.update(outcome)
         else:
-            # A confirmation repeats the outcome, but not the client's own words.
+            # The confirmation repeats the outcome, but not the details that the client sent.
             delivery.settle(REJECTED if isinstance(outcome, Rejected) else outcome)
 
     def _default(self, lost: bool) -> Outcome:
@@ -157,7 +159,7 @@ class TxnDelivery(TxnWork):
         return self.endpoint.fate(lost) if fate is None else fate
 
     def _finish(self, outcome: Outcome) -> None:
-        """Give the message its outcome."""
+        """Apply the outcome to the message."""
         self._leave()
         self.over = True
         entry = self.entry
@@ -167,14 +169,14 @@ class TxnDelivery(TxnWork):
     def _apply(self, entry: Entry, outcome: Outcome) -> None:
         self.entry = None
         if self.node.deleted:
-            # The queue is gone that the message would return to.
+            # The queue to which the message would return is deleted.
             self.node.remove(self.holder, entry)
         else:
             apply_outcome(self.node, self.holder, entry, outcome)
         self.endpoint.forget(self.delivery)
 
     def _return_to_link(self) -> None:
-        """Make the delivery what it was before it became part of the transaction."""
+        """Give the delivery back the context that it had before the transaction."""
         self.endpoint.delist(self)
         delivery = self.delivery
         entry = self.entry
@@ -185,16 +187,16 @@ class TxnDelivery(TxnWork):
             delivery.remote_state = None
 
     def _leave(self) -> None:
-        """Take the delivery out of the transaction; it is part of nothing else."""
+        """Remove the delivery from the transaction."""
         self.delivery.context = None
         self.endpoint.delist(self)
 
 
 @final
 class TxnBrowse(TxnWork):
-    """The messages that a link which takes nothing out has been shown in a transaction.
+    """The messages that a browsing link has been shown in a transaction.
 
-    If that is rolled back, the link is shown it again.
+    After a rollback the link is shown them again.
     """
 
     __slots__ = ("endpoint", "bookmark")
@@ -204,7 +206,7 @@ class TxnBrowse(TxnWork):
         self.bookmark = bookmark
 
     def roll_back(self, lost: bool) -> None:
-        """Go back to where it began."""
+        """Move the link back to where it began."""
         endpoint = self.endpoint
         if not endpoint.closed:
             endpoint.node.rewind(endpoint, self.bookmark)

@@ -1,4 +1,4 @@
-"""Messages that are to be published when their transaction is committed (AMQP 1.0 §4.4.1)."""
+"""Messages that are published when their transaction is committed (AMQP 1.0 §4.4.1)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @final
 class TxnPublish(TxnWork):
-    """A message and the `node` it is for. `message` is None once there is nothing to publish.
+    """A message and its `node`. `message` is None once there is nothing to publish.
 
-    `holders` are the nodes that keep room for it; `promised` is whether `node` counts it with the
-    credit that it has promised.
+    `holders` are the nodes that keep room for it; `promised` is whether `node` counts it with its
+    promised credit.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class TxnPublish(TxnWork):
         self.promised = False
 
     def reserve(self, message: BrokerMessage) -> Refusal | None:
-        """Take the message, if it can be published later."""
+        """Take the message if it can be published later."""
         node = self.node
         if node is None:
             return None
@@ -79,24 +79,24 @@ class TxnPublish(TxnWork):
         return None
 
     def renew(self) -> str:
-        """Ask once more: nodes may have gone, and bindings changed."""
+        """Check again: nodes may have been deleted, and bindings changed."""
         message = self.message
         if message is None:
             return ""
         held = self.holders
         self.holders = []
         refusal = self.reserve(message)
-        # Nodes have kept the promised room up to now.
+        # Nodes have kept the reserved room until now.
         for node in held:
             node.unreserve(message)
         return "" if refusal is None else _refused(refusal)
 
     def commit(self) -> None:
-        """Publish it, for nobody has seen it yet."""
+        """Publish the message, which no consumer has seen yet."""
         message = self.message
         node = self.node
         if message is None or node is None:
-            # The message was accepted before under its tag, which is remembered.
+            # The tag is remembered: this message was accepted before.
             self.endpoint.on_discharged(self.delivery, False, False)
             return
         promised = self.promised
@@ -110,7 +110,7 @@ class TxnPublish(TxnWork):
         if promised:
             node.regain_room()
         if refusal is not None:
-            # Nodes have just said that they take the message, and should not refuse it.
+            # Nodes have just said that they will take the message, so they should not refuse it.
             self.endpoint.count_dropped()
             log.error("committed message refused", node=node.address, reason=refusal.description)
         kept = self.endpoint.keeps(node, message)
@@ -118,7 +118,7 @@ class TxnPublish(TxnWork):
         self.endpoint.on_discharged(self.delivery, True, kept)
 
     def roll_back(self, lost: bool) -> None:
-        """Drop it."""
+        """Drop the message."""
         self.endpoint.on_discharged(self.delivery, False, False)
         message = self.message
         node = self.node
@@ -129,11 +129,11 @@ class TxnPublish(TxnWork):
             self.promised = False
             node.promised -= 1
             node.regain_room()
-        # The engine keeps the delivery until it is settled; the payload is not needed.
+        # The engine keeps the delivery until it is settled, but not the payload.
         self.delivery.payload = b""
 
     def settle(self, committed: bool) -> None:
-        """Accepted, or over without an outcome (AMQP 1.0 §4.4.4.1)."""
+        """Settle the delivery as accepted, or without an outcome (AMQP 1.0 §4.4.4.1)."""
         delivery = self.delivery
         if not delivery.remote_settled:
             if committed:
@@ -141,14 +141,14 @@ class TxnPublish(TxnWork):
             elif not delivery.second:
                 delivery.settle(None)
         if delivery.settled:
-            # The delivery is over. It is freed with the transaction.
+            # The delivery is over; it is freed with the transaction.
             delivery.context = None
 
     def resume_on(self, link: ReceiverLink) -> IncomingDelivery:
         """Continue on a new attachment of the link (AMQP 1.0 §2.6.13).
 
-        The delivery for the unsettled map of the broker's attach is returned. Its state says that
-        the message is part of the transaction.
+        Returns the delivery for the unsettled map of the broker's attach. Its state says that the
+        message is part of the transaction.
         """
         delivery = IncomingDelivery(link, -1, self.delivery.tag, 0)
         delivery.complete = True
@@ -157,13 +157,13 @@ class TxnPublish(TxnWork):
         return delivery
 
     def continue_with(self, delivery: IncomingDelivery) -> None:
-        """Tell the outcome through this delivery: the sender has sent the message again."""
+        """Use this delivery for the outcome, because the sender has sent the message again."""
         self.delivery.context = None
         self.delivery = delivery
         delivery.context = self
 
     def provisional_state(self) -> TransactionalState:
-        """Return the state that tells the sender of the message what a commit will make of it."""
+        """Return the state that tells the sender the outcome after a commit."""
         return TransactionalState(txn_id=self.transaction.id, outcome=ACCEPTED)
 
     def _unreserve(self, message: BrokerMessage) -> None:
@@ -177,16 +177,16 @@ class TxnPublish(TxnWork):
         if message.holders == 0:
             node.agenda.held -= len(message.payload)
             if message.shared:
-                # The message has left all nodes that it was published to.
+                # All nodes to which the message was published have been deleted.
                 drop_body(node.agenda, message)
 
 
 def post(
     endpoint: ProducerPort, delivery: IncomingDelivery, transaction: BrokerTransaction
 ) -> TxnPublish | None:
-    """Remember a message that has come for a live transaction, and say what will become of it.
+    """Add a message to a live transaction, and tell the sender its provisional outcome.
 
-    Return None if it is refused; the transaction can only be rolled back then.
+    Return None if the message is refused; then the transaction can only be rolled back.
     """
     before = endpoint.posting(delivery)
     if before is not None:
@@ -213,7 +213,9 @@ def post(
     if not endpoint.is_resent(delivery):
         try:
             if delivery.message_format == BATCH_FORMAT:
-                raise BrokerError("amqp:not-implemented", "a batch cannot be part of a transaction")
+                raise BrokerError(
+                    "amqp:not-implemented", "a batch of messages cannot be part of a transaction"
+                )
             message = admit(delivery.payload, delivery.message_format)
             node = endpoint.route(message)
             if posting.node is None:
@@ -234,7 +236,8 @@ def post(
     endpoint.on_posted(delivery, posting)
     outcome: Outcome | None = ACCEPTED
     if refusal is not None:
-        # The number names the message: a client that sends settled learns of it in no other way.
+        # The number identifies the message: a client that sends settled has no other way to learn
+        # which message was refused.
         number: i64 = len(transaction) - 1
         transaction.mark_rollback_only(
             ROLLBACK,
@@ -254,7 +257,7 @@ def post(
 def turn_away(
     endpoint: ProducerPort, delivery: IncomingDelivery, transaction: BrokerTransaction
 ) -> None:
-    """Reject a message that has come for a transaction which can only be rolled back."""
+    """Reject a message for a transaction that can only be rolled back."""
     error = transaction.error
     if error is not None and not delivery.remote_settled:
         endpoint.reject(delivery, error.condition, str(error.description), error.info)

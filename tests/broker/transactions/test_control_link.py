@@ -103,7 +103,7 @@ def test_a_malformed_message_is_rejected(control: Controller, payload: bytes) ->
 @pytest.mark.spec("4.5.2")
 def test_there_are_no_global_transactions(control: Controller) -> None:
     delivery = control.tell(AmqpValue(value=Declare(global_id=b"branch 1")))
-    assert reason(delivery).startswith(f"{ROLLBACK}: declare with a global-id")
+    assert reason(delivery).startswith(f"{ROLLBACK}: the declare has a global-id")
 
 
 @pytest.mark.spec("4.2")
@@ -263,7 +263,7 @@ def test_a_connection_may_have_so_many_open(net: Network, control: Controller) -
     net.broker.transaction_limits.open = 3
     txns = [control.declare() for _ in range(3)]
     delivery = control.tell(AmqpValue(value=Declare()))
-    assert reason(delivery).startswith(f"{ROLLBACK}: 3 transactions are open")
+    assert reason(delivery).startswith(f"{ROLLBACK}: the connection has 3 open transactions")
     # It is each connection's own limit.
     Controller(net.connect()).declare()
     control.roll_back(txns[0])
@@ -287,7 +287,7 @@ def test_a_transaction_may_be_so_large(net: Network, control: Controller) -> Non
     post(sender, txn, b"a" * 600)
     (last,) = post(sender, txn, b"b" * 600)
     assert reason(last).startswith(ROLLBACK)
-    assert "larger than 1000 bytes" in control.refused(txn)
+    assert "more than 1000 bytes" in control.refused(txn)
     assert net.broker.agenda.held == 0
 
 
