@@ -24,11 +24,11 @@ FENCE: Final = "$fence/"
 
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 
-# The cache holds so many addresses, each of at most so many characters. A client that names ever
-# new addresses gets no benefit from it, and cannot make it larger.
+# The most addresses in the cache, and the most characters of each. A client that names new
+# addresses all the time gets no benefit from the cache, and cannot make it larger.
 _MOST: Final = 1024
 _MOST_CHARS: Final = 256
-# With rules, no right is given at a longer address.
+# With rules, a longer address gets no rights.
 _LONGEST: Final = 2048
 
 

@@ -20,7 +20,8 @@ def is_within(scope: str, address: str) -> bool:
         return True
     if address.startswith(f"{scope}/"):
         return True
-    # With more than two colons the first ones belong to the node's name: it is another node.
+    # With more than two colons the first ones belong to the node's name, which is then another
+    # node.
     return address.startswith(f"{scope}{PART}") and not address.startswith(f"{scope}{PART}:")
 
 

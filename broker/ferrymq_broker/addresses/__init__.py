@@ -1,1 +1,1 @@
-"""From addresses to nodes: virtual hosts, aliases, declared nodes, templates."""
+"""Addresses and their nodes: virtual hosts, aliases, declared nodes, templates."""

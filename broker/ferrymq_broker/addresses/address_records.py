@@ -1,7 +1,7 @@
 """Records of nodes and aliases in the store: addresses and policies.
 
-A node is stored if its policy is durable and its address was not made up for one link. Nodes store
-their other data themselves.
+A node is stored if its policy is durable and if it is not a dynamic node. Nodes store their other
+data themselves.
 """
 
 from __future__ import annotations

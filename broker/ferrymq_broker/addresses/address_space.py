@@ -214,12 +214,13 @@ class AddressSpace(Space):
         access: ConnectionAccess | None,
     ) -> Node:
         if not address:
-            raise BrokerError("amqp:invalid-field", "an empty address names no node")
+            raise BrokerError("amqp:invalid-field", "the address is empty; it must name a node")
         redirect = self.redirects.get(address)
         if redirect is not None:
             raise BrokerError(
                 "amqp:link:redirect",
-                f"{address!r} is served by {redirect.network_host}:{redirect.port}",
+                f"the node {address!r} is at {redirect.network_host}:{redirect.port}; connect "
+                "there",
                 {
                     "hostname": redirect.hostname,
                     "network-host": redirect.network_host,
@@ -260,7 +261,8 @@ class AddressSpace(Space):
         if not address or len(address) > MAX_ADDRESS_LENGTH:
             raise BrokerError(
                 "amqp:invalid-field",
-                f"address of {len(address)} characters; 1 to {MAX_ADDRESS_LENGTH} are allowed",
+                f"the address has {len(address)} characters; it must have 1 to "
+                f"{MAX_ADDRESS_LENGTH}",
             )
         self._expect_room(address)
         node = build(self, address, policy)
@@ -291,7 +293,8 @@ class AddressSpace(Space):
         if len(self.nodes) - self.services >= self.max_nodes:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"no room for {address[:200]!r}: there are {self.max_nodes} nodes, the most",
+                f"{address[:200]!r} cannot be created: there are {self.max_nodes} nodes "
+                "already, which is the limit",
             )
 
     def insert(self, node: Node) -> None:
@@ -304,7 +307,7 @@ class AddressSpace(Space):
             narrow(node)
 
     def insert_service(self, service: Node) -> None:
-        """Add one of the broker's own nodes, which does not count for `max_nodes`."""
+        """Insert one of the broker's own nodes, which does not count for `max_nodes`."""
         self.services += 1
         self.insert(service)
 

@@ -1,4 +1,4 @@
-"""Makes nodes from policies."""
+"""The factory that makes nodes from policies."""
 
 from __future__ import annotations
 
@@ -34,4 +34,6 @@ def build(space: Space, address: str, policy: NodePolicy, lifetime: i64 = PERMAN
         return Topic(address, space, policy, lifetime)
     if isinstance(policy, ExchangePolicy):
         return Exchange(address, space, policy, lifetime)
-    raise BrokerError("amqp:not-implemented", f"no kind of node has a {type(policy).__name__}")
+    raise BrokerError(
+        "amqp:not-implemented", f"there is no kind of node for the policy {type(policy).__name__}"
+    )

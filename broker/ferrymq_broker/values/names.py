@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 MAX_ADDRESS_LENGTH: Final = 1024
-# The addresses of dynamic nodes begin so. They name their node or, once it is gone, none.
+# The prefix of the addresses of dynamic nodes. After the node is deleted, no other node gets its
+# address.
 DYNAMIC: Final = "dynamic."
 # Separates the address of a node and the name of its part: ``NODE::PART``.
 PART: Final = "::"
 
-# The virtual host of clients that name none.
+# The virtual host of clients that do not name one.
 DEFAULT_SPACE: Final = "default"
-# A hostname of an open that begins so names a virtual host and no host.
+# The prefix of a hostname in an open that names a virtual host instead of a host.
 VHOST: Final = "vhost:"
 # The placeholder in the addresses of rules for the name of the user.
 USER_PLACEHOLDER: Final = "{user}"

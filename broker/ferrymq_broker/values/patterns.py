@@ -1,4 +1,7 @@
-"""Patterns of addresses: which names they match, and which of two is more specific."""
+"""Patterns of addresses: which names they match, and which of two patterns is more specific.
+
+``*`` stands for any characters or none, and ``?`` for one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class Pattern:
         while cut < len(text) and text[cut] != ANY and text[cut] != ONE:
             cut += 1
         self.prefix = text[:cut]
-        # The number of characters that are no wildcards.
+        # The number of characters that are not wildcards.
         self.weight = len(text) - text.count(ANY) - text.count(ONE)
         self.open_ended = text[cut:] == ANY
         self._codes = pattern_codes(text)
