@@ -113,7 +113,7 @@ async def test_what_cannot_be_backed_up(tmp_path: Path) -> None:
         connection.management() as management,
     ):
         for target, reason in (
-            ("relative", "an absolute path is needed"),
+            ("relative", "not an absolute path"),
             (str(tmp_path / "full"), "is not empty"),
         ):
             with pytest.raises(ManagementError, match=reason):

@@ -1,4 +1,4 @@
-"""Makes the authenticators of a configuration."""
+"""The factory that makes the authenticators of a configuration."""
 
 from __future__ import annotations
 

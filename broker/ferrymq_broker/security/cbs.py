@@ -99,21 +99,26 @@ class Cbs:
     def answer(self, request: Request) -> Response | None:
         """Return the response to a request; None if keys have to be fetched first."""
         if self._floods.let(request.party.peer) is None:
-            return _response(TOO_MANY, "too many tokens, too fast")
+            return _response(TOO_MANY, "the connection sends tokens too fast")
         connection = int(request.party.connection)
         if request.size > _LARGEST:
-            return _response(BAD_REQUEST, f"a request has at most {_LARGEST} bytes")
+            return _response(
+                BAD_REQUEST, f"the request is too large; it may have at most {_LARGEST} bytes"
+            )
         queue = self._waiting.get(connection)
         if queue is not None:
             if len(queue) >= _WAITING or self._all_waiting() >= _ALL_WAITING:
-                return _response(TOO_MANY, "too many tokens are being checked")
+                return _response(
+                    TOO_MANY,
+                    "too many tokens of this connection are being checked; try again later",
+                )
             queue.append(request)
             return None
         try:
             return self._put(request)
         except KeysNeededError as needed:
             if self._all_waiting() >= _ALL_WAITING:
-                return _response(TOO_MANY, "too many tokens are being checked")
+                return _response(TOO_MANY, "too many tokens are being checked; try again later")
             self._waiting[connection] = deque([request])
             task = asyncio.ensure_future(self._work_off(connection, needed))
             self._tasks.add(task)
@@ -167,9 +172,12 @@ class Cbs:
                 grant = self._grant(scope, name, token, kind, request)
             except TokenRefusedError as refused:
                 audit.token_refused(party.peer, party.user, name[:_SHOWN], str(refused))
-                raise _Refusal(UNAUTHORIZED, "the token is not good for that") from None
+                raise _Refusal(UNAUTHORIZED, "the token is not valid for this name") from None
             if len(party.access.grants) >= self._limit and not party.access.grants.has(grant.scope):
-                raise _Refusal(FORBIDDEN, f"a connection has at most {self._limit} tokens")
+                raise _Refusal(
+                    FORBIDDEN,
+                    f"the connection has {self._limit} tokens already, which is the limit",
+                )
         except _Refusal as refusal:
             return _response(refusal.status, refusal.description)
         except KeysNeededError:
@@ -204,13 +212,15 @@ class Cbs:
                 raise TokenRefusedError("the token is for another host")
             space = None if hosts[0] is None else self._broker.hosts.get(hosts[0])
             if space is not None and space is not self._space:
-                # A token of one tenant gives no rights at another one.
+                # A token of one virtual host gives no rights at another one.
                 raise TokenRefusedError("the token is for another virtual host")
             signed_for = scope_of(signed.resource)
             if not covers(signed_for, scope):
-                raise TokenRefusedError("the token is for something else than it was put for")
+                raise TokenRefusedError(
+                    "the token is for another address than the name in the request"
+                )
         elif kind == _SIGNATURE_TYPE:
-            raise TokenRefusedError("no shared access signature")
+            raise TokenRefusedError("the body is not a shared access signature")
         else:
             identity = self._verifier.check_jwt(token)
         _shorten(identity, request, self._verifier.now())
@@ -268,24 +278,24 @@ def _read(request: Request) -> tuple[str, str, str]:
     properties = request.application_properties
     operation = properties.get("operation")
     if operation != PUT_TOKEN:
-        raise _Refusal(BAD_REQUEST, f"the operation is not {PUT_TOKEN}")
+        raise _Refusal(BAD_REQUEST, f"the operation must be {PUT_TOKEN}")
     kind = properties.get("type")
     if not isinstance(kind, str) or kind not in (*_JWT_TYPES, _SIGNATURE_TYPE):
-        raise _Refusal(BAD_REQUEST, f"the type is none of {', '.join(_known_types())}")
+        raise _Refusal(BAD_REQUEST, f"the type must be one of {', '.join(_known_types())}")
     name = properties.get("name")
     if not isinstance(name, str):
-        raise _Refusal(BAD_REQUEST, "the name that the token is for is missing or no string")
+        raise _Refusal(BAD_REQUEST, "the name that the token is for is missing or is not a string")
     expiration = properties.get("expiration")
     if expiration is not None and not isinstance(expiration, Timestamp):
-        raise _Refusal(BAD_REQUEST, "the expiration is no timestamp")
+        raise _Refusal(BAD_REQUEST, "the expiration must be a timestamp")
     body = request.body
     if isinstance(body, bytes | bytearray | memoryview):
         try:
             body = bytes(body).decode("ascii")
         except UnicodeDecodeError:
-            raise _Refusal(BAD_REQUEST, "the body is no token") from None
+            raise _Refusal(BAD_REQUEST, "the body has no token") from None
     if not isinstance(body, str) or not 0 < len(body) <= MAX_TOKEN:
-        raise _Refusal(BAD_REQUEST, f"the body is no token of at most {MAX_TOKEN} characters")
+        raise _Refusal(BAD_REQUEST, f"the token must be text of at most {MAX_TOKEN} characters")
     return str(name), str(body), str(kind)
 
 

@@ -62,7 +62,7 @@ class CertificateUsers:
         if identity is None:
             raise LoginRefusedError("no rule matches the certificate")
         if login.username and login.username != identity.user:
-            raise LoginRefusedError(f"the certificate is that of {identity.user!r}")
+            raise LoginRefusedError(f"the certificate belongs to {identity.user!r}")
         if identity.expires and identity.expires <= self._now():
             raise LoginRefusedError("the certificate has expired")
         return identity

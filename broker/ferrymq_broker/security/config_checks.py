@@ -32,7 +32,7 @@ def check_users(config: Config) -> Found:
     if is_readable_by_others(path):
         warnings.append(f"{path}: others can read the hashes of passwords; run chmod 600")
     if not users and not config.security.users:
-        warnings.append(f"{path}: there are no users in it yet")
+        warnings.append(f"{path}: the file has no users yet")
     return [], warnings
 
 
@@ -47,9 +47,13 @@ def check_store(config: Config) -> Found:
         there = there.parent
     try:
         if not there.is_dir():
-            return [ConfigMistake(place, f"{there} is no folder")], []
+            return [ConfigMistake(place, f"{there} is not a directory")], []
         if not os.access(there, os.W_OK | os.X_OK):
-            return [ConfigMistake(place, f"{there}: this user may not write there")], []
+            return [
+                ConfigMistake(
+                    place, f"{there}: the user that runs this command may not write there"
+                )
+            ], []
     except OSError as error:
         return [ConfigMistake(place, f"{there}: {error.strerror or error}")], []
     return [], []
@@ -78,8 +82,8 @@ def warnings_of_strangers(config: Config) -> list[str]:
     guarded = security.takes_tokens or any(tables.rule for _, tables in hosts)
     if not guarded:
         return [
-            f"{outside[0]}: anonymous clients from other machines may do everything, management"
-            " included, because there are no rules"
+            f"{outside[0]}: anonymous clients from other machines may do everything, "
+            "management included, because there are no rules; configure users and rules"
         ]
     stranger = UserIdentity(None)
     return [

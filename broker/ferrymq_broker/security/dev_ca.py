@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Certificates begin earlier by this, because the clocks of other machines may be behind.
+# Certificates are valid from this much earlier on, because the clocks of other machines may be
+# behind.
 _EARLIER: Final = timedelta(hours=1)
 
 
@@ -63,11 +64,11 @@ class Authority:
         if not isinstance(loaded, ec.EllipticCurvePrivateKey):
             raise ValueError("its key is of another kind")
         if loaded.public_key() != found.public_key():
-            raise ValueError("its key is that of another certificate")
+            raise ValueError("its key belongs to another certificate")
         try:
             found.verify_directly_issued_by(found)
         except (InvalidSignature, ValueError, TypeError):
-            raise ValueError("it was not made here") from None
+            raise ValueError("ferrymq cert did not make it") from None
         if found.not_valid_after_utc <= datetime.now(UTC):
             raise ValueError("it has expired")
         return cls(found, loaded)

@@ -48,13 +48,13 @@ def check_hash(hashed: str) -> None:
     try:
         found = extract_parameters(hashed)
     except (InvalidHashError, ValueError):
-        raise ValueError("this is no hash of argon2") from None
+        raise ValueError("the text is not an argon2 hash") from None
     if found.type is not Type.ID:
-        raise ValueError("the hash is not one of argon2id")
+        raise ValueError("the hash is not an argon2id hash")
     memory, rounds, threads = found.memory_cost, found.time_cost, found.parallelism
     if memory > _MOST_KIB or rounds > _MOST_ROUNDS or threads > _MOST_THREADS:
         raise ValueError(
-            f"the hash takes too much: {memory} KiB, {rounds} rounds, {threads} threads"
+            f"the hash is too expensive to verify: {memory} KiB, {rounds} rounds, {threads} threads"
         )
 
 

@@ -41,7 +41,7 @@ FETCH_EVERY: Final = 30.0
 _LEAST_RSA: Final = 2048
 _LEAST_SECRET: Final = 32
 
-# The match ends at the next dashes, so that a file with many beginnings takes little time too.
+# The match ends at the next dashes, so that a file with many BEGIN lines takes little time, too.
 _PEM: Final = re.compile(
     rb"-----BEGIN ([A-Z0-9 ]{1,64})-----(?:(?!-----).)*+-----END \1-----", re.DOTALL
 )
@@ -51,7 +51,7 @@ class KeysNeededError(Exception):
     """A token cannot be checked before the keys of its issuer are fetched (`KeyUrl.fetch`)."""
 
     def __init__(self, keys: KeyUrl) -> None:
-        super().__init__("the keys of the issuer have to be fetched")
+        super().__init__("the keys of the issuer must be fetched first")
         self.keys = keys
 
 
@@ -158,12 +158,12 @@ class KeyUrl:
             session.get(self._url, allow_redirects=False) as answer,
         ):
             if answer.status != 200:
-                raise ValueError(f"the answer is {answer.status}")
+                raise ValueError(f"the HTTP status is {answer.status}")
             data = bytearray()
             async for piece in answer.content.iter_chunked(65536):
                 data += piece
                 if len(data) > MAX_BYTES:
-                    raise ValueError(f"more than {MAX_BYTES} bytes")
+                    raise ValueError(f"the answer has more than {MAX_BYTES} bytes")
             return bytes(data)
 
 
@@ -174,7 +174,7 @@ def read_keys(data: bytes, symmetric: bool = False, lenient: bool = False) -> li
     keys that cannot be used, as long as any are left.
     """
     if len(data) > MAX_BYTES:
-        raise ValueError(f"more than {MAX_BYTES} bytes")
+        raise ValueError(f"the keys have more than {MAX_BYTES} bytes")
     keys: list[Key] = []
     for made in _of_pem(data) if data.lstrip().startswith(b"-----BEGIN") else _of_jwks(data):
         if isinstance(made, ValueError):
@@ -184,14 +184,14 @@ def read_keys(data: bytes, symmetric: bool = False, lenient: bool = False) -> li
             keys.append(made)
         elif not lenient:
             raise ValueError(
-                "a public key, where the algorithms take a secret one"
+                "the file has a public key, but the algorithms need a secret one"
                 if symmetric
-                else "a secret key, where the algorithms take public ones"
+                else "the file has a secret key, but the algorithms need public ones"
             )
     if not keys:
-        raise ValueError("there is no key that can be used")
+        raise ValueError("there is no usable key")
     if len(keys) > MAX_KEYS:
-        raise ValueError(f"more than {MAX_KEYS} keys")
+        raise ValueError(f"there are more than {MAX_KEYS} keys")
     return keys
 
 
@@ -199,20 +199,20 @@ def _of_jwks(data: bytes) -> Iterable[Key | ValueError]:
     try:
         parsed = json.loads(data)
     except (ValueError, RecursionError):
-        raise ValueError("neither JSON nor PEM") from None
+        raise ValueError("the text is neither JSON nor PEM") from None
     keys = parsed.get("keys") if isinstance(parsed, dict) else None
     if not isinstance(keys, list):
         raise ValueError('no JWKS: it is {"keys": [...]}')
     for at, each in enumerate(keys):
         if not isinstance(each, dict):
-            yield ValueError(f"key {at}: no JWK")
+            yield ValueError(f"key {at} is not a JWK")
             continue
         if each.get("use", "sig") != "sig":
             # A key for encryption is not needed.
             continue
         try:
             if "d" in each:
-                raise ValueError("it is private; the public part is all that is needed")
+                raise ValueError("the key is private; only the public part is needed")
             yield _checked(JWKRegistry.import_key(each))
         except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
             yield ValueError(f"key {at}: {_reason(error)}")
@@ -223,7 +223,7 @@ def _of_pem(data: bytes) -> Iterable[Key | ValueError]:
         label = found[1].decode()
         try:
             if label.endswith("PRIVATE KEY"):
-                raise ValueError("it is private; the public part is all that is needed")
+                raise ValueError("the key is private; only the public part is needed")
             public = (
                 x509.load_pem_x509_certificate(found[0]).public_key()
                 if label == "CERTIFICATE"
@@ -237,7 +237,7 @@ def _of_pem(data: bytes) -> Iterable[Key | ValueError]:
             elif isinstance(public, ed25519.Ed25519PublicKey | ed448.Ed448PublicKey):
                 yield _checked(OKPKey.import_key(pem))
             else:
-                raise ValueError("no algorithm takes such a key")
+                raise ValueError("no algorithm uses such a key")
         except (JoseError, ValueError, TypeError) as error:
             yield ValueError(f"{label}: {_reason(error)}")
 
@@ -245,9 +245,9 @@ def _of_pem(data: bytes) -> Iterable[Key | ValueError]:
 def _checked(key: Key) -> Key:
     """Return the key, if it is long enough. Raises ValueError."""
     if isinstance(key, RSAKey) and key.raw_value.key_size < _LEAST_RSA:
-        raise ValueError(f"RSA with fewer than {_LEAST_RSA} bits")
+        raise ValueError(f"the RSA key has fewer than {_LEAST_RSA} bits")
     if isinstance(key, OctKey) and len(key.raw_value) < _LEAST_SECRET:
-        raise ValueError(f"a secret of fewer than {_LEAST_SECRET} bytes")
+        raise ValueError(f"the secret has fewer than {_LEAST_SECRET} bytes")
     return key
 
 

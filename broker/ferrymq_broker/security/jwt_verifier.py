@@ -52,7 +52,8 @@ _CHECKED: Final = ("iss", "aud", "exp", "nbf", "iat")
 
 
 class TokenRefusedError(LoginRefusedError):
-    """A token was refused. The message is for the log, and has nothing of the token."""
+    """An exception: a token was refused. The message is for the log and has nothing of the
+    token."""
 
 
 class _Registry(JWSRegistry):
@@ -65,7 +66,7 @@ class _Registry(JWSRegistry):
         """Return the algorithm, if it is allowed. Raises `UnsupportedAlgorithmError`."""
         found = self.algorithms.get(name)
         if found is None or self.allowed is None or name not in self.allowed:
-            raise UnsupportedAlgorithmError("not an algorithm that is allowed")
+            raise UnsupportedAlgorithmError("the algorithm is not allowed")
         return found
 
 
@@ -78,11 +79,11 @@ class UnverifiedToken:
             claims = json.loads(parts.payload)
             header = parts.headers()
         except (JoseError, ValueError, TypeError, AttributeError, RecursionError):
-            raise TokenRefusedError("no JSON Web Token") from None
+            raise TokenRefusedError("the text is not a JSON Web Token") from None
         issuer = claims.get("iss") if isinstance(claims, dict) else None
         algorithm, kid = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or not (kid is None or isinstance(kid, str)):
-            raise TokenRefusedError("no JSON Web Token")
+            raise TokenRefusedError("the text is not a JSON Web Token")
         if "crit" in header or "b64" in header:
             # No critical headers are supported (RFC 7515 §4.1.11).
             raise TokenRefusedError("the token has critical headers")
@@ -108,7 +109,7 @@ class JwtVerifier:
         """
         algorithm = token.algorithm
         if algorithm not in self.settings.algorithms:
-            raise TokenRefusedError(f"{algorithm[:20]!r} is not among the algorithms")
+            raise TokenRefusedError(f"{algorithm[:20]!r} is not among the algorithms of the issuer")
         named = self._keys.find(token.kid)
         if not named:
             raise TokenRefusedError("the key is not among those of the issuer")
@@ -128,7 +129,7 @@ class JwtVerifier:
                 # The signature cannot be read, or the key is of another kind.
                 continue
             return claims
-        raise TokenRefusedError("the signature is not good")
+        raise TokenRefusedError("the signature is wrong")
 
     def _check(self, claims: dict[str, object], now: float) -> None:
         settings = self.settings
@@ -149,13 +150,15 @@ class JwtVerifier:
             raise TokenRefusedError("the token lacks one of iss, aud and exp") from None
         except (InvalidClaimError, OverflowError) as error:
             claim = getattr(error, "claim", "exp")
-            raise TokenRefusedError(f"the claim {claim} of the token is not good") from None
+            raise TokenRefusedError(
+                f"the claim {claim} of the token does not have the required value"
+            ) from None
 
     def _identity(self, claims: dict[str, object], mechanism: str) -> UserIdentity:
         settings = self.settings
         user = _find(claims, settings.user_claim)
         if not isinstance(user, str) or not _is_name(user):
-            raise TokenRefusedError(f"the claim {settings.user_claim} names no user")
+            raise TokenRefusedError(f"the claim {settings.user_claim} does not name a user")
         groups: set[str] = set()
         for name in settings.groups_claim:
             groups.update(_values(_find(claims, name), True))

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class LoginQueueFullError(Exception):
-    """Too many logins are waiting already."""
+    """An exception: too many logins are waiting already."""
 
 
 class LoginQueue:

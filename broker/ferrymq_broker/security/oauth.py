@@ -36,11 +36,13 @@ class TokenMethod:
     async def identify(self, login: Login) -> UserIdentity:
         """Return the user of the token. Refuse a login as another user."""
         if not login.token:
-            raise LoginRefusedError("no token")
+            raise LoginRefusedError("the client sent no token")
         asked = login.username
         identity = await self._verifier.identify_token(login.token, login.mechanism)
         if asked is not None and asked != identity.user:
-            raise LoginRefusedError("the token is not that of the user it was to act as")
+            raise LoginRefusedError(
+                "the token belongs to another user than the one named in the login"
+            )
         return identity
 
 

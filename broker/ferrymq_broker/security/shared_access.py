@@ -61,7 +61,7 @@ class SharedAccessKeys:
         name = _decoded(fields["skn"])
         resource = _decoded(fields["sr"])
         if _EXPIRY.fullmatch(fields["se"]) is None:
-            raise TokenRefusedError("the expiry is no number of seconds")
+            raise TokenRefusedError("the expiry is not a number of seconds")
         expires = int(fields["se"])
         try:
             said = base64.b64decode(_decoded(fields["sig"]), validate=True)
@@ -72,7 +72,7 @@ class SharedAccessKeys:
         first = hmac.compare_digest(said, hmac.digest(primary, signed, "sha256"))
         second = hmac.compare_digest(said, hmac.digest(secondary, signed, "sha256"))
         if name not in self._keys or not (first or second):
-            raise TokenRefusedError("an unknown key, or not its signature")
+            raise TokenRefusedError("the key is unknown, or the signature is wrong")
         if expires <= now:
             raise TokenRefusedError("the token has expired")
         identity = UserIdentity(None, key=name, mechanism="token", expires=float(expires))
@@ -102,9 +102,9 @@ def scope_of(text: str) -> str:
     if len(path) > _MAX_SCOPE:
         raise TokenRefusedError("the name is too long")
     if "?" in path or "#" in path or "\\" in path:
-        raise TokenRefusedError("a name without query, fragment and backslash is needed")
+        raise TokenRefusedError("the name must have no query, no fragment and no backslash")
     if any(segment in ("", ".", "..") for segment in path.split("/")):
-        raise TokenRefusedError("the name has an empty segment, or one of dots")
+        raise TokenRefusedError("the name has an empty segment or a dot segment")
     if any(unicodedata.category(char) in ("Cc", "Cf", "Cs") for char in path):
         raise TokenRefusedError("the name has invisible characters")
     return path
@@ -129,12 +129,12 @@ def covers(scope: str, other: str) -> bool:
 def _fields(token: str) -> dict[str, str]:
     """Return the values of a token by name, still encoded."""
     if len(token) > MAX_TOKEN or not token.isascii() or not token.startswith(PREFIX):
-        raise TokenRefusedError("no shared access signature")
+        raise TokenRefusedError("the text is not a shared access signature")
     fields: dict[str, str] = {}
     for pair in token[len(PREFIX) :].split("&", len(_FIELDS)):
         name, equals, value = pair.partition("=")
         if not equals or name not in _FIELDS or name in fields or not value:
-            raise TokenRefusedError("no shared access signature")
+            raise TokenRefusedError("the text is not a shared access signature")
         fields[name] = value
     if len(fields) < len(_FIELDS):
         raise TokenRefusedError("the shared access signature lacks one of sr, sig, se and skn")

@@ -27,7 +27,7 @@ from ferrymq_types.security import SaslCode
 
 
 class _AbandonedError(Exception):
-    """The client disconnected while it waited."""
+    """An exception: the client disconnected while it waited."""
 
 
 class Verify(Protocol):
@@ -138,7 +138,9 @@ class StoredPasswords:
         elif user is None:
             good = False
         elif self._disk.users.get(username) != user:
-            raise LoginRefusedError("the user was changed meanwhile", SaslCode.SYS_TEMP)
+            raise LoginRefusedError(
+                "the user was changed while the password was checked", SaslCode.SYS_TEMP
+            )
         if not good:
             raise LoginRefusedError(WRONG)
         self._verified.remember(username, digest)
@@ -184,7 +186,7 @@ class StoredPasswords:
                     raise LoginRefusedError("too many failed logins", SaslCode.SYS_TEMP)
                 return await self._queue.do(work)
         except LoginQueueFullError:
-            raise LoginRefusedError("too many logins at once", SaslCode.SYS_TEMP) from None
+            raise LoginRefusedError("too many logins at the same time", SaslCode.SYS_TEMP) from None
 
     # -- changes ---------------------------------------------------------------------------
 
@@ -200,4 +202,8 @@ class StoredPasswords:
         self._nobody = hash_of_nobody(user.password for user in users.values())
         twice = sorted(self._configured.keys() & users.keys())
         if twice:
-            log.warning("users of the configuration are in the file of users too", users=twice[:10])
+            log.warning(
+                "a user is in the configuration and in the file of users: the configuration "
+                "counts",
+                users=twice[:10],
+            )

@@ -1,4 +1,4 @@
-"""Limits failed logins, so that passwords cannot be guessed.
+"""A limit of failed logins, so that passwords cannot be guessed.
 
 Failures are counted by address, and by user. Failures of an attacker do not lock a user out: at
 addresses from which the user has logged in before, the user's failures are counted separately. On
@@ -51,9 +51,9 @@ class Throttle:
 
     With 0 `failures` there is no limit. `now` is a clock in seconds.
 
-    A client that fails with ever new names makes the throttle forget such names, but none whose
-    logins are refused. A user who logs in from ever new addresses makes it forget only that user's
-    addresses.
+    A client that fails with new names all the time makes the throttle forget such names, but no
+    name whose logins are refused. A user who logs in from new addresses all the time makes it
+    forget only that user's addresses.
     """
 
     def __init__(self, failures: int, now: Callable[[], float] = time.monotonic) -> None:

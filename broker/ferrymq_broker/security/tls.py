@@ -39,7 +39,7 @@ class Loaded(NamedTuple):
 def load_tls(tls: Tls) -> Loaded:
     """Read the files. Raises `BadTlsError` for the first file that cannot be used."""
     if tls.certificate is None:
-        raise BadTlsError("certificate", "there is none")
+        raise BadTlsError("certificate", "there is no [tls] section")
     warnings: list[str] = []
     leaf = _certificates(tls.certificate, "certificate")[0]
     password = _password(tls)
@@ -92,10 +92,10 @@ def _set_ciphers(context: ssl.SSLContext, tls: Tls) -> None:
     try:
         context.set_ciphers(tls.ciphers or _CIPHERS)
     except ssl.SSLError:
-        raise BadTlsError("ciphers", f"{tls.ciphers!r} leaves none") from None
+        raise BadTlsError("ciphers", f"no cipher is left with {tls.ciphers!r}") from None
     for cipher in context.get_ciphers():
         if cipher["auth"] == "auth-null" or not cipher["strength_bits"]:
-            raise BadTlsError("ciphers", f"{cipher['name']} does not protect anything")
+            raise BadTlsError("ciphers", f"the cipher {cipher['name']} does not encrypt")
 
 
 def _read(path: Path, field: str) -> bytes:
@@ -122,7 +122,9 @@ def _password(tls: Tls) -> bytes | None:
     lines = _read(path, "key_password_file").splitlines()
     # OpenSSL does not accept longer passwords.
     if not lines or not 0 < len(lines[0]) <= 1024:
-        raise BadTlsError("key_password_file", f"{path}: there is no password in its first line")
+        raise BadTlsError(
+            "key_password_file", f"{path}: the first line must be the password, but it is empty"
+        )
     return lines[0]
 
 
@@ -139,19 +141,27 @@ def _check_key(
     try:
         key = load_pem_private_key(data, password if encrypted else None)
     except TypeError:
-        raise BadTlsError("key", f"{path}: it is encrypted: set key-password-file") from None
+        raise BadTlsError(
+            "key", f"{path}: the private key is encrypted: set key-password-file"
+        ) from None
     except ValueError:
         if encrypted:
-            raise BadTlsError("key_password_file", f"{path}: another password is needed") from None
+            raise BadTlsError(
+                "key_password_file", f"{path}: the password of the private key is wrong"
+            ) from None
         raise BadTlsError("key", f"{path}: the private key cannot be read") from None
     except Exception:
         # A kind of key that TLS does not support.
         raise BadTlsError("key", f"{path}: the private key cannot be used") from None
     wanted = leaf.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != wanted:
-        raise BadTlsError("key", f"{path}: it is not the key of {tls.certificate}")
+        raise BadTlsError(
+            "key", f"{path}: the key does not belong to the certificate {tls.certificate}"
+        )
     if path.stat().st_mode & stat.S_IROTH:
-        warnings.append(f"{path}: everybody on this machine can read the private key")
+        warnings.append(
+            f"{path}: everybody on this machine can read the private key; run chmod 600"
+        )
 
 
 def _check_crl(path: Path, warnings: list[str]) -> None:
@@ -159,15 +169,20 @@ def _check_crl(path: Path, warnings: list[str]) -> None:
     marker = b"-----END X509 CRL-----"
     lists = [part + marker for part in data.split(marker)[:-1]]
     if not lists:
-        raise BadTlsError("client_crl", f"{path}: there is no list of revoked certificates in PEM")
+        raise BadTlsError("client_crl", f"{path}: there is no certificate revocation list in PEM")
     for part in lists:
         try:
             revoked = x509.load_pem_x509_crl(part[part.index(b"-----BEGIN X509 CRL") :])
         except ValueError:
-            raise BadTlsError("client_crl", f"{path}: a list of it cannot be read") from None
+            raise BadTlsError(
+                "client_crl", f"{path}: a certificate revocation list in it cannot be read"
+            ) from None
         update = revoked.next_update_utc
         if update is not None and update <= datetime.now(UTC):
-            warnings.append(f"{path}: the list of {update:%Y-%m-%d} is too old; no client gets in")
+            warnings.append(
+                f"{path}: the certificate revocation list expired on {update:%Y-%m-%d}; all "
+                "client certificates are refused"
+            )
 
 
 def _warn_of_times(path: Path, begins: datetime, ends: datetime) -> list[str]:
@@ -177,7 +192,7 @@ def _warn_of_times(path: Path, begins: datetime, ends: datetime) -> list[str]:
     if ends <= now + _SOON:
         return [f"{path}: the certificate expires on {ends:%Y-%m-%d %H:%M} UTC"]
     if begins > now:
-        return [f"{path}: the certificate is not good before {begins:%Y-%m-%d %H:%M} UTC"]
+        return [f"{path}: the certificate is not valid before {begins:%Y-%m-%d %H:%M} UTC"]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Reloads certificates while the broker runs.
+"""Reloading certificates while the broker runs.
 
 Every handshake uses the files as they were at the last check. New files that cannot be used are
 ignored, because a new certificate is often written before its key.

@@ -1,4 +1,4 @@
-"""Sets up tokens, if the configuration has issuers or shared access keys."""
+"""Setting up tokens, if the configuration has issuers or shared access keys."""
 
 from __future__ import annotations
 

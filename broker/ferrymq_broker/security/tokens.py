@@ -61,13 +61,13 @@ class TokenVerifier:
         first.
         """
         if len(token) > MAX_TOKEN:
-            raise TokenRefusedError(f"a token of more than {MAX_TOKEN} characters")
+            raise TokenRefusedError(f"the token has more than {MAX_TOKEN} characters")
         if not token.isascii():
-            raise TokenRefusedError("no JSON Web Token")
+            raise TokenRefusedError("the text is not a JSON Web Token")
         unverified = UnverifiedToken(token)
         issuer = self._issuers.get(unverified.issuer)
         if issuer is None or (as_password and not issuer.settings.as_password):
-            raise TokenRefusedError("the issuer is not trusted here")
+            raise TokenRefusedError("the issuer is not trusted")
         return issuer.verify(unverified, self.now(), mechanism)
 
     def check_signature(self, token: str) -> SignedToken:

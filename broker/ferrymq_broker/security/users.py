@@ -14,8 +14,8 @@ from ferrymq.engine.scram import (
     prepare_name,
 )
 
-# SCRAM iterations of passwords in a file. Every client computes them too, at each login, in some
-# 20 ms. A thief of the file has to compute them for each password that he tries.
+# SCRAM iterations of passwords in a file. Every client computes them at each login, in some 20 ms.
+# An attacker with the file has to compute them for each guessed password.
 ITERATIONS: Final = 50_000
 # The most characters of names of users and groups.
 MAX_NAME: Final = 255
@@ -40,7 +40,7 @@ def check_name(name: str) -> str:
         return name
     prepared = prepare_name(name)
     if prepared != name:
-        raise ValueError(f"{name!r} is not in the form that is compared: {prepared!r}")
+        raise ValueError(f"{name!r} is not in normal form; use {prepared!r}")
     return name
 
 

@@ -38,7 +38,8 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 
 
 class UsersFileError(ConfigError):
-    """The file of users cannot be read, or is invalid. The message names it and has no secret."""
+    """An exception: the file of users cannot be read, or is invalid. The message names the file and
+    has no secret."""
 
 
 def _decode(value: object) -> object:
@@ -99,15 +100,21 @@ def _read(path: Path, data: bytes, mode: int) -> dict[str, StoredUser]:
         who = "everybody" if mode & stat.S_IWOTH else "its group"
         raise UsersFileError(f"{path}: {who} may write to it; run chmod 600")
     if len(data) > MOST_BYTES:
-        raise UsersFileError(f"{path}: it is too large")
+        raise UsersFileError(f"{path}: the file is too large")
     try:
         content = json.loads(data, object_pairs_hook=_only_once)
     except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, json.JSONDecodeError | _TwiceError) else "bad JSON"
+        reason = (
+            str(error)
+            if isinstance(error, json.JSONDecodeError | _TwiceError)
+            else "it is not valid JSON"
+        )
         raise UsersFileError(f"{path}: {reason}") from None
     found = content.get("format") if isinstance(content, dict) else None
     if isinstance(found, int) and found > FORMAT:
-        raise UsersFileError(f"{path}: format {found} is newer than this version, which reads 1")
+        raise UsersFileError(
+            f"{path}: the file has format {found}, but this version reads only format 1"
+        )
     try:
         file = _File.model_validate(content)
     except ValidationError as error:
@@ -202,7 +209,7 @@ class _TwiceError(ValueError):
 def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _TwiceError("a key occurs twice")
+        raise _TwiceError("a key of the JSON object occurs twice")
     return found
 
 

@@ -1,10 +1,10 @@
-"""Accepts connections within the limits.
+"""The acceptor of connections, which keeps to the limits.
 
 The server of an event loop accepts every connection. When file descriptors run out, one event loop
-closes connections of clients at once, another accepts in vain and logs each attempt; and the store
-gets no descriptors either. Here a connection over a limit costs only one system call to accept it
-and one to close it. While descriptors run short, nothing is accepted: new connections wait in the
-kernel until another connection ends.
+closes clients' connections at once, another tries to accept in vain and logs each attempt; and the
+store gets no descriptors either. Here a connection over a limit costs only one system call to
+accept it and one to close it. While descriptors are short, nothing is accepted: new connections
+wait in the kernel until another connection ends.
 """
 
 from __future__ import annotations

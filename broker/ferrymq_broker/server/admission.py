@@ -1,4 +1,4 @@
-"""Makes the handlers of new connections."""
+"""Admission: making the handlers of new connections."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Backup:
         folder = RealFolder(self._path)
         format = read_format(folder)
         if format is None:
-            raise StoreError(f"{self._path}: the format of the store is gone")
+            raise StoreError(f"{self._path}: the file with the format of the store is missing")
         segments = find_segments(folder)
         try:
             ends = [(one, self._end_of(format.secret, one)) for one in segments]

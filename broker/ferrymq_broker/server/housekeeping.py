@@ -1,4 +1,4 @@
-"""Frees memory: garbage in cycles, free memory of the C library, and mapped files.
+"""Housekeeping: freeing garbage in cycles, free memory of the C library, and mapped files.
 
 A queue is many small objects and hardly any garbage. A full collection of Python's garbage
 collector looks at every message and stops everything else meanwhile, so Python is told to make none
@@ -26,7 +26,8 @@ from ferrymq_broker.broker import Broker
 
 # Seconds between two calls of `Housekeeping.look`.
 PERIOD: Final = 5.0
-# So many connections, sessions and consumers must have begun since the last full collection.
+# The number of connections, sessions and consumers that must have begun since the last full
+# collection.
 ENOUGH: Final = 1_000
 # A full collection of more blocks of memory than this would take longer than 20 ms.
 MOST_BLOCKS: Final = 150_000

@@ -1,4 +1,4 @@
-"""Closes the connections of users who have changed since they logged in."""
+"""Closing the connections of users who have changed since they logged in."""
 
 from __future__ import annotations
 

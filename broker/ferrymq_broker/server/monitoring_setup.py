@@ -1,4 +1,4 @@
-"""Makes the monitoring listener from the configuration."""
+"""The factory that makes the monitoring listener from the configuration."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _OFTEN = 1000
 
 
 class _GivenUp(Exception):
-    """The start of the broker was given up."""
+    """An exception: the start of the broker was given up."""
 
 
 class StoreOpening:
@@ -214,11 +214,11 @@ class Storage:
         """Begin to copy the store to a directory. Raises `ManagementError`."""
         path = Path(target)
         if not path.is_absolute():
-            raise ManagementError(
-                BAD_REQUEST, f"target: an absolute path is needed, not {target!r}"
-            )
+            raise ManagementError(BAD_REQUEST, f"target: {target!r} is not an absolute path")
         if self._backup is not None and self._backup.state == "running":
-            raise ManagementError(CONFLICT, f"a backup to {self._backup.target} is under way")
+            raise ManagementError(
+                CONFLICT, f"a backup to {self._backup.target} is in progress; wait for its end"
+            )
         backup = Backup(self.store, self.figures.path, path)
         try:
             backup.begin()

@@ -141,7 +141,9 @@ class WebSocketListener:
             return web.Response(status=426, text="AMQP over WebSocket\n", headers=headers)
         offered = request.headers.get("Sec-WebSocket-Protocol", "")
         if SUBPROTOCOL not in [name.strip() for name in offered.split(",")]:
-            return web.Response(status=400, text=f"the subprotocol is {SUBPROTOCOL}\n")
+            return web.Response(
+                status=400, text=f"the WebSocket subprotocol must be {SUBPROTOCOL}\n"
+            )
         return None
 
     def _lets_in(self, origin: str) -> bool:

@@ -77,7 +77,7 @@ def test_a_store_that_can_be_made_is_good(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["broker.toml", "broker.toml/data"])
 def test_a_store_that_is_no_folder_is_a_mistake(tmp_path: Path, name: str) -> None:
     said = said_by(check(written(tmp_path, f"[store]\npath = '{tmp_path / name}'")))
-    assert "broker.toml:2: store.path: " in said and "is no folder" in said
+    assert "broker.toml:2: store.path: " in said and "is not a directory" in said
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -125,7 +125,7 @@ def test_responses_go_where_the_client_wants_them(net: Network) -> None:
 )
 def test_refused_tokens_all_get_the_same_answer(bearer: Bearer, name: str, token: str) -> None:
     answer = bearer.ask(AmqpValue(token), operation="put-token", type=JWT, name=name)
-    assert (answer.status, answer.description) == (401, "the token is not good for that")
+    assert (answer.status, answer.description) == (401, "the token is not valid for this name")
     for address in ("q1", "q2", "q10", "q"):
         assert not bearer.may_send(address)
 

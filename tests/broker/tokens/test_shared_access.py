@@ -75,11 +75,11 @@ def test_the_example_of_the_client_libraries() -> None:
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
-        (make_sas("sb://localhost/q1", "a wrong secret"), "unknown key"),
-        (make_sas("sb://localhost/q1", PRIMARY, "other"), "unknown key"),
-        (make_sas("sb://localhost/q1", PRIMARY, "nobody"), "unknown key"),
-        (make_sas("sb://localhost/q1", "", "nobody"), "unknown key"),
-        (make_sas("sb://localhost/q1", PRIMARY, "Shop"), "unknown key"),
+        (make_sas("sb://localhost/q1", "a wrong secret"), "the key is unknown"),
+        (make_sas("sb://localhost/q1", PRIMARY, "other"), "the key is unknown"),
+        (make_sas("sb://localhost/q1", PRIMARY, "nobody"), "the key is unknown"),
+        (make_sas("sb://localhost/q1", "", "nobody"), "the key is unknown"),
+        (make_sas("sb://localhost/q1", PRIMARY, "Shop"), "the key is unknown"),
         (make_sas("sb://localhost/q1", PRIMARY, expires=NOW), "expired"),
         (make_sas("sb://localhost/q1", PRIMARY, expires=NOW - 1), "expired"),
         (make_sas("sb://localhost/q1", PRIMARY, expires="tomorrow"), "number"),
