@@ -1,4 +1,4 @@
-"""Reads a partition for capture, chunk by chunk."""
+"""The feed of a partition: it reads the partition for capture, chunk by chunk."""
 
 from __future__ import annotations
 

@@ -418,9 +418,9 @@ class CaptureService:
             filed = found.get(number, 0)
             if filed > next:
                 return (
-                    f"{each.directory} has records of partition {number} up to {filed - 1}, and the"
-                    f" stream ends at {next - 1}: was an older store restored? Move the"
-                    " folder away, and capture begins again"
+                    f"{each.directory} has records of partition {number} up to {filed - 1}, "
+                    f"but the stream ends at {next - 1}. An older store may have been "
+                    "restored. Move the folder away, and capture begins again"
                 )
             start = max(filed, 0 if hold is None else hold.offsets.get(number, 0))
             if start < first:

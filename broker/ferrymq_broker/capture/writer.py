@@ -181,7 +181,7 @@ class FileWriter:
                 self._finish(stream, part)
 
     def _relieve(self) -> None:
-        """Write the largest file out if too much waits in memory."""
+        """Write the largest file to disk if the columns of all files take too much memory."""
         parts = [
             (part.file.pending, stream, part) for stream, part in self._open_parts() if part.file
         ]

@@ -109,18 +109,22 @@ class AliasEntities(EntityType):
         before = self.space.aliases.get(name)
         if before is not None:
             if before != address:
-                raise ManagementError(CONFLICT, f"the alias {name[:200]!r} leads to {before!r}")
+                raise ManagementError(
+                    CONFLICT, f"the alias {name[:200]!r} already leads to {before!r}"
+                )
             self.space.agenda.changes.claim()
             return Result(self.shown(name), description="exists already")
         if name.startswith(("$", DYNAMIC)) or len(name) > MAX_ADDRESS_LENGTH:
             raise ManagementError(BAD_REQUEST, f"the name {name[:200]!r} is reserved or too long")
         space = self.space
         if name in space.nodes or name in space.redirects or name in space.declared.policies:
-            raise ManagementError(CONFLICT, f"{name[:200]!r} is a node of its own")
+            raise ManagementError(
+                CONFLICT, f"{name[:200]!r} is the name of a node, so it cannot be an alias"
+            )
         most = self.space.max_nodes
         if len(self.space.aliases) >= most:
             raise ManagementError(
-                NO_ROOM, f"there are {most} aliases already; the limit is that of nodes"
+                NO_ROOM, f"there are {most} aliases already, which is the limit (max_nodes)"
             )
         self.space.set_alias(name, address)
         return Result(self.shown(name), CREATED, "created")
@@ -135,8 +139,8 @@ class AliasEntities(EntityType):
         declared = self.space.declared_aliases.get(name)
         if declared is not None:
             description += (
-                f"; the configuration declares it, and leads it to {declared[:200]!r} again at the"
-                " next start"
+                f"; but the configuration declares it with {declared[:200]!r}, which counts "
+                "again after the next start"
             )
         return Result(self.shown(name), description=description)
 
@@ -148,7 +152,7 @@ class AliasEntities(EntityType):
             raise self.missing(name)
         if name in self.space.declared_aliases:
             return deleted(
-                "deleted; the configuration declares it, and makes it again at the next start"
+                "deleted; but the configuration declares it, so the next start makes it again"
             )
         return deleted()
 
@@ -156,7 +160,7 @@ class AliasEntities(EntityType):
         call.expect_only("address", "name", "identity", "type")
         address = call.text("address")
         if not address or len(address) > MAX_ADDRESS_LENGTH:
-            raise ManagementError(BAD_REQUEST, "address: empty or too long")
+            raise ManagementError(BAD_REQUEST, "address: it is empty or too long")
         if self.space.passes(address, name):
             raise ManagementError(
                 BAD_REQUEST, f"address: the alias {name[:200]!r} would lead in a circle"

@@ -115,7 +115,7 @@ class Discovery:
 def _attribute_names(call: Call) -> list[str]:
     names = call.arguments.get("attributeNames") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ManagementError(BAD_REQUEST, "attributeNames is not a list of strings")
+        raise ManagementError(BAD_REQUEST, "attributeNames: a list of strings is needed")
     return [str(name) for name in names]
 
 

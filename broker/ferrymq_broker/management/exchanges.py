@@ -47,7 +47,9 @@ class ExchangeEntities(DeclaredNodes):
         assert isinstance(node, Exchange) and isinstance(policy, ExchangePolicy)
         if policy.type != node.policy.type:
             raise ManagementError(
-                CONFLICT, f"routing: {node.address[:200]!r} is {node.policy.type} and stays so"
+                CONFLICT,
+                f"routing: {node.address[:200]!r} has the type {node.policy.type}, which "
+                "cannot be changed",
             )
         node.change_policy(policy)
 
@@ -165,7 +167,7 @@ class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
         destination, key = call.text("destination"), call.text("key", "")
         arguments = call.arguments.get("arguments") or {}
         if not isinstance(arguments, dict) or not all(isinstance(k, str) for k in arguments):
-            raise ManagementError(BAD_REQUEST, "arguments: a map with strings for keys is needed")
+            raise ManagementError(BAD_REQUEST, "arguments: a map with string keys is needed")
         return exchange, destination, key, {str(k): v for k, v in arguments.items()}
 
 

@@ -146,7 +146,7 @@ class FenceEntities(EntityType):
 
         found = yield from sift(self.identities(), is_meant)
         if not found:
-            raise ManagementError(NOT_FOUND, f"there is no fence of {group[:200]!r}")
+            raise ManagementError(NOT_FOUND, f"there is no fence of the group {group[:200]!r}")
         for at, identity in enumerate(found, 1):
             fences.forget(*self._key(identity))
             if at % _STEP == 0:
@@ -170,7 +170,7 @@ class FenceEntities(EntityType):
             return self._key(call.name)
         group = call.text("group")
         if _BETWEEN in group:
-            raise ManagementError(BAD_REQUEST, "group: has a line break in it")
+            raise ManagementError(BAD_REQUEST, "group: it must not have a line break")
         return group, call.text("member"), call.text("target", "")
 
     def _key(self, identity: str) -> tuple[str, str, str]:
@@ -222,5 +222,5 @@ def _shown(group: str, member: str, target: str, passed: Passed) -> dict[str, ob
 def _missing(group: str, member: str, target: str) -> ManagementError:
     at = f" at {target[:200]!r}" if target else ""
     return ManagementError(
-        NOT_FOUND, f"nothing of member {member[:200]!r} of {group[:200]!r}{at} has been committed"
+        NOT_FOUND, f"member {member[:200]!r} of group {group[:200]!r} has committed nothing{at}"
     )

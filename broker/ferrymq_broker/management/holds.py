@@ -14,17 +14,18 @@ def hold(call: Call, stream: Stream) -> Result:
     holder = call.text("holder")
     items = call.arguments.get("offsets")
     if not isinstance(items, list) or not items or not all(isinstance(i, dict) for i in items):
-        raise ManagementError(BAD_REQUEST, "offsets: a list of maps is needed, one at least")
+        raise ManagementError(BAD_REQUEST, "offsets: a list with at least one map is needed")
     if len(items) > MAX_PARTITIONS:
         raise ManagementError(
-            BAD_REQUEST, f"offsets: there are {len(items)}; a request may have {MAX_PARTITIONS}"
+            BAD_REQUEST,
+            f"offsets: the list has {len(items)} items; at most {MAX_PARTITIONS} are allowed",
         )
     offsets: dict[int, int] = {}
     for item in items:
         fields = {str(key): value for key, value in item.items()}
         if fields.keys() != {"partition", "offset"}:
             raise ManagementError(
-                BAD_REQUEST, "offsets: each has partition and offset, and nothing else"
+                BAD_REQUEST, "offsets: each map must have partition and offset, and nothing else"
             )
         one = Call(call.party, call.name, fields)
         number = one.number("partition", 0)

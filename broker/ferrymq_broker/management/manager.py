@@ -78,7 +78,9 @@ class Manager:
                 if jobs is None:
                     result = finish(result)
                 elif jobs.waiting(int(request.party.connection)) >= WAITING:
-                    raise ManagementError(TOO_MANY, "too many requests wait for an answer")
+                    raise ManagementError(
+                        TOO_MANY, "too many requests of this connection wait for an answer"
+                    )
                 else:
                     # The queue answers it, now or later.
                     jobs.add(SlicedJob(request, result))
@@ -94,7 +96,9 @@ class Manager:
         service = self._service
         result: Result | None
         if isinstance(way, Queue) and way.bytes >= PENDING_BYTES and looks(request):
-            result = Result(None, NO_ROOM, "too many responses wait already")
+            result = Result(
+                None, NO_ROOM, "too many responses wait for this client; it must receive some first"
+            )
         else:
             try:
                 if not job.go_on(until):
@@ -147,7 +151,7 @@ class Manager:
         if found is None:
             known = ", ".join(sorted(self._short))
             raise ManagementError(
-                BAD_REQUEST, f"unknown entity type {name[:200]!r}; there are {known}"
+                BAD_REQUEST, f"unknown entity type {name[:200]!r}; the types are {known}"
             )
         return found
 
@@ -174,13 +178,17 @@ class Manager:
         elif not type_name:
             if not any(name in type.operations() for type in self.types.values()):
                 raise ManagementError(NOT_IMPLEMENTED, f"unknown operation {name[:200]!r}")
-            raise ManagementError(BAD_REQUEST, f"{name} needs the type of the entity")
+            raise ManagementError(
+                BAD_REQUEST, f"{name} needs the type of an entity in the property type"
+            )
         else:
             type = self.find(type_name)
             operation = type.operations().get(name)
             type_name = type.name
         if operation is None:
-            raise ManagementError(NOT_IMPLEMENTED, f"{type_name} knows no operation {name[:200]!r}")
+            raise ManagementError(
+                NOT_IMPLEMENTED, f"entities of type {type_name} have no operation {name[:200]!r}"
+            )
         return operation, type
 
 
@@ -219,7 +227,7 @@ def _string(properties: dict[str, object], key: str) -> str:
         # Names of connections are numbers.
         return str(int(value))
     if not isinstance(value, str):
-        raise ManagementError(BAD_REQUEST, f"the property {key!r} is not a string")
+        raise ManagementError(BAD_REQUEST, f"the property {key!r} must be a string")
     return str(value)
 
 
@@ -233,7 +241,7 @@ def _arguments(request: Request) -> dict[str, object]:
     if body is None or body == b"[]" or (isinstance(body, list | bytes | str) and not body):
         return arguments
     if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
-        raise ManagementError(BAD_REQUEST, "the body is not a map with strings for keys")
+        raise ManagementError(BAD_REQUEST, "the body must be a map with string keys")
     for key, value in body.items():
         arguments[str(key)] = value
     return arguments

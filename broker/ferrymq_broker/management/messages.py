@@ -67,14 +67,19 @@ class QueueMessages:
         if target is None:
             raise ManagementError(NOT_FOUND, f"target: there is no node {address[:200]!r}")
         if target is queue:
-            raise ManagementError(BAD_REQUEST, "target: the messages are there already")
+            raise ManagementError(BAD_REQUEST, "target: it is the node that has the messages")
         moved, refusal = yield from queue.move(target, count)
         if refusal is None:
             return Result({"count": moved}, description="moved")
         if moved == 0:
             status = CONFLICT if refusal.released else status_of(refusal.condition)
-            raise ManagementError(status, f"{address[:200]!r} refused: {refusal.description}")
-        return Result({"count": moved, "refused": refusal.description}, description="moved in part")
+            raise ManagementError(
+                status, f"{address[:200]!r} refused a message: {refusal.description}"
+            )
+        return Result(
+            {"count": moved, "refused": refusal.description},
+            description="moved some of the messages",
+        )
 
     def peek(self, call: Call) -> Result:
         """Handle PEEK: return messages in the order of delivery, also those that consumers hold.

@@ -27,8 +27,8 @@ from ferrymq_broker.values.rights import MANAGE
 
 # The answer to a DELETE of a declared node.
 _DECLARED: Final = (
-    "deleted; the configuration declares it: it is made again when a client uses it, and when the"
-    " broker starts"
+    "deleted; but the configuration declares it, so it is made again when a client uses it, "
+    "and when the broker starts"
 )
 # The attributes that every entity has.
 _COMMON: Final = ("name", "identity", "type")
@@ -135,7 +135,7 @@ class DeclaredNodes(EntityType):
             raise ManagementError(BAD_REQUEST, f"the name {name[:200]!r} is reserved")
         policy = node_policy(self.short, attributes)
         if name in self.space.aliases:
-            raise ManagementError(CONFLICT, f"{name[:200]!r} is an alias")
+            raise ManagementError(CONFLICT, f"{name[:200]!r} is the name of an alias")
         node = self.space.nodes.get(name)
         if node is not None:
             self._expect_same(name, policy_of(node), policy, "is", "exists")
@@ -159,7 +159,8 @@ class DeclaredNodes(EntityType):
             if changed.durable != policy.durable:
                 raise ManagementError(
                     CONFLICT,
-                    f"durable: {node.address[:200]!r} was made with {policy.durable}, and stays so",
+                    f"durable: {node.address[:200]!r} was created with {policy.durable}, which "
+                    "cannot be changed",
                 )
             self.change(node, changed)
             if not node.origin:
@@ -169,11 +170,12 @@ class DeclaredNodes(EntityType):
         description = "updated"
         if node.origin == "configuration":
             description += (
-                "; the configuration declares it, and its settings hold again at the next start"
+                "; but the configuration declares it, so the declared settings count again "
+                "after the next start"
             )
             staying = self.staying(node, policy, changed)
             if staying:
-                description += f", but the {staying} stay"
+                description += f", except the {staying}"
         return Result(self.shown(node.address), description=description)
 
     def staying(self, node: Node, before: NodePolicy, after: NodePolicy) -> str:
@@ -183,7 +185,7 @@ class DeclaredNodes(EntityType):
 
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Change the policy of a node. Raises `ManagementError` or `BrokerError`."""
-        raise ManagementError(NOT_IMPLEMENTED, f"a {self.short} keeps its settings")
+        raise ManagementError(NOT_IMPLEMENTED, f"the settings of a {self.short} cannot be changed")
 
     def delete(self, call: Call) -> Result | Steps[Result]:
         """Handle DELETE: close the node's links with ``amqp:resource-deleted``, and drop its

@@ -39,7 +39,7 @@ class Call:
     def required_name(self) -> str:
         """Return the name. Raises `ManagementError` if there is none."""
         if not self.name:
-            raise ManagementError(BAD_REQUEST, "the request has neither name nor identity")
+            raise ManagementError(BAD_REQUEST, "the request needs a name or an identity")
         return self.name
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -79,7 +79,7 @@ class Call:
         """Raise `ManagementError` for an unknown argument."""
         for key in self.arguments:
             if key not in known:
-                hint = f"; there are {', '.join(known)}" if known else ""
+                hint = f"; the arguments are {', '.join(known)}" if known else ""
                 raise ManagementError(BAD_REQUEST, f"unknown argument {key[:_SHOWN]!r}{hint}")
 
 

@@ -17,7 +17,9 @@ def count_of(call: Call) -> int:
     """Return the requested number of messages. Raises `ManagementError`."""
     count = call.number("count", DEFAULT_COUNT)
     if count > MAX_COUNT:
-        raise ManagementError(BAD_REQUEST, f"count: {count} is more than {MAX_COUNT}")
+        raise ManagementError(
+            BAD_REQUEST, f"count: {count} is too much; at most {MAX_COUNT} messages are allowed"
+        )
     return count
 
 

@@ -111,7 +111,9 @@ def _asked(call: Call) -> list[str] | None:
     """Return the distinct names in the request, sorted; None if it has none."""
     if call.name:
         if "names" in call.arguments:
-            raise ManagementError(BAD_REQUEST, "names: the request names one stream already")
+            raise ManagementError(
+                BAD_REQUEST, "names: the request must have either a name or names, not both"
+            )
         return [call.name]
     names = call.arguments.get("names")
     if names is None:
@@ -120,7 +122,7 @@ def _asked(call: Call) -> list[str] | None:
         raise ManagementError(BAD_REQUEST, "names: a list of strings is needed")
     if len(names) > _NAMES:
         raise ManagementError(
-            BAD_REQUEST, f"names: there are {len(names)}; a request may have {_NAMES}"
+            BAD_REQUEST, f"names: the list has {len(names)} items; at most {_NAMES} are allowed"
         )
     return sorted({str(name) for name in names})
 
@@ -149,7 +151,7 @@ def locate(call: Call, stream: Stream) -> Steps[Result]:
     if len(positions) > _POSITIONS:
         raise ManagementError(
             BAD_REQUEST,
-            f"positions: there are {len(positions)}; a request may have {_POSITIONS}",
+            f"positions: the list has {len(positions)} items; at most {_POSITIONS} are allowed",
         )
     offsets: list[int] = []
     for at, item in enumerate(positions, 1):
@@ -164,8 +166,8 @@ def _located(call: Call, stream: Stream, item: dict[object, object]) -> int:
     if fields.keys() - {"partition"} not in _WAYS:
         raise ManagementError(
             BAD_REQUEST,
-            "positions: each has partition, and either time, or offset and bytes; not"
-            f" {', '.join(sorted(fields)) or 'nothing'}"[:300],
+            "positions: each must have partition, and either time, or offset and bytes; one "
+            f"has {', '.join(sorted(fields)) or 'nothing'}"[:300],
         )
     one = Call(call.party, call.name, fields)
     partition = stream.partition(str(one.number("partition", 0)))
@@ -177,7 +179,8 @@ def _located(call: Call, stream: Stream, item: dict[object, object]) -> int:
     if offset > end:
         raise ManagementError(
             CONFLICT,
-            f"{partition.address!r} has the records from {first} to before {end}; {offset} is not"
-            " among them: it belongs to another stream, or to this one before it was made again",
+            f"{partition.address!r} has the records from {first} to before {end}; offset "
+            f"{offset} is not among them: it belongs to another stream, or to a deleted stream "
+            "of this name",
         )
     return int(log.reach(max(offset, first), one.number("bytes", 0)))

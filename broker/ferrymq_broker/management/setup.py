@@ -1,4 +1,4 @@
-"""Puts the management node into a virtual host."""
+"""Installing the management node in a virtual host."""
 
 from __future__ import annotations
 

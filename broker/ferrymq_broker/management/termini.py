@@ -115,7 +115,9 @@ class TerminusEntities(IndexedType[Terminus]):
         if terminus is None:
             raise self.missing(identity)
         if terminus.attached:
-            raise ManagementError(CONFLICT, f"a link has the terminus {identity[:200]!r}")
+            raise ManagementError(
+                CONFLICT, f"a link is attached to the terminus {identity[:200]!r}; detach it first"
+            )
         terminus.end()
         return deleted()
 

@@ -161,10 +161,12 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         address = call.required_name()
         cut = address.rfind(PART)
         if cut <= 0 or not address[cut + len(PART) :]:
-            raise ManagementError(BAD_REQUEST, f"{address[:200]!r} is not TOPIC::NAME")
+            raise ManagementError(BAD_REQUEST, f"{address[:200]!r} must have the form TOPIC::NAME")
         topic, part = self._space.resolve(address, (), call.party.access)
         if not isinstance(topic, Topic):
-            raise ManagementError(CONFLICT, f"{topic.address[:200]!r} is a {topic.kind}")
+            raise ManagementError(
+                CONFLICT, f"{topic.address[:200]!r} is not a topic but a {topic.kind}"
+            )
         words = call.text("selector", "")
         given = {
             key: value
@@ -183,7 +185,9 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
             key = "" if before.filter is None else before.filter.key
             if before.queue.policy != policy or key != ("" if filter is None else filter.key):
                 raise ManagementError(
-                    CONFLICT, f"the subscription {address[:200]!r} exists and is another one"
+                    CONFLICT,
+                    f"the subscription {address[:200]!r} exists with another filter or "
+                    "other settings",
                 )
             topic.agenda.changes.claim()
             return Result(self.shown(there[1].address), description="exists already")
@@ -207,8 +211,8 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         if policy.durable != before.durable:
             raise ManagementError(
                 CONFLICT,
-                f"durable: {subscription.address[:200]!r} was made with {before.durable},"
-                " and stays so",
+                f"durable: {subscription.address[:200]!r} was created with {before.durable}, "
+                "which cannot be changed",
             )
         topic.change_subscription(subscription, policy)
         return Result(self.shown(subscription.address), description="updated")
@@ -232,7 +236,7 @@ def _describe(topic: Topic, subscription: Subscription) -> dict[str, object]:
     settings = policy_attributes(subscription.queue.policy)
     described = subscription.describe()
     described.pop("type", None)
-    # Two facts have the same names as settings, with another meaning.
+    # Two figures have the same names as settings, with another meaning.
     facts = {key: value for key, value in described.items() if key not in settings}
     return {
         **facts,

@@ -164,7 +164,7 @@ class Space:
         created. Raises `BrokerError` if there is none."""
         raise BrokerError(
             "amqp:not-found",
-            f"there is no node {address[:200]!r}; check the address or create the node first",
+            f"there is no node {address[:200]!r}",
         )
 
     def existing_target(self, address: str) -> Node | None:

@@ -29,12 +29,14 @@ def recover_fences(broker: Broker, store: Store) -> int:
             continue
         sequence, width, time = (fields.get(key) for key in ("sequence", "width", "time"))
         if not (isinstance(sequence, int) and isinstance(width, int) and isinstance(time, int)):
-            raise StoreDamaged(f"fence {record.id} has no sequence, width or time")
+            raise StoreDamaged(f"fence {record.id} has no valid sequence, width or time")
         # Fences of older releases have no target, rows or digest.
         rows, digest = fields.get("rows", 0), fields.get("digest", b"")
         repeated = fields.get("repeated", 0)
         if not (isinstance(rows, int) and isinstance(digest, bytes) and isinstance(repeated, int)):
-            raise StoreDamaged(f"fence {record.id} has rows or a digest that are none")
+            raise StoreDamaged(
+                f"fence {record.id} has an invalid number of rows or an invalid digest"
+            )
         space.fences.restore(
             str(fields.get("group")),
             str(fields.get("member")),

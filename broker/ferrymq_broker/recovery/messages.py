@@ -97,4 +97,4 @@ def _restore(payload: bytes, head: EntryHead) -> BrokerMessage:
     try:
         return restore(payload, head.format, head.special, origin_of(head))
     except DecodeError as error:
-        raise StoreDamaged(f"a message cannot be read: {error}") from error
+        raise StoreDamaged(f"the record of a message cannot be read: {error}") from error

@@ -39,7 +39,7 @@ def recover(
     few MiB read. Raises `StoreDamaged`.
     """
 
-    # The total also has records that are not messages, but few.
+    # The total also counts records that are not messages, but these are few.
     total = store.count()
 
     def told(count: int) -> None:

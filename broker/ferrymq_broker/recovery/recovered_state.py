@@ -64,4 +64,4 @@ class Fields:
 
     def wrong(self, key: str) -> StoreDamaged:
         """Return the error for an invalid value."""
-        return StoreDamaged(f"{self.what}: {key!r} is {self.map.get(key)!r}")
+        return StoreDamaged(f"{self.what} has the invalid value {self.map.get(key)!r} for {key!r}")

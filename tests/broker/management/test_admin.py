@@ -90,14 +90,14 @@ def test_a_change_of_what_is_declared_tells_of_the_next_start(tmp_path: Path) ->
         changed = admin(url, "update", "queue", "orders", "max-length=7", "--json")
         assert (changed.returncode, json.loads(changed.stdout)["max-length"]) == (0, 7)
         assert changed.stderr == (
-            "ferrymq: the configuration declares it, and its settings hold again at the next"
-            " start\n"
+            "ferrymq: but the configuration declares it, so the declared settings count again"
+            " after the next start\n"
         )
         led = admin(url, "update", "alias", "other", "address=elsewhere")
-        assert "leads it to 'orders' again at the next start" in led.stderr
+        assert "declares it with 'orders', which counts again after the next start" in led.stderr
         gone = admin(url, "delete", "alias", "other", "--yes")
         assert (gone.returncode, gone.stdout) == (0, "alias other is deleted\n")
-        assert "makes it again at the next start" in gone.stderr
+        assert "so the next start makes it again" in gone.stderr
 
 
 def test_lists_for_people_and_for_programs(url: str, name: str) -> None:

@@ -80,7 +80,7 @@ def test_there_is_no_more_room_than_configured(net: Network, asker: Asker) -> No
     net.space.max_nodes = 0
     answer = asker.ask("CREATE", "queue", "q")
     assert answer.status == 507
-    assert "no room" in answer.description
+    assert "there are 0 nodes already" in answer.description
 
 
 def test_links_to_a_deleted_queue_are_told(net: Network, asker: Asker) -> None:

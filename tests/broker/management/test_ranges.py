@@ -289,7 +289,7 @@ def test_by_bytes_from_what_is_gone(net: Network, asker: Asker) -> None:
     assert located(asker, "s", {"offset": 20, "bytes": 5}) == [20]
     answer = asker.ask("LOCATE", "stream", "s", {"positions": [{"offset": 21, "bytes": 1}]})
     assert answer.status == 409
-    assert "'s::0' has the records from 15 to before 20; 21" in answer.description
+    assert "'s::0' has the records from 15 to before 20; offset 21" in answer.description
 
 
 @given(
@@ -333,7 +333,7 @@ def test_by_bytes_of_what_has_left_memory(sizes: list[int], segment: int, steps:
     [
         (None, "positions: a list"),
         ([1], "positions: a list"),
-        ([{}], "time, or offset and bytes; not nothing"),
+        ([{}], "time, or offset and bytes; one has nothing"),
         ([{"offset": 1}], "time, or offset and bytes"),
         ([{"offset": 1, "bytes": 1, "time": 1}], "time, or offset and bytes"),
         ([{"time": 1, "bytes": 1}], "time, or offset and bytes"),
@@ -341,7 +341,7 @@ def test_by_bytes_of_what_has_left_memory(sizes: list[int], segment: int, steps:
         ([{"time": "x"}], "time: an integer"),
         ([{"offset": -1, "bytes": 1}], "offset: -1"),
         ([{"offset": 0, "bytes": -1}], "bytes: -1"),
-        ([{"time": 0}] * 8001, "there are 8001"),
+        ([{"time": 0}] * 8001, "the list has 8001 items"),
     ],
 )
 def test_positions_that_make_no_sense(asker: Asker, positions: object, told: str) -> None:

@@ -103,7 +103,7 @@ def test_an_empty_body_is_none_however_it_is_written(asker: Asker, bodies: list[
         ({}, None, 400, "no operation"),
         ({"operation": 5, "type": "queue"}, None, 501, "5"),
         ({"operation": True, "type": "queue"}, None, 400, "operation"),
-        ({"operation": "READ", "type": "queue"}, None, 400, "neither name nor identity"),
+        ({"operation": "READ", "type": "queue"}, None, 400, "needs a name or an identity"),
         ({"operation": "READ", "name": "q"}, None, 400, "needs the type"),
         ({"operation": "READ", "type": "qeue", "name": "q"}, None, 400, "qeue"),
         ({"operation": "READ", "type": "queue", "name": "q"}, None, 404, "no queue 'q'"),

@@ -155,7 +155,8 @@ def test_an_update_of_what_is_declared_says_what_the_next_start_does(
     answer = asker.ask("UPDATE", type, "n", change)
     assert answer.status == 200
     assert answer.description == (
-        "updated; the configuration declares it, and its settings hold again at the next start"
+        "updated; but the configuration declares it, so the declared settings count again after"
+        " the next start"
     )
     assert change.items() <= answer.map().items()
     net.restart(config(file))
@@ -186,8 +187,8 @@ def test_more_partitions_of_a_declared_stream_stay(net: Network) -> None:
     answer = asker.ask("UPDATE", "stream", "s", {"partitions": 6, "max-records": 5})
     assert answer.status == 200
     assert answer.description == (
-        "updated; the configuration declares it, and its settings hold again at the next start,"
-        " but the partitions stay"
+        "updated; but the configuration declares it, so the declared settings count again after"
+        " the next start, except the partitions"
     )
     send(net.connect().sender("s::5"), b"kept")
     net.restart(config(file))
@@ -202,7 +203,7 @@ def test_without_a_store_the_partitions_do_not_stay() -> None:
     net.restart(config('[[stream]]\nname = "s"'))
     install(net.space, net.broker)
     answer = Asker(net).ask("UPDATE", "stream", "s", {"partitions": 2})
-    assert answer.description.endswith("its settings hold again at the next start")
+    assert answer.description.endswith("the declared settings count again after the next start")
 
 
 PATTERN = """
@@ -342,7 +343,8 @@ def test_what_management_does_to_a_declared_alias_says_what_the_next_start_does(
     changed = asker.ask("UPDATE", "alias", "other", {"address": "r"})
     assert (changed.status, changed.description) == (
         200,
-        "updated; the configuration declares it, and leads it to 'q' again at the next start",
+        "updated; but the configuration declares it with 'q', which counts again after the next"
+        " start",
     )
     assert net.space.aliases == {"other": "r"}
     net.connect()
@@ -352,7 +354,7 @@ def test_what_management_does_to_a_declared_alias_says_what_the_next_start_does(
     gone = Asker(net).ask("DELETE", "alias", "other")
     assert (gone.status, gone.description) == (
         204,
-        "deleted; the configuration declares it, and makes it again at the next start",
+        "deleted; but the configuration declares it, so the next start makes it again",
     )
     assert net.space.aliases == {} and store_of(net).count(ALIAS) == 0
     net.connect()
