@@ -61,7 +61,7 @@ def cert(
     for name in client or []:
         if not _CLIENT.fullmatch(name):
             raise typer.BadParameter(
-                f"{name!r}: at most 64 letters, digits and . _ @ -", param_hint="--client"
+                f"{name!r}: use at most 64 letters, digits and . _ @ -", param_hint="--client"
             )
     files = _Files(out, force)
     hosts = list(host or ())
@@ -96,7 +96,7 @@ def _authority(kind: type[Authority], files: _Files, days: int) -> tuple[Authori
         return kind.load(certificate.read_bytes(), key.read_bytes()), False
     except ValueError as error:
         raise ConfigError(
-            f"{certificate}: this authority cannot be used: {error}; take another directory"
+            f"{certificate}: this authority cannot be used: {error}; use another directory"
         ) from None
 
 

@@ -70,8 +70,8 @@ def check_config(
         typer.Option(
             "--data",
             metavar="DIR",
-            help="Also check that a broker with the store in DIR would start: that the stored nodes"
-            " can be changed to those that the file declares.",
+            help="Also check that a broker with the store in DIR would start, that is, that "
+            "the settings of the stored nodes can be changed to those of the file.",
         ),
     ] = None,
     as_json: Json = False,
@@ -82,7 +82,7 @@ def check_config(
     --explain finds no node.
     """
     if who is not None and address is None:
-        raise typer.BadParameter("it takes --explain ADDRESS", param_hint="--as")
+        raise typer.BadParameter("needs --explain ADDRESS", param_hint="--as")
     try:
         config, places = load_with_places(file, data)
         mistakes, warnings = check_files(config)
@@ -319,18 +319,21 @@ def _print_explanation(found: Explanation, places: SourceLocations) -> None:
         lines.append(f"{name!r} is an alias, declared on line {places.line(location)}")
     line = places.line(found.location)
     if found.found == "redirect":
-        lines.append(f"{found.node!r} is elsewhere, at {found.elsewhere}; declared on line {line}")
+        lines.append(
+            f"{found.node!r} is in another container, at {found.elsewhere}; declared on line "
+            f"{line}"
+        )
     elif found.found == "broker":
-        lines.append(f"{found.node!r} is a name for the broker's own services")
+        lines.append(f"{found.node!r} is reserved for the broker's own services")
     elif found.policy is None:
-        lines.append(f"{found.node!r} names nothing: a link to it is refused")
+        lines.append(f"there is no node {found.node!r}: a link to it is refused")
     else:
         how = _FOUND[found.found].format(
             line=line, pattern=found.pattern, at=f" on line {line}" if line else ""
         )
         lines.append(f"{found.node!r} is a {kind_of(found.policy)}, {how}")
         if found.part:
-            lines.append(f"and {found.part!r} a part of it")
+            lines.append(f"and {found.part!r} is a part of it")
         settings = friendly_settings(found.policy)
         lines += [f"  {key} = {value}" for key, value in settings.items()]
         if not settings:

@@ -77,7 +77,7 @@ class Credentials(NamedTuple):
     def _has_token(self, url: Url) -> bool:
         if self.token_file is not None:
             if self.password_file is not None or url.password:
-                raise ConfigError("there are both --token-file and a password: use only one")
+                raise ConfigError("--token-file and a password exclude each other: use only one")
             return True
         if TOKEN not in os.environ or self.password_file is not None or url.password:
             return False
@@ -98,7 +98,7 @@ class Credentials(NamedTuple):
             )
         user = self.user if self.user is not None else parsed.username
         if self.user is not None and parsed.username not in (None, self.user):
-            raise ConfigError("--user and the URL name two users")
+            raise ConfigError("--user and the URL name different users: use only one")
         if user is None:
             if self.password_file is not None:
                 raise ConfigError("--password-file needs --user")
@@ -133,7 +133,7 @@ class Credentials(NamedTuple):
 
 def _checked(secret: str, what: str, most: int) -> str:
     if not secret or len(secret) > most or "\0" in secret:
-        raise ConfigError(f"a {what} has 1 to {most} characters, and no NUL")
+        raise ConfigError(f"the {what} must have 1 to {most} characters, and no NUL")
     return secret
 
 

@@ -22,5 +22,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 
 def of_file(name: str, variable: str, help: str) -> object:
-    """Return an option with the path of a file, whose default is in the environment `variable`."""
+    """Return an option with the path of a file; its default is in the environment variable
+    `variable`."""
     return typer.Option(name, envvar=variable, metavar="FILE", help=help, show_default=False)

@@ -34,7 +34,7 @@ def receive(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Stop when no message has come for so long."),
+        typer.Option(min=0, metavar="SECONDS", help="Stop when no message has come for this time."),
     ] = None,
     browse: Annotated[
         bool, typer.Option("--browse", help="Print messages and leave them in the queue.")
@@ -100,7 +100,7 @@ def _place(start: str) -> Start:
         return datetime.fromisoformat(start).astimezone()
     except ValueError:
         raise typer.BadParameter(
-            f"{start!r} is none of first, last, next, an offset, an ISO 8601 time",
+            f"{start!r} must be first, last, next, an offset or an ISO 8601 time",
             param_hint="--start",
         ) from None
 

@@ -108,7 +108,7 @@ def plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {_key(key): plain(item) for key, item in value.items()}
     if isinstance(value, Array) and isinstance(value.items, Repeated):
-        # Elements without bytes: there may be thousands of millions of them.
+        # These elements take no bytes, so there may be billions of them.
         one = [plain(item) for item in itertools.islice(value.items, 1)]
         return {"count": len(value), "element": one[0] if one else None}
     try:

@@ -59,14 +59,17 @@ def send(
     ] = None,
     priority: Annotated[
         int | None,
-        typer.Option(min=0, max=9, metavar="0-9", help="The priority; the default is 4."),
+        typer.Option(min=0, max=9, metavar="0-9", help="The priority, 0 to 9; the default is 4."),
     ] = None,
     ttl: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="How long messages live.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Messages expire after this time."),
     ] = None,
     delay: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Deliver messages only after so long."),
+        typer.Option(
+            min=0, metavar="SECONDS", help="Messages become available only after this time."
+        ),
     ] = None,
     group: Annotated[
         str | None, typer.Option(metavar="ID", help="The group all messages belong to.")
@@ -126,7 +129,7 @@ def _pairs(given: list[str] | None, option: str) -> dict[str, object]:
     for pair in given or []:
         key, found, text = pair.partition("=")
         if not found:
-            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint=option)
+            raise typer.BadParameter(f"{pair!r} must have the form KEY=VALUE", param_hint=option)
         if key.endswith(":"):
             pairs[key[:-1]] = _json(text, pair, option)
         else:
@@ -138,16 +141,20 @@ def _json(text: str, pair: str, option: str) -> object:
     try:
         value: object = json.loads(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{pair!r}: not JSON: {error}", param_hint=option) from None
+        raise typer.BadParameter(
+            f"{pair!r}: the value is not JSON: {error}", param_hint=option
+        ) from None
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise typer.BadParameter(f"{pair!r}: beyond 64 bits", param_hint=option)
+        raise typer.BadParameter(f"{pair!r}: the number must fit into 64 bits", param_hint=option)
     return value
 
 
 def _milliseconds(seconds: float, option: str) -> int:
     milliseconds = round(seconds * 1000)
     if milliseconds > 0xFFFFFFFF:
-        raise typer.BadParameter("at most 4294967 seconds, 49 days", param_hint=option)
+        raise typer.BadParameter(
+            "the time must be at most 4294967 seconds, 49 days", param_hint=option
+        )
     return milliseconds
 
 

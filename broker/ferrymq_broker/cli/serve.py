@@ -106,11 +106,15 @@ def _with_options(
     log: dict[str, Any] = {}
     if log_level is not None:
         if log_level not in ("debug", "info", "warning", "error"):
-            raise typer.BadParameter(f"{log_level!r} is no level", param_hint="--log-level")
+            raise typer.BadParameter(
+                f"{log_level!r} must be debug, info, warning or error", param_hint="--log-level"
+            )
         log["level"] = log_level
     if log_format is not None:
         if log_format not in ("text", "json"):
-            raise typer.BadParameter(f"{log_format!r} is no format", param_hint="--log-format")
+            raise typer.BadParameter(
+                f"{log_format!r} must be text or json", param_hint="--log-format"
+            )
         log["format"] = log_format
     if log:
         changes["log"] = Log(**(config.log.model_dump() | log))

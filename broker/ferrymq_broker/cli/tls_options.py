@@ -19,7 +19,7 @@ Ca = Annotated[
     of_file(
         "--ca",
         "FERRYMQ_CA",
-        "Authorities for the broker's certificate (PEM). By default those of the system.",
+        "Authorities for the broker's certificate (PEM). The default is the system's authorities.",
     ),
 ]
 Cert = Annotated[
@@ -102,5 +102,5 @@ class TlsOptions(NamedTuple):
         except OSError as error:
             raise ValueError(f"{path}: {error.strerror}") from None
         if b"-----BEGIN " not in content:
-            raise ValueError(f"{path}: there is nothing in PEM")
+            raise ValueError(f"{path}: the file has no PEM text")
         return path

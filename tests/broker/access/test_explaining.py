@@ -156,7 +156,7 @@ def test_who_is_nobody(who: str, said: str) -> None:
 
 def test_somebody_is_asked_about_somewhere(path: Path) -> None:
     result = check(path, "--as", "user:alice")
-    assert result.exit_code == 2 and "it takes --explain ADDRESS" in result.output
+    assert result.exit_code == 2 and "needs --explain ADDRESS" in result.output
 
 
 def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_pages_of_nonsense_do_not_take_the_command_with_them(store: Path) -> Non
 
 def test_missing_files_are_named(store: Path) -> None:
     (store / "data.mdb").unlink()
-    assert "the records are missing" in command("verify", store, status=1).stdout
+    assert "data.mdb: the file is missing" in command("verify", store, status=1).stdout
     assert not (store / "data.mdb").exists()
     (store / "format").write_text("something else\n")
     assert "format" in command("verify", store, status=1).stdout
@@ -294,7 +294,7 @@ def test_a_store_with_something_in_it_is_left_alone(store: Path, tmp_path: Path)
     command("export", store, file)
     before = records(store)
     assert "is not empty" in command("import", store, file, status=1).stderr
-    assert "has these already: node or alias 'orders'" in (
+    assert "already has node or alias 'orders'" in (
         command("import", store, file, "--merge", status=1).stderr
     )
     assert records(store) == before
@@ -329,7 +329,7 @@ def test_messages_whose_queue_is_not_in_the_file_are_refused(
     lines[-1] = json.dumps({"end": len(lines) - 2})
     file.write_text("\n".join(lines) + "\n")
     said = command("import", target, file, status=1).stderr
-    assert "is not complete" in said and missing in said and "which is not there" in said
+    assert "is not complete" in said and missing in said and "which does not exist" in said
     assert records(target) == {}
 
 
@@ -341,7 +341,7 @@ def test_an_alias_and_a_node_of_one_name_are_not_merged(store: Path, tmp_path: P
     alias = {"table": "alias", "id": 900, "number": 0, "value": value}
     file.write_text("\n".join([header, json.dumps(alias), json.dumps({"end": 1})]) + "\n")
     said = command("import", store, file, "--merge", status=1).stderr
-    assert "has these already: node or alias 'copies'" in said
+    assert "already has node or alias 'copies'" in said
     command("import", other, file)
 
 
@@ -350,9 +350,9 @@ def test_an_alias_and_a_node_of_one_name_are_not_merged(store: Path, tmp_path: P
     [
         (lambda lines: lines[:-1], "the end is missing"),
         (lambda lines: lines[:-2] + lines[-1:], "the end is missing"),
-        (lambda lines: lines[1:], ":1: export has not written this"),
+        (lambda lines: lines[1:], ":1: export did not write this"),
         (lambda lines: ['{"ferrymq-export": 9, "version": "7.0"}', *lines[1:]], "ferrymq 7.0"),
-        (lambda lines: [lines[0], "[]", *lines[1:]], ":2: that is no record"),
+        (lambda lines: [lines[0], "[]", *lines[1:]], ":2: the line is not a record"),
         (lambda lines: [lines[0], "{", *lines[1:]], ":2: "),
         (
             lambda lines: [lines[0], lines[1].replace('"node"', '"nodes"'), *lines[2:]],
@@ -360,7 +360,7 @@ def test_an_alias_and_a_node_of_one_name_are_not_merged(store: Path, tmp_path: P
         ),
         (
             lambda lines: [line.replace('"failures": 1', '"failures": "x"') for line in lines],
-            "failures is no number",
+            "failures must be a number",
         ),
     ],
 )

@@ -56,10 +56,10 @@ def endless(begin: bytes, piece: bytes, size: int = 300 * MIB) -> Iterator[bytes
 @pytest.mark.parametrize(
     ("begin", "piece", "reason"),
     [
-        (b"", b"\0", ":1: export has not written this"),
-        (b"{", b" ", ":1: export has not written this"),
-        (HEAD, b"\0", ":2: that is no record"),
-        (HEAD, b"[", ":2: that is no record"),
+        (b"", b"\0", ":1: export did not write this"),
+        (b"{", b" ", ":1: export did not write this"),
+        (HEAD, b"\0", ":2: the line is not a record"),
+        (HEAD, b"[", ":2: the line is not a record"),
         (HEAD + b'{"table": "entry", "value": {"message": "', b"A", "more than 140MiB; --max-line"),
         (HEAD + b'{"a": [', b"[],", "more than 140MiB"),
     ],
@@ -89,7 +89,7 @@ def test_a_line_of_many_small_values(tmp_path: Path) -> None:
     file = tmp_path / "values.jsonl"
     file.write_bytes(HEAD + line)
     said, peak = refused(file)
-    assert "more values in the line than a record has" in said
+    assert "more values than a record can have" in said
     assert peak < 3 * len(line)
 
 
@@ -228,5 +228,5 @@ def test_the_command_says_it_in_one_line_and_makes_nothing(tmp_path: Path) -> No
     file = packed(tmp_path / "bomb.gz", endless(HEAD, b"\0"))
     result = run("store", "import", str(tmp_path / "data"), str(file))
     assert result.returncode == 1
-    assert result.stderr.count("\n") == 1 and f"{file}:2: that is no record" in result.stderr
+    assert result.stderr.count("\n") == 1 and f"{file}:2: the line is not a record" in result.stderr
     assert not (tmp_path / "data").exists()

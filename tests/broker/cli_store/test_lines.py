@@ -128,9 +128,9 @@ def test_a_record_that_makes_no_sense_is_named(table: int) -> None:
         ({}, "unknown table 'None'"),
         ({"table": "nodes"}, "unknown table 'nodes'"),
         ({"table": "node", "id": 1, "number": 0}, "record must be a map"),
-        ({"table": "node", "id": "1", "number": 0, "value": {}}, "id is no number"),
-        ({"table": "node", "id": 1, "number": -1, "value": {}}, "number is no number"),
-        ({"table": "node", "id": 1, "number": 0, "value": {"$amqp": "QA=="}}, "is no map"),
+        ({"table": "node", "id": "1", "number": 0, "value": {}}, "id must be a number"),
+        ({"table": "node", "id": 1, "number": -1, "value": {}}, "number must be a number"),
+        ({"table": "node", "id": 1, "number": 0, "value": {"$amqp": "QA=="}}, "must be a map"),
         ({"table": "entry", "id": 1, "number": 0, "value": {}}, "base64"),
         (
             {
@@ -141,10 +141,13 @@ def test_a_record_that_makes_no_sense_is_named(table: int) -> None:
             },
             "the entry cannot be stored",
         ),
-        ({"table": "state", "id": 1, "number": 0, "value": {"failures": 2**64}}, "failures is no"),
+        (
+            {"table": "state", "id": 1, "number": 0, "value": {"failures": 2**64}},
+            "failures must be",
+        ),
         (
             {"table": "state", "id": 1, "number": 0, "value": {"failures": 0, "excluded": "x"}},
-            "excluded is no list",
+            "excluded must be a list",
         ),
         (
             {"table": "state", "id": 1, "number": 0, "value": {"failures": 0, "excluded": ["x"]}},

@@ -170,7 +170,7 @@ def test_what_contradicts_itself(broker: Running, ferrymq: Commands, secret: Pat
     expect_line(done.stderr, "FERRYMQ_TOKEN and FERRYMQ_PASSWORD")
     secret.write_text("x" * 9000)
     done = ferrymq(*send, "--token-file", str(secret))
-    expect_line(done.stderr, "a token has 1 to 8000 characters")
+    expect_line(done.stderr, "the token must have 1 to 8000 characters")
     secret.write_text("\n")
     expect_line(ferrymq(*send, "--token-file", str(secret)).stderr, "1 to 8000")
 

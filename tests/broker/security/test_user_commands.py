@@ -65,8 +65,8 @@ def test_the_password_is_a_line(ferrymq: Ferrymq, path: Path, stdin: str) -> Non
 @pytest.mark.parametrize(
     ("stdin", "reason"),
     [
-        (b"", "not empty"),
-        (b"\n", "not empty"),
+        (b"", "must not be empty"),
+        (b"\n", "must not be empty"),
         (b"a\nb\n", "one line"),
         (b"\xff\n", "not UTF-8"),
         (b"a\0b", "no NUL"),

@@ -138,7 +138,7 @@ def test_not_to_check_is_said_aloud(broker: tuple[Path, str]) -> None:
     ("arguments", "reason"),
     [
         (["--ca", "{folder}/none.pem"], "none.pem"),
-        (["--ca", "{folder}/broker.toml"], "nothing in PEM"),
+        (["--ca", "{folder}/broker.toml"], "no PEM text"),
         (["--cert", "{folder}/client-alice.pem"], "client-alice.pem"),
         (
             ["--cert", "{folder}/client-alice.pem", "--key", "{folder}/server-key.pem"],

@@ -80,7 +80,7 @@ def move(
     else:
         typer.echo(f"{_messages(result.count)} moved from {source} to {target}")
     if result.refused:
-        raise ManagementError(HTTPStatus.CONFLICT, f"{target} took no more: {result.refused}")
+        raise ManagementError(HTTPStatus.CONFLICT, f"{target} refused a message: {result.refused}")
 
 
 async def _move(

@@ -80,7 +80,7 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError(f"{question} Without a terminal, use --yes")
+        raise ConfigError(f"{question} There is no terminal to answer at: use --yes")
     if not typer.confirm(question):
         raise typer.Exit(1)
 
@@ -91,7 +91,9 @@ def values_of(pairs: list[str] | None) -> dict[str, object]:
     for pair in pairs or []:
         key, given, text = pair.partition("=")
         if not given or not key:
-            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="KEY=VALUE")
+            raise typer.BadParameter(
+                f"{pair!r} must have the form KEY=VALUE", param_hint="KEY=VALUE"
+            )
         table = found
         *parts, last = key.split(".")
         for part in parts:

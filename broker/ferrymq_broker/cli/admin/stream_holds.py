@@ -62,7 +62,7 @@ def release(
     if as_json:
         print_json({"stream": stream, "holder": holder})
     else:
-        typer.echo(f"{holder} holds nothing of {stream} any more")
+        typer.echo(f"{holder} holds no records of {stream} any more")
 
 
 def _row(one: dict[str, object]) -> dict[str, object]:

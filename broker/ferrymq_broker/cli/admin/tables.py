@@ -1,4 +1,4 @@
-"""Prints entities as tables and as JSON."""
+"""Printing of entities as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 _BY_IDENTITY: Final = ("session", "link")
 # Kinds whose name consists of several attributes, which are columns of their own.
 _BY_COLUMNS: Final = ("fence",)
-# The width of output for programs, which must not be cut off.
+# The width of output for programs, so that nothing is cut off.
 _ENDLESS: Final = 10_000
 
 

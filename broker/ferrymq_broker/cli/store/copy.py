@@ -102,7 +102,7 @@ def _copy(directory: Path, target: Path) -> int:
         try:
             copy = backup_target.begin()
             copy_records(directory, target / DATA_NAME, "copying")
-            # The format comes last: an incomplete copy without it is not taken for a store.
+            # The format is written last: without it, an incomplete copy does not count as a store.
             for name in (HEAD_NAME, CLEAN_NAME, FORMAT_NAME):
                 file = copy.create(name)
                 file.write(0, [(directory / name).read_bytes()])

@@ -1,4 +1,4 @@
-"""``ferrymq store export``: writes all records of a store as lines of JSON."""
+"""``ferrymq store export``: writing all records of a store as lines of JSON."""
 
 from __future__ import annotations
 

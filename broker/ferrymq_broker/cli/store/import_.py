@@ -1,4 +1,4 @@
-"""``ferrymq store import``: puts the records of an export into a store."""
+"""``ferrymq store import``: putting the records of an export into a store."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def import_(
         str,
         typer.Option(
             metavar="SIZE",
-            help="The most bytes of a line: 4/3 of the largest message. Needs memory for some "
-            "lines.",
+            help="The most bytes of a line: 4/3 of the largest message. The import needs "
+            "memory for a few lines.",
         ),
     ] = f"{MAX_LINE >> 20}MiB",
     as_json: Json = False,
@@ -190,4 +190,4 @@ def _require_free(directory: Path, file: Path, max_line: int, names: set[Name]) 
                 clashes.append(describe(line.name))
     if count:
         more = f"; and {count - _MOST} more" if count > _MOST else ""
-        raise StoreError(f"{directory} has these already: {'; '.join(clashes)}{more}")
+        raise StoreError(f"{directory} already has {'; '.join(clashes)}{more}")

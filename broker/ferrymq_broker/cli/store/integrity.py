@@ -1,4 +1,4 @@
-"""Checks all data of a store that no broker uses, and changes nothing."""
+"""A check of all data of a store that no broker uses. It changes nothing."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _check_records(path: Path, contents: Contents, progress: Progress) -> bool:
     """
     file = path / DATA_NAME
     if not file.exists():
-        contents.add(file, "the records are missing")
+        contents.add(file, "the file is missing")
         return False
     try:
         check_file(file, lambda done, total: progress("pages", done, total))
@@ -172,7 +172,7 @@ def _read_records(file: Path) -> Iterator[dict[str, object]]:
     try:
         environment = lmdb.open(str(file.parent), readonly=True, lock=False, max_dbs=0)
     except lmdb.Error as error:
-        yield {"found": f"it is no file of records: {error}"}
+        yield {"found": f"LMDB cannot read it: {error}"}
         return
     try:
         yield from _read_tree(environment)
@@ -285,14 +285,14 @@ def changes_of(batch: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         kind = batch[at]
         end = at + _HEADS.get(kind, len(batch))
         if end > len(batch):
-            raise StoreDamaged(f"no change begins at byte {at}")
+            raise StoreDamaged(f"an invalid change is at byte {at}")
         key = batch[at + 1 : at + 1 + _KEY_BYTES]
         if kind == PUT:
             (size,) = _SIZE.unpack_from(batch, at + 1 + _KEY_BYTES)
             begin = end - 4
             end += size
             if end > len(batch):
-                raise StoreDamaged(f"the change at byte {at} does not end")
+                raise StoreDamaged(f"the change at byte {at} is incomplete")
             yield kind, key, batch[begin:end]
         else:
             yield kind, key, b""

@@ -1,8 +1,8 @@
 """Records as lines of JSON, which `export` writes and `import` reads.
 
 Each line has table, id, number and value: settings and states as maps, messages as base64 with
-their properties in the broker beside them. The form does not depend on the form on disk, so that
-other versions can read it.
+their properties in the broker beside them. This format does not depend on the format on disk, so
+that other versions can read it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _said(table: int, value: bytes) -> object:
         return {"time": time, "identity": portable(known)}
     if table == RECORD:
         if len(value) < streams.HEAD:
-            raise StoreDamaged("it is shorter than its head")
+            raise StoreDamaged("the record is shorter than its head")
         return {
             "time": int(streams.time_of(value)),
             "origin": int(streams.origin_of(value)),
@@ -119,7 +119,7 @@ def _value(table: int, said: dict[str, object]) -> bytes:
     if table == STATE:
         excluded = said.get("excluded", [])
         if not isinstance(excluded, list):
-            raise StoreError("excluded is no list of numbers")
+            raise StoreError("excluded must be a list of numbers")
         return b"".join(map(_NUMBER.pack, [_number(said, "failures"), *excluded]))
     if table == BODY:
         return binary(said.get("message"))
@@ -134,7 +134,7 @@ def _value(table: int, said: dict[str, object]) -> bytes:
         return head + binary(said.get("message"))
     known = original(said)
     if not isinstance(known, dict):
-        raise StoreError(f"the {NAMES[table]} is no map")
+        raise StoreError(f"the value of the {NAMES[table]} must be a map")
     return encode_map(known)
 
 
@@ -158,7 +158,7 @@ def _queued(said: dict[str, object]) -> bytes:
 def _number(said: dict[str, object], key: str) -> int:
     number = said.get(key)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < _MOST:
-        raise StoreError(f"{key} is no number, but {str(number)[:40]!r}")
+        raise StoreError(f"{key} must be a number, not {str(number)[:40]!r}")
     return number
 
 

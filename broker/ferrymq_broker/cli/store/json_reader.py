@@ -1,4 +1,4 @@
-"""Reads the lines of an export, which may come from an untrusted source.
+"""A reader of the lines of an export, which may come from an untrusted source.
 
 The memory for reading is limited by the longest line and the most values of a line. It does not
 grow with the number of lines.
@@ -65,7 +65,7 @@ def read_lines(file: Path, max_line: int, by: int = 0) -> Iterator[ExportLine]:
                         break
                     ended = True
                     if lines.read(1):
-                        raise StoreError("there is more after the end")
+                        raise StoreError("there are more lines after the end")
                 else:
                     count += 1
                     table, record = record_of(moved(fields, by))
@@ -98,29 +98,29 @@ def _read_line(lines: BufferedIOBase, most: int, place: int) -> bytes:
 
 
 def _refuse(place: int) -> NoReturn:
-    raise StoreError("export has not written this" if place == 1 else "that is no record")
+    raise StoreError("export did not write this" if place == 1 else "the line is not a record")
 
 
 def _decode(line: bytes) -> dict[str, object]:
     if line.count(b",") + line.count(b"[") + line.count(b"{") > _MAX_VALUES:
-        raise StoreError("there are more values in the line than a record has")
+        raise StoreError("the line has more values than a record can have")
     fields = json.loads(line, parse_constant=_no_number)
     if not isinstance(fields, dict):
-        raise StoreError("that is no record")
+        raise StoreError("the line is not a record")
     return fields
 
 
 def _no_number(text: str) -> NoReturn:
-    raise StoreError(f"{text} is no number in JSON")
+    raise StoreError(f"{text} is not a number in JSON")
 
 
 def _check_header(fields: dict[str, object]) -> None:
     format = fields.get(HEADER)
     if not isinstance(format, int) or isinstance(format, bool):
-        raise StoreError("export has not written this")
+        raise StoreError("export did not write this")
     if format > FORMAT:
         version = str(fields.get("version"))[:40]
         raise StoreError(
-            f"the file has format {str(format)[:40]}, this version of ferrymq knows {FORMAT} and "
-            f"older ones: import it with ferrymq {version} or newer"
+            f"the file has format {str(format)[:40]}; this version of ferrymq knows the "
+            f"formats up to {FORMAT}: import it with ferrymq {version} or newer"
         )

@@ -71,7 +71,7 @@ def binary(text: object) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise StoreError(f"that is not base64: {error}") from None
+        raise StoreError(f"the text is not base64: {error}") from None
 
 
 def _decoded(encoded: bytes) -> object:
@@ -79,7 +79,7 @@ def _decoded(encoded: bytes) -> object:
         reader = Reader(encoded)
         value = read_value(reader, "value")
     except DecodeError as error:
-        raise StoreError(f"that is no AMQP value: {error}") from error
+        raise StoreError(f"the bytes are not an AMQP value: {error}") from error
     if reader.remaining():
         raise StoreError("there is more than one AMQP value")
     return value

@@ -1,4 +1,4 @@
-"""Merges records of one store into another: free ids, and checks for conflicting names."""
+"""Merging the records of one store into another: free ids, and a check for conflicting names."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def moved(fields: dict[str, object], by: int) -> dict[str, object]:
 def _moved(fields: dict[str, object], key: str, by: int) -> int:
     id = fields.get(key)
     if not isinstance(id, int):
-        raise StoreError(f"{key} is no number, but {str(id)[:40]!r}")
+        raise StoreError(f"{key} must be a number, not {str(id)[:40]!r}")
     return id + by
 
 
@@ -92,7 +92,7 @@ def name_of(table: int, said: object) -> Name | None:
     for key in keys:
         value = said.get(key)
         if isinstance(value, (list, dict)):
-            raise StoreError(f"{key} is no name, but {str(value)[:40]!r}")
+            raise StoreError(f"{key} must be a name, not {str(value)[:40]!r}")
         name.append(value)
     return tuple(name)
 

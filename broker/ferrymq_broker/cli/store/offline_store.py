@@ -1,4 +1,4 @@
-"""Opens a store that no broker uses, for a command."""
+"""Opening a store that no broker uses, for a command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Checks that records of an import have owners: an entry its queue, a record its partition.
+"""A check that the records of an import have owners: an entry its queue, a record its partition.
 
-A broker skips records without an owner, so an export without its node lines would lose messages
-silently.
+A broker skips records without an owner, so an export without the lines of its nodes would lose
+messages silently.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def require_owners(records: Records, above: int) -> None:
                     records.get(owner, known, 0) is None
                 ):
                     raise StoreError(
-                        f"{NAMES[table]} {known}/{part.number} belongs to {NAMES[owner]} {known}, "
-                        "which is not there"
+                        f"{NAMES[table]} {known}/{part.number} belongs to {NAMES[owner]} "
+                        f"{known}, which does not exist"
                     )
             if table in (ENTRY, SCHEDULED) and read_head(part.value).shared:
                 body = body_id(part.value)
                 if records.get(BODY, body, 0) is None:
                     raise StoreError(
                         f"the message of {NAMES[table]} {known}/{part.number} is {NAMES[BODY]} "
-                        f"{body}, which is not there"
+                        f"{body}, which does not exist"
                     )
 
 

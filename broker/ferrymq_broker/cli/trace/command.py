@@ -64,7 +64,7 @@ def trace(
         # Escape characters that the terminal does not have.
         sys.stdout.reconfigure(errors="backslashreplace")
     if (listen is None) is not (to is None) or (listen is None) is not bool(files):
-        raise typer.BadParameter("either files, or --listen and --to")
+        raise typer.BadParameter("give either files, or --listen and --to")
     if listen is None or to is None:
         bad = _print_files(files or [], count, full, as_json)
         if bad:

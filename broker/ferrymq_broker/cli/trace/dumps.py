@@ -1,4 +1,4 @@
-"""Reads bytes from files: raw, or from a hex dump.
+"""A reader of files with bytes, raw or as a hex dump.
 
 A hex dump is output of ``hexdump -C``, ``xxd`` or ``tshark -z follow,tcp,raw``, or digits only. A
 line that begins with ``<`` or, as in tshark, with a tab belongs to the other direction.
@@ -25,7 +25,7 @@ _DIGITS: Final = re.compile(rb"\s*([0-9a-f]{2}(?:[\s:]*[0-9a-f]{2})*)", re.I)
 
 
 class NotReadableError(ValueError):
-    """A file of another kind. The message says what to do."""
+    """An exception: the file is of another kind. The message says what to do."""
 
 
 def read(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
@@ -33,8 +33,8 @@ def read(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
     first = file.read(_PIECE)
     if first[:4] in _PCAPS:
         raise NotReadableError(
-            "a capture of packets; its TCP streams are needed: "
-            "tshark -r FILE -q -z follow,tcp,raw,0 | ferrymq trace -"
+            "the file is a packet capture; only its TCP streams can be read: tshark -r FILE "
+            "-q -z follow,tcp,raw,0 | ferrymq trace -"
         )
     if is_dump(first):
         yield from _dumped(file, first)

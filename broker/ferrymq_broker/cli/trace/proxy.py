@@ -38,9 +38,11 @@ class Proxy:
         as_json: bool,
     ) -> None:
         if listen.scheme != "amqp":
-            raise ValueError(f"{listen.url}: a trace listens without TLS, at amqp://HOST:PORT")
+            raise ValueError(f"{listen.url}: a trace listens without TLS; use amqp://HOST:PORT")
         if to.username is not None:
-            raise ValueError(f"{to}: a trace does not log in; its clients do")
+            raise ValueError(
+                f"{to}: a trace does not log in, its clients do: remove the user from the URL"
+            )
         self._listen = listen
         self._to = to
         self._full = full

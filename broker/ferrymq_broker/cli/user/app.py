@@ -150,7 +150,7 @@ def _exists(name: str, path: Path) -> ConfigError:
 def _checked(groups: list[str]) -> list[str]:
     for group in groups:
         if not group or not group.isprintable() or len(group) > MAX_NAME:
-            raise ConfigError(f"{group[:MAX_NAME]!r} is no name of a group")
+            raise ConfigError(f"{group[:MAX_NAME]!r} cannot be the name of a group")
     return groups
 
 

@@ -43,7 +43,7 @@ def users_path(file: Path | None, config: Path | None) -> Path:
             raise ConfigError(f"{config}: [security] has no users-file")
         return path
     if file is None:
-        raise ConfigError("which file? use --file FILE, or --config FILE with a users-file")
+        raise ConfigError("no file is given: use --file FILE, or --config FILE with a users-file")
     return file
 
 
@@ -56,7 +56,7 @@ def ask_password(name: str, from_stdin: bool) -> str:
             raise ConfigError("the password is not UTF-8") from None
         password = password.removesuffix("\n").removesuffix("\r")
         if "\n" in password:
-            raise ConfigError("a password is one line")
+            raise ConfigError("the password must be one line")
     elif sys.stdin.isatty():
         password = typer.prompt(
             f"New password of {name}", hide_input=True, confirmation_prompt="Once more", err=True
@@ -64,7 +64,7 @@ def ask_password(name: str, from_stdin: bool) -> str:
     else:
         raise ConfigError("there is no terminal to ask for a password: use --password-stdin")
     if not password:
-        raise ConfigError("a password is not empty")
+        raise ConfigError("the password must not be empty")
     if "\0" in password or len(password) > _MOST:
-        raise ConfigError(f"a password has at most {_MOST} characters, and no NUL")
+        raise ConfigError(f"the password must have at most {_MOST} characters, and no NUL")
     return password
