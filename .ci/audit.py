@@ -64,6 +64,7 @@ def undeclared(project: dict[str, object]) -> Iterator[str]:
     client = base.union(*(names(extras[name]) for name in extras if name not in NOT_SHIPPED))
     spark = base | names(extras["spark"])
     codegen = base | names(extras["codegen"])
+    testing = names(extras["testing"])
     folders = (
         ("generated", base),
         ("runtime", client),
@@ -81,7 +82,7 @@ def undeclared(project: dict[str, object]) -> Iterator[str]:
                 used |= found
                 if not found & declared:
                     yield f"{path.relative_to(ROOT)}:{line}: {module} is imported, not declared"
-    for name in sorted((broker | spark | codegen) - used - OPTIONAL - FOR_OTHERS):
+    for name in sorted((broker | spark | codegen | testing) - used - OPTIONAL - FOR_OTHERS):
         yield f"pyproject.toml: {name} is declared, and nothing that ships imports it"
 
 

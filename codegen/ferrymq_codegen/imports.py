@@ -34,7 +34,8 @@ IMPORTS: Final = {
         "ferrymq_codec.compound",
     ),
     **dict.fromkeys(
-        ["TypeSchema", "FieldSchema", "ChoiceSchema", "EncodingSchema"], "ferrymq_codec.schema"
+        [f"{what}Schema" for what in ("Type", "Field", "Choice", "Encoding")],
+        "ferrymq_codec.type_schemas",
     ),
     **_both("arrays", "array"),
     **_both("values", "value", "list"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferrymq_codec.schema import ChoiceSchema, EncodingSchema, FieldSchema, TypeSchema
+from ferrymq_codec.type_schemas import ChoiceSchema, EncodingSchema, FieldSchema, TypeSchema
 
 SCHEMAS: Final[dict[str, TypeSchema]] = {
     "header": TypeSchema(

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ferrymq_codec.schema import ChoiceSchema, FieldSchema, TypeSchema
+from ferrymq_codec.type_schemas import ChoiceSchema, FieldSchema, TypeSchema
 from ferrymq_types.schema import SCHEMAS
 
 # Columns of text: no more than can be read well, and no fewer than the columns of a table need.

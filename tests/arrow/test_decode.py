@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from ferrymq.arrow import METADATA, RAW, ColumnError, RecordDecoder
 from ferrymq.chunks import Chunk, ChunkBuilder
 from ferrymq.message import Message
+from ferrymq.testing.strategies import messages, values
 from ferrymq_codec.containers import Array, PairMap
 from ferrymq_codec.scalars import Described, Int, Symbol, Timestamp, ULong
 from ferrymq_types.messaging import AmqpSequence, AmqpValue, Data
 from tests.arrow.reference import batch_of, rows_of_chunk, rows_of_messages
-from tests.client.message_strategies import messages, values
 
 ALL = (*METADATA, RAW)
 columns = st.lists(st.sampled_from(ALL), unique=True, max_size=len(ALL))
@@ -26,11 +26,11 @@ times = st.integers(0, 1 << 42) | st.integers(-(1 << 63), (1 << 63) - 1)
 places = st.fixed_dictionaries(
     {},
     optional={
-        "x-opt-partition": st.integers(-1, 1 << 33) | st.just(Int(3)) | values,
-        "x-opt-partition-key": values,
-        "x-opt-sequence-number": st.integers(-1, (1 << 63) - 1) | st.just("17") | values,
-        "x-opt-offset": st.integers(0, 99) | st.just("123456") | values,
-        "x-opt-enqueued-time": st.integers(0, 1 << 42).map(Timestamp) | values,
+        "x-opt-partition": st.integers(-1, 1 << 33) | st.just(Int(3)) | values(),
+        "x-opt-partition-key": values(),
+        "x-opt-sequence-number": st.integers(-1, (1 << 63) - 1) | st.just("17") | values(),
+        "x-opt-offset": st.integers(0, 99) | st.just("123456") | values(),
+        "x-opt-enqueued-time": st.integers(0, 1 << 42).map(Timestamp) | values(),
         "x-opt-skipped": st.integers(0, 9),
     },
 )
@@ -38,7 +38,7 @@ places = st.fixed_dictionaries(
 
 @st.composite
 def annotated(draw: st.DrawFn) -> Message:
-    message = draw(messages)
+    message = draw(messages())
     message.message_annotations.update(draw(places))
     return message
 

@@ -25,9 +25,10 @@ from ferrymq.arrow import (
 )
 from ferrymq.errors import EncodeError
 from ferrymq.message import Message
+from ferrymq.testing.strategies import messages, symbols
+from ferrymq.testing.strategies import strings as texts
 from ferrymq_codec.scalars import Int
 from ferrymq_types.messaging import AmqpSequence, AmqpValue, Data
-from tests.client.message_strategies import messages, symbols, texts
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 uints = st.integers(0, 0xFFFFFFFF)
@@ -35,12 +36,16 @@ moments = st.integers(-62_135_596_800_000, 10**14).map(
     lambda ms: EPOCH + timedelta(milliseconds=ms)
 )
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**33), 10**33) | st.floats(allow_nan=False) | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**33), 10**33)
+    | st.floats(allow_nan=False)
+    | texts(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3),
     max_leaves=6,
 )
-strings = st.none() | st.text(max_size=20) | texts
-keys = symbols.filter(lambda key: key != "rejected")
+strings = st.none() | st.text(max_size=20) | texts()
+keys = symbols().filter(lambda key: key != "rejected")
 
 
 def maps(names: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
@@ -55,7 +60,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "to": strings,
     "subject": strings,
     "replyTo": strings,
-    "contentType": st.none() | symbols,
+    "contentType": st.none() | symbols(),
     "absoluteExpiryTime": st.none() | moments,
     "creationTime": st.none() | moments,
     "groupId": strings,
@@ -64,7 +69,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "durable": st.none() | st.booleans(),
     "priority": st.none() | st.integers(0, 127),
     "ttl": st.none() | uints,
-    "applicationProperties": maps(texts),
+    "applicationProperties": maps(texts()),
     "messageAnnotations": maps(keys),
     "deliveryAnnotations": maps(keys),
     "footer": maps(keys),
@@ -169,7 +174,7 @@ def test_rows(frame: tuple[list[str], list[dict[str, Any]]], skipped: int) -> No
     assert encoder.addresses(batch) == addresses
 
 
-@given(st.lists(messages, max_size=3))
+@given(st.lists(messages(), max_size=3))
 def test_what_is_read_can_be_written_back(given_messages: list[Message]) -> None:
     for message in given_messages:
         message.delivery_annotations.pop("rejected", None)

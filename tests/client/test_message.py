@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ferrymq.errors import DecodeError, EncodeError
 from ferrymq.message import Message
+from ferrymq.testing.strategies import messages
 from ferrymq_codec import Array, Described, PairMap, Symbol, ULong
 from ferrymq_codec.containers import Repeated
 from ferrymq_types.messaging import (
@@ -20,7 +21,6 @@ from ferrymq_types.messaging import (
     Properties,
 )
 from ferrymq_types.transport import Error
-from tests.client.message_strategies import messages
 from tests.support.script import encode
 
 HEADER = b"\x00\x53\x70\x45"
@@ -43,12 +43,12 @@ SECTIONS = (
 )
 
 
-@given(messages)
+@given(messages())
 def test_a_message_survives_the_wire(message: Message) -> None:
     assert Message.decode(message.encode()) == message
 
 
-@given(messages, st.data())
+@given(messages(), st.data())
 def test_damaged_bytes_give_a_message_or_a_decode_error(
     message: Message, data: st.DataObject
 ) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq.message import Message
+from ferrymq.testing.strategies import messages
 from ferrymq_codec import Timestamp, UInt, ULong
 from ferrymq_types.messaging import AmqpSequence, AmqpValue
-from tests.client.message_strategies import messages
 
 pytestmark = pytest.mark.interop
 
@@ -22,7 +22,7 @@ def up_to_nul(text: str | None) -> str | None:
     return None if text is None else text.partition("\0")[0]
 
 
-@given(messages)
+@given(messages())
 def test_proton_reads_what_we_write(message: Message) -> None:
     theirs = proton.Message()
     theirs.decode(message.encode())

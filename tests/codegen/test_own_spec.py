@@ -40,6 +40,11 @@ def test_an_application_uses_them(package: Path) -> None:
     assert (result.returncode, result.stdout) == (0, "used\n"), result.stderr
 
 
+def test_there_are_strategies_for_them(package: Path) -> None:
+    result = python(package, str(HERE / "strategies.py"))
+    assert (result.returncode, result.stdout) == (0, "7 classes\n"), result.stderr
+
+
 def mypy(package: Path, file: str) -> list[str]:
     folders = [package.parent, ROOT / "runtime", ROOT / "generated"]
     path = os.pathsep.join(map(str, folders))

@@ -21,7 +21,7 @@ from ferrymq_types.messaging import (
     MessageAnnotations,
     Properties,
 )
-from tests.types.strategies import encode, integers
+from tests.types.specification import encode
 
 pytestmark = pytest.mark.interop
 
@@ -36,18 +36,18 @@ HEADERS = st.fixed_dictionaries(
         "durable": st.just(True),
         "priority": st.integers(0, 255).filter(lambda v: v != 4),
         "first_acquirer": st.just(True),
-        "delivery_count": integers(1, 2**32 - 1),
+        "delivery_count": st.integers(1, 2**32 - 1),
     },
 )
 PROPERTIES = st.fixed_dictionaries(
     {},
     optional={
-        "message_id": TEXT | st.uuids() | st.binary(min_size=1) | integers(0, 2**64 - 1),
+        "message_id": TEXT | st.uuids() | st.binary(min_size=1) | st.integers(0, 2**64 - 1),
         "user_id": st.binary(min_size=1, max_size=300),
         "to": TEXT,
         "subject": TEXT,
         "reply_to": TEXT,
-        "correlation_id": TEXT | st.uuids() | st.binary(min_size=1) | integers(0, 2**64 - 1),
+        "correlation_id": TEXT | st.uuids() | st.binary(min_size=1) | st.integers(0, 2**64 - 1),
         "content_type": SYMBOL,
         "content_encoding": SYMBOL,
         "absolute_expiry_time": SECONDS,
@@ -128,7 +128,7 @@ def test_proton_reads_what_we_write(
 
 
 @settings(max_examples=100)
-@given(HEADERS, PROPERTIES, st.dictionaries(TEXT, integers(-(2**63), 2**63 - 1), max_size=3))
+@given(HEADERS, PROPERTIES, st.dictionaries(TEXT, st.integers(-(2**63), 2**63 - 1), max_size=3))
 def test_we_read_what_proton_writes(
     header: dict[str, Any], properties: dict[str, Any], extra: dict[str, int]
 ) -> None:

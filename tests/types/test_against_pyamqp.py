@@ -27,11 +27,11 @@ from ferrymq_types.transport import (
     SenderSettleMode,
     Transfer,
 )
-from tests.types.strategies import encode, integers
+from tests.types.specification import encode
 
 pytestmark = pytest.mark.interop
 
-UINT = integers(0, 2**32 - 1)
+UINT = st.integers(0, 2**32 - 1)
 
 
 def theirs(value) -> tuple[int, list[object]]:

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
+from ferrymq.testing.strategies import composites
 from ferrymq_codec import DecodeError, Described
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.values import read_value, write_value
 from ferrymq_types import registry
-from tests.types.strategies import composites, described_types, encode, spec
+from tests.types.specification import described_types, encode, python, spec
 
 COMPOSITES = [name for name in described_types() if spec().types[name].cls == "composite"]
 
@@ -38,7 +39,7 @@ def appended(value: Composite, more: list[object]) -> bytes:
 @pytest.mark.parametrize("name", COMPOSITES)
 @given(st.data(), st.integers(1, 300))
 def test_nulls_behind_the_last_field_change_nothing(name: str, data: Any, more: int) -> None:
-    value = data.draw(composites(name))
+    value = data.draw(composites(python(name)))
     found = appended(value, [None] * more)
     r = Reader(found, 0, len(found))
     assert registry.decode_any(r, "value") == value
@@ -51,7 +52,7 @@ def test_nulls_behind_the_last_field_change_nothing(name: str, data: Any, more: 
 def test_a_value_behind_the_last_field_is_refused_by_type_and_count(
     name: str, data: Any, nulls: int
 ) -> None:
-    found = appended(data.draw(composites(name)), [None] * nulls + [False])
+    found = appended(data.draw(composites(python(name))), [None] * nulls + [False])
     known = len(spec().types[name].fields)
     with pytest.raises(DecodeError) as caught:
         registry.decode_any(Reader(found, 0, len(found)), "value")

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ferrymq.testing.strategies import composites
 from ferrymq_codec import DecodeError
 from ferrymq_codec.reader import Reader
 from ferrymq_types import registry, unions
-from tests.types.strategies import composites, described_types, encode
+from tests.types.specification import described_types, encode, python
 
 
 def decode(data: bytes) -> object:
@@ -26,7 +27,7 @@ def decode(data: bytes) -> object:
 @settings(max_examples=10)
 @given(st.data())
 def test_truncation_at_every_byte(name: str, data: st.DataObject) -> None:
-    encoded = encode(data.draw(composites(name)))
+    encoded = encode(data.draw(composites(python(name))))
     for end in range(len(encoded)):
         with pytest.raises(DecodeError) as caught:
             registry.decode_any(Reader(encoded[:end], 0, end), "value")
@@ -40,7 +41,7 @@ def test_truncation_at_every_byte(name: str, data: st.DataObject) -> None:
 @settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_corruption_of_every_byte(name: str, data: st.DataObject) -> None:
-    encoded = encode(data.draw(composites(name)))
+    encoded = encode(data.draw(composites(python(name))))
     step = max(1, len(encoded) // 64)
     for position in range(0, len(encoded), step):
         for value in (0, 1, 0x40, 0x45, 0x53, 0x7F, 0xA0, 0xB1, 0xC0, 0xD0, 0xE0, 0xF0, 0xFF):

@@ -17,7 +17,7 @@ from ferrymq_codec.composite import Composite
 from ferrymq_codegen.names import class_name, constant_name, field_name, module_name
 from ferrymq_codegen.primitives import PRIMITIVES
 from ferrymq_types import registry, types
-from tests.types.strategies import ROOT, python, spec
+from tests.types.specification import ROOT, python, spec
 
 CORE = ("types", "transport", "messaging", "transactions", "security")
 

@@ -21,7 +21,7 @@ from ferrymq_types.messaging import (
 from ferrymq_types.security import SaslInit
 from ferrymq_types.transactions import Coordinator, Declared
 from ferrymq_types.transport import Close, Error, Open
-from tests.types.strategies import encode
+from tests.types.specification import encode
 
 
 def reader(text: str) -> Reader:

@@ -10,17 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ferrymq.testing.strategies import composites
 from ferrymq_codec.reader import Reader
 from ferrymq_codegen.names import module_name, snake_name
 from ferrymq_types import registry, unions
-from tests.types.strategies import composites, described_types, encode, spec
+from tests.types.specification import described_types, encode, python, spec
 
 
 @pytest.mark.parametrize("name", described_types())
 @settings(max_examples=40)
 @given(st.data())
 def test_round_trip(name: str, data: st.DataObject) -> None:
-    value = data.draw(composites(name))
+    value = data.draw(composites(python(name)))
     encoded = encode(value)
     r = Reader(encoded, 0, len(encoded))
     again = registry.decode_any(r, "value")
@@ -35,7 +36,7 @@ def test_round_trip(name: str, data: st.DataObject) -> None:
 @given(st.data())
 def test_round_trip_amid_other_bytes(name: str, data: st.DataObject) -> None:
     """A decoder stops where its value ends, and reads nothing of what follows."""
-    value = data.draw(composites(name))
+    value = data.draw(composites(python(name)))
     type_ = spec().types[name]
     module = importlib.import_module(f"ferrymq_types.{module_name(type_.part)}")
     encoded = encode(value)
@@ -49,7 +50,7 @@ def test_round_trip_amid_other_bytes(name: str, data: st.DataObject) -> None:
 @settings(max_examples=10)
 @given(st.data())
 def test_symbolic_descriptor_is_as_good_as_the_numeric_one(name: str, data: st.DataObject) -> None:
-    value = data.draw(composites(name))
+    value = data.draw(composites(python(name)))
     descriptor = spec().types[name].descriptors[0]
     assert descriptor.code is not None and descriptor.name is not None
     encoded = encode(value)
@@ -68,7 +69,7 @@ def test_symbolic_descriptor_is_as_good_as_the_numeric_one(name: str, data: st.D
 @given(st.data())
 def test_copies_and_pickles(name: str, data: st.DataObject) -> None:
     """Also when compiled, where an object cannot be made without its arguments."""
-    value = data.draw(composites(name))
+    value = data.draw(composites(python(name)))
     for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
         assert again == value
         assert type(again) is type(value)

@@ -9,10 +9,10 @@ import importlib
 import pytest
 from lxml import etree
 
-from ferrymq_codec.schema import TypeSchema
+from ferrymq_codec.type_schemas import TypeSchema
 from ferrymq_types import registry
 from ferrymq_types.schema import SCHEMAS
-from tests.types.strategies import ROOT
+from tests.types.specification import ROOT
 
 ELEMENTS = {
     element.get("name"): element

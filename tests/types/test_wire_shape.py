@@ -49,7 +49,7 @@ from ferrymq_types.transport import (
     SenderSettleMode,
     Transfer,
 )
-from tests.types.strategies import encode
+from tests.types.specification import encode
 
 
 def listed(*fields: str) -> str:
