@@ -274,6 +274,13 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_send_encoded.py",
     ),
     "client/request-reply": ("client/test_requests.py",),
+    "client/own-types": (
+        "codegen/test_installed.py",
+        "codegen/test_own_spec.py",
+        "client/test_describe.py",
+        "broker/test_installed_commands.py",
+    ),
+    "client/testing": ("client/test_strategies.py",),
     "client/transactions": (
         "client/test_transactions.py",
         "client/test_discharges.py",

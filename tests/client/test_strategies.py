@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
@@ -23,8 +25,9 @@ from ferrymq_types.messaging import Accepted, AmqpValue, Data, Header, Modified,
 from ferrymq_types.schema import SCHEMAS
 from ferrymq_types.transport import Attach, Open, Role
 
-# Small examples come first: `find` needs few of them.
-QUICK = settings(max_examples=2000, database=None)
+# The first example that `find` meets is enough: it need not be the smallest.
+QUICK = settings(max_examples=2000, database=None, phases=[Phase.generate])
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "client" / "testing.md"
 
 
 def after_the_wire(value: object) -> object:
@@ -37,6 +40,21 @@ def after_the_wire(value: object) -> object:
 @given(strategies.values(described=True))
 def test_every_value_is_equal_after_the_wire(value: object) -> None:
     assert after_the_wire(value) == value
+
+
+def test_the_tests_on_the_page_pass() -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(compile(code, PAGE.name, "exec", dont_inherit=True), names)
+    tests = [one for name, one in names.items() if name.startswith("test_")]
+    assert len(tests) == 3
+    for test in tests:
+        settings(max_examples=20, database=None)(test)()
+
+
+def test_every_strategy_is_on_the_page() -> None:
+    page = PAGE.read_text("utf-8")
+    assert [name for name in strategies.__all__ if f"`{name}(" not in page] == []
 
 
 @given(strategies.messages())

@@ -1,9 +1,13 @@
-"""The generator as users have it: the wheel with the extra `codegen`, in a new environment."""
+"""The generator as users have it: the wheel with the extra `codegen`, in a new environment.
+
+What is generated and run are the examples of the page about types of your own.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -19,47 +23,11 @@ import sys
 from hatchling.builders.wheel import WheelBuilder
 print(*WheelBuilder({root!r}).build(directory=sys.argv[1], versions=["standard"]))
 """
-SPEC = """<?xml version="1.0"?>
-<amqp name="orders" xmlns="http://www.amqp.org/schema/amqp.xsd" label="orders of a shop">
-  <section name="orders">
-    <type name="order" class="composite" source="list" label="an order">
-      <descriptor name="shop:order:list" code="0x0000ACDC:0x00000001"/>
-      <field name="id" type="uuid" mandatory="true"/>
-      <field name="lines" type="order-line" multiple="true"/>
-      <field name="failure" type="error"/>
-      <field name="outcome" type="*" requires="outcome"/>
-    </type>
-    <type name="order-line" class="composite" source="list">
-      <descriptor name="shop:order-line:list" code="0x0000ACDC:0x00000002"/>
-      <field name="article" type="string" mandatory="true"/>
-      <field name="count" type="uint" default="1"/>
-    </type>
-  </section>
-</amqp>
-"""
-PROGRAM = """
-from uuid import UUID
-
-from librt.strings import BytesWriter
-
-from ferrymq_codec.reader import Reader
-from ferrymq_types.messaging import Accepted
-from ferrymq_types.transport import Error
-from shop_types import registry
-from shop_types.orders import Order, OrderLine
-
-order = Order(
-    id=UUID(int=7),
-    lines=[OrderLine(article="tea"), OrderLine(article="milk", count=2)],
-    failure=Error(condition="shop:sold-out"),
-    outcome=Accepted(),
-)
-w = BytesWriter()
-order.encode(w)
-data = w.getvalue()
-assert registry.decode_any(Reader(data, 0, len(data)), "order") == order
-print("the same after the wire")
-"""
+PAGE = (ROOT / "docs" / "client" / "own-types.md").read_text("utf-8")
+(SPEC,) = re.findall(r"^```xml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+(PROGRAM,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+(COMMAND,) = re.findall(r"^ferrymq (generate .*)$", PAGE, re.MULTILINE)
+DESCRIBES = re.findall(r"^ferrymq (describe .*)$", PAGE, re.MULTILINE)
 WRONG = "from shop_types.orders import OrderLine\nOrderLine(article=b'tea')\n"
 
 
@@ -133,9 +101,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 @pytest.fixture(scope="module")
 def generated(installation: Installation) -> Installation:
-    done = installation.run(
-        "ferrymq", "generate", "shop.xml", "--out", "src", "--package", "shop_types"
-    )
+    done = installation.run("ferrymq", *COMMAND.split())
     assert done.returncode == 0, done.stderr
     assert done.stdout == "src/shop_types: 7 files of the package shop_types\n"
     return installation
@@ -167,7 +133,7 @@ def test_mypy_accepts_the_package_and_its_use(generated: Installation) -> None:
 
 
 def test_check_finds_what_the_xml_does_not_say(generated: Installation) -> None:
-    arguments = ("generate", "shop.xml", "--out", "src", "--package", "shop_types", "--check")
+    arguments = (*COMMAND.split(), "--check")
     assert generated.run("ferrymq", *arguments).returncode == 0
     path = generated.folder / "src" / "shop_types" / "orders.py"
     text = path.read_text("utf-8")
@@ -186,8 +152,8 @@ def test_mistakes_are_named_with_their_lines(generated: Installation) -> None:
     done = generated.run("ferrymq", "generate", "wrong.xml", "--package", "wrong_types")
     assert done.returncode == 1
     first, second = done.stderr.splitlines()
-    assert first == 'wrong.xml:7: field lines has type "order-line", an unknown type'
-    assert second.startswith("wrong.xml:11: type error is already defined at ferrymq_types, tra")
+    assert first == 'wrong.xml:9: field lines has type "order-line", an unknown type'
+    assert second.startswith("wrong.xml:13: type error is already defined at ferrymq_types, tra")
     assert not (generated.folder / "wrong_types").exists()
 
 
@@ -195,7 +161,8 @@ def test_describe_knows_the_types(generated: Installation) -> None:
     done = generated.run("ferrymq", "describe", "order", "--types", "shop_types")
     assert done.returncode == 0, done.stderr
     assert "descriptor  shop:order:list (0xacdc00000001)" in done.stdout.splitlines()
-    assert generated.run("ferrymq", "describe", "attach").returncode == 0
+    for command in DESCRIBES:
+        assert generated.run("ferrymq", *command.split()).returncode == 0
 
 
 def test_the_pages_about_the_types_and_diff_come_along(generated: Installation) -> None:
