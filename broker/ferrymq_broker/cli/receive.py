@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Final, cast
 
@@ -69,7 +70,7 @@ def receive(
     credentials = Credentials(user, password_file, token_file)
     connecting = ConnectOptions(credentials, TlsOptions(ca, cert, key, no_verify))
     url, arguments = connecting.arguments(url)
-    options: ReceiverArguments = {"credit": 0, "selector": selector}
+    options: ReceiverArguments = {"credit": "manual", "selector": selector}
     if browse:
         options["mode"] = "copy"
     if start is not None:
@@ -134,21 +135,37 @@ async def _receive(
                 deliveries = await receiver.receive_many(_PREFETCH, timeout=timeout)
             except TimeoutError:
                 return
-            # Print a message first, then accept it, so that a message that was not printed goes
-            # back
-            # to the queue. Write to a pipe one by one, because its reader may end at any message.
-            step = len(deliveries) if pipe is None else 1
-            for at in range(0, len(deliveries), step):
-                chosen = deliveries[at : at + step]
+            try:
+                await _print(deliveries, render, pipe, progress)
+            except OSError:
+                # The output has failed, not the messages: no failure of them is counted.
+                for delivery in deliveries:
+                    if not delivery.settled:
+                        await delivery.release()
+                raise
+
+
+async def _print(
+    deliveries: list[ferrymq.Delivery],
+    render: Callable[[ferrymq.Message], str],
+    pipe: Pipe | None,
+    progress: RunProgress,
+) -> None:
+    """Print messages first, then accept them, so that a message that was not printed goes back to
+    the queue."""
+    # Write to a pipe one by one, because its reader may end at any message.
+    step = len(deliveries) if pipe is None else 1
+    for at in range(0, len(deliveries), step):
+        chosen = deliveries[at : at + step]
+        for delivery in chosen:
+            sys.stdout.write(render(delivery.message) + "\n")
+        sys.stdout.flush()
+        try:
+            if pipe is not None:
+                await pipe.drain()
+        finally:
+            # Accept even after Ctrl-C, if the reader has read it.
+            if pipe is None or pipe.is_empty():
                 for delivery in chosen:
-                    sys.stdout.write(render(delivery.message) + "\n")
-                sys.stdout.flush()
-                try:
-                    if pipe is not None:
-                        await pipe.drain()
-                finally:
-                    # Accept even after Ctrl-C, if the reader has read it.
-                    if pipe is None or pipe.is_empty():
-                        for delivery in chosen:
-                            await delivery.accept()
-                        progress.advance(len(chosen))
+                    await delivery.accept()
+                progress.advance(len(chosen))

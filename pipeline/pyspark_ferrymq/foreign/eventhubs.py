@@ -130,8 +130,11 @@ class EventHubsMetadata:
         try:
             connection = self._connected()[0]
             address = address_of(self._settings, name, number)
-            with connection.receiver(address, selector=selector, credit=1) as receiver:
-                return sequence_number(receiver.receive(timeout=self._settings.timeout))
+            with (
+                connection.receiver(address, selector=selector, credit=1) as receiver,
+                receiver.receive(timeout=self._settings.timeout) as delivery,
+            ):
+                return sequence_number(delivery)
         except (AmqpError, TimeoutError):
             self.close()
             raise

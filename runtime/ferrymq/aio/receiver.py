@@ -1,4 +1,8 @@
-"""Receivers: links on which messages arrive."""
+"""Receivers: links on which messages arrive.
+
+One module because a receiver is one object with one state: which messages are queued, which its
+user holds, and the credit that follows from both.
+"""
 
 from __future__ import annotations
 

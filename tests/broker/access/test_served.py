@@ -58,7 +58,8 @@ async def test_users_and_groups_do_what_is_theirs(server: BrokerServer) -> None:
         anywhere = await ann.sender(None)
         await anywhere.send(Message(body="hello", to="inbox.bob"))
         await (await ann.sender("orders")).send(Message(body="an order"))
-        assert (await inbox.receive(timeout=30)).message.body == "hello"
+        async with await inbox.receive(timeout=30) as delivery:
+            assert delivery.message.body == "hello"
         assert (await orders.receive(timeout=30)).message.body == "an order"
         for address in ("inbox.ann", "missing"):
             with pytest.raises(LinkDetached) as refused:
