@@ -42,6 +42,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "broker/coming-from": (
         "broker/test_examples.py",
+        "client/test_credit.py",
         "wire/test_rules.py",
         "interop/test_nodes_links.py",
         "interop/test_azure.py",
@@ -214,6 +215,9 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "client/asyncio": (
         "client/test_sending.py",
         "client/test_receiving.py",
+        "client/test_credit.py",
+        "client/test_giving_back.py",
+        "client/test_send_anything.py",
         "client/test_connection.py",
         "client/test_cancellation.py",
         "client/test_cancelled_steps.py",
@@ -231,6 +235,9 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "client/blocking": (
         "client/test_blocking.py",
         "client/test_wrong_threads.py",
+        "client/test_credit.py",
+        "client/test_giving_back.py",
+        "client/test_send_anything.py",
         "client/test_interruptions.py",
         "client/test_nothing_hangs.py",
         "client/test_dropped.py",

@@ -250,6 +250,14 @@ class TestLoops:
                 await delivery.accept()
         assert await settled(peer, 3) == [Accepted(), FAILED, Released()]
 
+    async def test_a_break_fails_the_message_in_hand(
+        self, peer: Peer, connection: ferrymq.Connection
+    ) -> None:
+        peer.put("orders", 1)
+        async for _ in connection.receiver("orders"):
+            break
+        assert await settled(peer) == [FAILED]
+
     async def test_a_cancellation_releases_it(
         self, peer: Peer, connection: ferrymq.Connection
     ) -> None:

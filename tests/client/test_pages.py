@@ -40,7 +40,7 @@ PAGES = [f"client/{page.stem}" for page in sorted((DOCS / "client").glob("*.md")
 ORDERS = {"client/arrow": "stream", "client/chunks": "stream", "broker/streams": "stream"}
 ORDERS["broker/exchanges"] = "exchange"
 # These go on until somebody ends them.
-ENDLESS = {"main", "watch", "replay", "serve"}
+ENDLESS = {"main", "watch", "replay", "serve", "print_orders", "print_numbers"}
 # These are for services that are not here.
 ELSEWHERE = {"put_token"}
 BLOCKS = [
