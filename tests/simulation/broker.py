@@ -70,7 +70,6 @@ class SimulatedServer:
         self.clock = clock
         self._suspended = clock.suspended()
         self.connections: set[AmqpProtocol] = set()
-        # Rounds go by the time of the machine, which decides nothing here.
         self.round = Round(lambda call: call())
         self.network = network
         self.disk = disk
@@ -99,7 +98,13 @@ class SimulatedServer:
         self.store.start(self._executor, self._on_stable, self._on_failure, self._on_full)
         self.broker.finish_pass()
         self._authenticator = KnownUsers({}, True, True)
-        network.accept = lambda: AmqpProtocol(self, True)  # type: ignore[arg-type]
+        network.accept = self._accept
+
+    def _accept(self) -> AmqpProtocol:
+        protocol = AmqpProtocol(self, True)  # type: ignore[arg-type]
+        # The time of the machine must decide nothing, not even how long a turn of reading is.
+        protocol._turns._clock = self.loop.time
+        return protocol
 
     def new_handler(
         self,
