@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         Sender,
         Session,
         Transaction,
+        Worker,
         connect,
     )
     from ferrymq.chunks import Chunk
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from ferrymq.management import ManagementResponse, MoveResult, PeekedMessage
     from ferrymq.message import Message
     from ferrymq.reconnect import ReconnectPolicy
+    from ferrymq.retries import Reject, Retry
     from ferrymq.unsettled import Unsettled
 
 __version__ = "0.1.0"
@@ -82,6 +84,9 @@ __all__ = [
     "PeekedMessage",
     "Message",
     "ReconnectPolicy",
+    "Worker",
+    "Retry",
+    "Reject",
     "Committed",
     "Digest",
     "Fence",
@@ -130,6 +135,9 @@ _HOMES: Final = {
     "PeekedMessage": "ferrymq.management",
     "Message": "ferrymq.message",
     "ReconnectPolicy": "ferrymq.reconnect",
+    "Reject": "ferrymq.retries",
+    "Retry": "ferrymq.retries",
+    "Worker": "ferrymq.aio",
     "Committed": "ferrymq.fence",
     "Digest": "ferrymq.fence",
     "Fence": "ferrymq.fence",

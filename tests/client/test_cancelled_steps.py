@@ -200,6 +200,18 @@ async def asking(connection: ferrymq.Connection, world: World) -> None:
         await asyncio.gather(*[second.request("$management", request) for _ in range(2)])
 
 
+async def working(connection: ferrymq.Connection, world: World) -> None:
+    async def handle(delivery: ferrymq.Delivery) -> None:
+        world.accepted.add(delivery.message.body)
+        if len(world.accepted) == 2:
+            worker.stop()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    worker = ferrymq.Worker(world.url, "work", handle, concurrency=1)
+    await worker.run()
+
+
 SCENARIOS: list[Scenario] = [
     links,
     transactions,
@@ -208,6 +220,7 @@ SCENARIOS: list[Scenario] = [
     managing,
     connecting,
     asking,
+    working,
 ]
 
 
@@ -381,6 +394,18 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     "never waits: asyncio's time-out, which it hands on, starts and stops a timer": [
         ("waiting.py", "Deadline.__aenter__"),
         ("waiting.py", "Deadline.__aexit__"),
+    ],
+    "runs in the tasks of a worker: test_workers.py": [
+        ("worker.py", "Worker._attach_back"),
+        ("worker.py", "Worker._call"),
+        ("worker.py", "Worker._handle"),
+        ("worker.py", "Worker._hold"),
+        ("worker.py", "Worker._link_back"),
+        ("worker.py", "Worker._on_failure"),
+        ("worker.py", "Worker._put_off"),
+        ("worker.py", "Worker._start_each"),
+        ("worker.py", "Worker._told"),
+        ("worker.py", "Worker._work_on"),
     ],
     "is for what the blocking client has opened in vain: test_interruptions.py": [
         ("link.py", "Link.take_back"),

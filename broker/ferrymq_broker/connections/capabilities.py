@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq_broker.nodes.queues.queue import Queue
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.policy import QueuePolicy
 
 # Anonymous Terminus for Message Routing 1.0 §2.1.
 ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 SHARED_SUBSCRIPTIONS: Final = "SHARED-SUBS"
 DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
+# A queue that takes back, as a new message, what a client has received from it: nothing of it is
+# seen as a duplicate, replaces a newer value, leaves the order of its group or pushes others out.
+REQUEUE: Final = "ferrymq:requeue"
 
 # The offered-capabilities of the broker's open.
 OFFERED: Final = (ANONYMOUS_RELAY, LINK_PAIR, SHARED_SUBSCRIPTIONS)
@@ -36,7 +41,21 @@ def offered_by_source(node: Node, desired: Sequence[str] | None) -> list[str] | 
 
 def offered_by_target(node: Node | None, desired: Sequence[str] | None) -> list[str] | None:
     """Return the desired capabilities that a link to this node has."""
-    return None if node is None else _offered(_OF_TARGETS, node, desired)
+    if node is None:
+        return None
+    offered = _offered(_OF_TARGETS, node, desired)
+    if desired and REQUEUE in desired and isinstance(node, Queue) and _takes_back(node.policy):
+        return [*(offered or ()), REQUEUE]
+    return offered
+
+
+def _takes_back(policy: QueuePolicy) -> bool:
+    return (
+        policy.duplicate_window == 0
+        and not policy.last_value_key
+        and not policy.groups
+        and (policy.max_length == policy.max_bytes == 0 or policy.overflow in ("reject", "block"))
+    )
 
 
 def _offered(

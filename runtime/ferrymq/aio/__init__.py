@@ -17,6 +17,7 @@ from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import Transaction
+from ferrymq.aio.worker import Worker
 
 __all__ = [
     "ChunkReader",
@@ -28,5 +29,6 @@ __all__ = [
     "Sender",
     "Session",
     "Transaction",
+    "Worker",
     "connect",
 ]

@@ -17,6 +17,7 @@ from ferrymq.blocking.connection import Connection, Session, connect
 from ferrymq.blocking.links import Delivery, Receiver, Sender
 from ferrymq.blocking.management import ManagementClient, Pair
 from ferrymq.blocking.transaction import Transaction
+from ferrymq.blocking.worker import Worker
 
 __all__ = [
     "ChunkReader",
@@ -28,5 +29,6 @@ __all__ = [
     "Sender",
     "Session",
     "Transaction",
+    "Worker",
     "connect",
 ]

@@ -121,6 +121,12 @@ class Portal:
 
         return self.run(coroutine)
 
+    def soon(self, function: Callable[[], object]) -> None:
+        """Have the loop call a function, and do not wait for that. Does nothing after `stop`."""
+        with self._lock:
+            if not self._stopped and not self.foreign:
+                self._loop.call_soon_threadsafe(function)
+
     def stop(self) -> None:
         """End the loop and its thread. Harmless when repeated, and after a fork."""
         if self.foreign:
