@@ -37,6 +37,7 @@ COUNTERPARTS: Final[dict[str, str]] = {
     "Receiver": _FACES,
     "Sender": _FACES,
     "Session": _FACES,
+    "Worker": _FACES,
     "Store": _DECLARED,
     "Stream": _DECLARED,
     "Subscription": _DECLARED,

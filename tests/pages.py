@@ -288,6 +288,11 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/test_installed_commands.py",
     ),
     "client/testing": ("client/test_strategies.py",),
+    "client/worker": (
+        "client/test_workers.py",
+        "client/test_worker_programs.py",
+        "broker/connections/test_kinds.py",
+    ),
     "client/transactions": (
         "client/test_transactions.py",
         "client/test_discharges.py",

@@ -205,7 +205,7 @@ async def working(connection: ferrymq.Connection, world: World) -> None:
         world.accepted.add(delivery.message.body)
         if len(world.accepted) == 2:
             worker.stop()
-        for _ in range(5):
+        for _ in range(50):
             await asyncio.sleep(0)
 
     worker = ferrymq.Worker(world.url, "work", handle, concurrency=1)
@@ -398,6 +398,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     "runs in the tasks of a worker: test_workers.py": [
         ("worker.py", "Worker._attach_back"),
         ("worker.py", "Worker._call"),
+        ("worker.py", "Worker._give_up"),
         ("worker.py", "Worker._handle"),
         ("worker.py", "Worker._hold"),
         ("worker.py", "Worker._link_back"),

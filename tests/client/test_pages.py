@@ -91,6 +91,8 @@ def redirected(monkeypatch: pytest.MonkeyPatch, broker: BrokerServer) -> list[An
 
     monkeypatch.setattr(ferrymq, "connect", to_broker(ferrymq.connect))
     monkeypatch.setattr(blocking, "connect", to_broker(blocking.connect))
+    # A worker with a URL connects itself.
+    monkeypatch.setattr(ferrymq.aio.worker, "connect", to_broker(ferrymq.aio.worker.connect))
     monkeypatch.setattr(asyncio, "run", started.append)
     return started
 

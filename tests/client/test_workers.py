@@ -7,14 +7,12 @@ import itertools
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +27,6 @@ from tests.client.cutter import Cutter
 from tests.client.keeper import Cut
 from tests.support.lanes import amount
 
-PROGRAM = Path(__file__).with_name("worker_program.py")
 # Queues on which a retry waits in the broker, and those on which it has to wait in the client.
 SCHEDULED = "jobs"
 HELD = ["once", "last", "grouped", "bounded"]
@@ -537,71 +534,6 @@ async def test_a_retry_that_waits_here_is_given_back_at_the_stop(broker: BrokerS
     async with ferrymq.connect(broker.url) as connection:
         delivery = await (await connection.receiver("once")).receive(timeout=20)
         assert Worker.attempt(delivery) == 2
-
-
-async def start(face: str, url: str, seconds: float) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, str(PROGRAM), face, url, str(seconds)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=os.environ,
-    )
-
-
-async def words(process: asyncio.subprocess.Process, word: str, count: int) -> list[str]:
-    """Wait for so many lines that begin with a word."""
-    assert process.stdout is not None
-    found: list[str] = []
-    async with asyncio.timeout(30):
-        while len(found) < count:
-            line = (await process.stdout.readline()).decode()
-            assert line, "the program has ended"
-            if line.startswith(word):
-                found.append(line.split()[-1])
-    return found
-
-
-@pytest.mark.parametrize("face", ["asyncio", "blocking"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_stops_a_program_in_good_order(
-    broker: BrokerServer, face: str, number: signal.Signals
-) -> None:
-    await put(broker, *[Message(number) for number in range(20)])
-    process = await start(face, broker.url, 0.5)
-    began = await words(process, "begin", 5)
-    process.send_signal(number)
-    out, err = await asyncio.wait_for(process.communicate(), 30)
-    assert process.returncode == 0, err.decode()
-    lines = out.decode().splitlines()
-    assert lines[-1] == "stopped"
-    ended = [line.split()[1] for line in lines if line.startswith("end")]
-    more = [line.split()[1] for line in lines if line.startswith("begin")]
-    # What had begun has ended, and is accepted; nothing is lost and nothing is done twice.
-    assert sorted(ended) == sorted(began + more)
-    assert queue(broker).message_count() == 20 - len(ended)
-    assert queue(broker).acquired == 0
-
-
-@pytest.mark.parametrize("face", ["asyncio", "blocking"])
-async def test_a_program_that_is_killed_loses_nothing(broker: BrokerServer, face: str) -> None:
-    await put(broker, *[Message(number) for number in range(15)])
-    ended: list[str] = []
-    for _ in range(amount(2, 6)):
-        process = await start(face, broker.url, 0.05)
-        try:
-            ended += await words(process, "end", 2)
-        finally:
-            process.kill()
-            out, _ = await process.communicate()
-            ended += [line.split()[1] for line in out.decode().splitlines() if "end" in line]
-    process = await start(face, broker.url, 0)
-    await until(lambda: queue(broker).message_count() == 0)
-    process.terminate()
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    ended += [line.split()[1] for line in out.decode().splitlines() if line.startswith("end")]
-    assert {int(number) for number in ended} == set(range(15))
-    assert queue(broker, "jobs.dead").message_count() == 0
 
 
 async def test_a_signal_that_the_program_handles_is_left_alone(broker: BrokerServer) -> None:

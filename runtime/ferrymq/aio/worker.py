@@ -309,6 +309,10 @@ class Worker:
             LOGGER.error("%r: a message is malformed: %s", self._address, error)
             await delivery.reject("amqp:decode-error", str(error)[:_TEXT])
             return None
+        if failures > self._retries:
+            # A message that kills its workers would do so for ever.
+            await self._give_up(delivery, failures, "a worker or a connection that was lost")
+            return None
         try:
             await self._call(delivery)
         except Reject as rejected:
@@ -355,16 +359,7 @@ class Worker:
             return None
         what = f"{type(error).__name__}: {error}"[:_TEXT]
         if failures > self._retries:
-            times = "once" if failures == 1 else f"{failures} times"
-            LOGGER.error(
-                "%r: the handler of %s failed %s, the message is rejected",
-                self._address,
-                _name(delivery),
-                times,
-                exc_info=error,
-            )
-            text = f"the handler failed {times}, at last with {what}"
-            await delivery.reject(Error(condition="ferrymq:retries-exhausted", description=text))
+            await self._give_up(delivery, failures, what, error)
             return None
         delay = self._delay_after(failures, error)
         LOGGER.warning(
@@ -375,6 +370,18 @@ class Worker:
         if delay and await self._put_off(delivery, failures, delay):
             return None
         return delay
+
+    async def _give_up(
+        self, delivery: Delivery, failures: int, what: str, error: Exception | None = None
+    ) -> None:
+        """Reject a message that has failed too often, at last with `what`."""
+        times = "once" if failures == 1 else f"{failures} times"
+        LOGGER.error(
+            "%r: the handler of %s failed %s, the message is rejected: %s",
+            self._address, _name(delivery), times, what, exc_info=error,
+        )  # fmt: skip
+        text = f"the handler failed {times}, at last with {what}"
+        await delivery.reject(Error(condition="ferrymq:retries-exhausted", description=text))
 
     def _delay_after(self, failures: int, error: Exception) -> float:
         if isinstance(error, Retry) and error.delay is not None:

@@ -77,6 +77,35 @@ def test_links_are_offered_what_they_desire_and_can_have(net: Network) -> None:
     assert offered == {"q": ["DELAYED_DELIVERY"], "s": None}
 
 
+@pytest.mark.parametrize(
+    ("policy", "offered"),
+    [
+        (QueuePolicy(), True),
+        (QueuePolicy(max_length=5), True),
+        (QueuePolicy(max_length=5, overflow="block"), True),
+        (QueuePolicy(max_length=5, overflow="drop-head"), False),
+        (QueuePolicy(max_bytes=5, overflow="dead-letter", dead_letter="d"), False),
+        (QueuePolicy(duplicate_window=1000), False),
+        (QueuePolicy(last_value_key="key"), False),
+        (QueuePolicy(groups=True), False),
+        (TopicPolicy(), False),
+    ],
+)
+def test_a_queue_offers_to_take_back_what_does_no_harm_there(
+    net: Network, policy: QueuePolicy | TopicPolicy, offered: bool
+) -> None:
+    client = net.connect()
+    net.space.create("back", policy)
+    link = client.session.attach_sender(
+        "back", target=Target(address="back"), desired_capabilities=["ferrymq:requeue"]
+    )
+    client.links[link] = Endpoint(client, link)
+    net.run()
+    assert link.remote_attach is not None
+    expected = ["ferrymq:requeue"] if offered else None
+    assert link.remote_attach.offered_capabilities == expected
+
+
 # -- priority and exclusive use ----------------------------------------------------------------
 
 
