@@ -73,8 +73,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def running(worker: Any) -> AsyncIterator[None]:
-    """Run a worker of either face in the block, and stop it at the end."""
+async def running(worker: Any, stop: bool = True) -> AsyncIterator[None]:
+    """Run a worker of either face in the block, and stop it at the end, if that is not done."""
     if isinstance(worker, Worker):
         task = asyncio.create_task(worker.run())
     else:
@@ -82,7 +82,8 @@ async def running(worker: Any) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        worker.stop()
+        if stop:
+            worker.stop()
         await asyncio.wait_for(task, 30)
 
 
@@ -464,8 +465,9 @@ async def test_stop_waits_for_the_handlers_and_gives_back_the_rest(
 
     await put(broker, *[Message(number) for number in range(10)])
     worker = face(broker.url, "jobs", handle if face is Worker else handle_in_thread, concurrency=3)
-    async with running(worker):
+    async with running(worker, stop=False):
         await until(lambda: len(began) == 3)
+        # A second call would end the wait.
         worker.stop()
         await asyncio.sleep(0.05)
         assert not ended
