@@ -126,7 +126,8 @@ def described(row: dict[str, Any]) -> Message:
         elif isinstance(value, list):
             value = dict(value)
         if value is not None:
-            fields[attribute] = value
+            # The column is in ms, as on the wire.
+            fields[attribute] = value / 1000 if name == "ttl" else value
     message = Message(body, **fields)
     if row.get("partitionKey") is not None:
         message.message_annotations["x-opt-partition-key"] = row["partitionKey"]

@@ -20,6 +20,7 @@ from ferrymq import Message, ReconnectPolicy, blocking
 from ferrymq.engine import events
 from ferrymq_broker.config import Config
 from ferrymq_broker.server import BrokerServer
+from ferrymq_types.transport import Error
 from tests.client.cutter import Cutter
 from tests.client.keeper import Cut
 from tests.client.peer import Peer, PeerConnection
@@ -258,7 +259,9 @@ async def test_what_cannot_be_sent_again_fails(peer: Peer, why: str) -> None:
         sending = asyncio.create_task(sender.send(Message(1)))
         await peer.seen(events.DeliveryReceived)
         if why == "refused":
-            peer.on[events.AttachReceived] = lambda _, event: event.link.refuse(None)
+            peer.on[events.AttachReceived] = lambda _, event: event.link.refuse(
+                Error(condition="amqp:not-found")
+            )
         else:
             peer.on[events.OpenReceived] = lambda *_: peer.connection.transport.abort()
         peer.connection.transport.abort()
