@@ -143,11 +143,21 @@ class AuthenticationError(AmqpError):
     """SASL did not succeed. `code` is the SASL outcome code (AMQP 1.0 §5.3.3.6), if any.
 
     `lost` says that the transport ended before there was an outcome: the server may refuse this
-    client in that way, or may have been stopped.
+    client in that way, or may have been stopped. `reason` is the text without the URL and without
+    what the client advises.
     """
 
-    def __init__(self, message: str, code: int | None = None, lost: bool = False) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        reason: str,
+        code: int | None = None,
+        lost: bool = False,
+        *,
+        url: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(f"{url}: {reason}{hint}" if url else reason)
+        self.reason = reason
         self.code = code
         self.lost = lost
 

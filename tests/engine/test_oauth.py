@@ -201,13 +201,13 @@ def test_the_client_gets_in(client):
 @pytest.mark.parametrize(
     ("challenge", "reason"),
     [
-        (b'{"status":"invalid_token","scope":"queue"}', "invalid_token"),
-        (b'{"status":"insufficient_scope"}', "insufficient_scope"),
-        (b'{"status":"two words\\n"}', "auth"),
-        (b'{"status":7}', "auth"),
-        (b"[" * 8000, "auth"),
-        (b"\xff", "auth"),
-        (b"", "auth"),
+        (b'{"status":"invalid_token","scope":"queue"}', " (invalid_token)"),
+        (b'{"status":"insufficient_scope"}', " (insufficient_scope)"),
+        (b'{"status":"two words\\n"}', ""),
+        (b'{"status":7}', ""),
+        (b"[" * 8000, ""),
+        (b"\xff", ""),
+        (b"", ""),
     ],
 )
 def test_the_client_hears_why_it_is_refused(client, challenge, reason):
@@ -216,7 +216,8 @@ def test_the_client_hears_why_it_is_refused(client, challenge, reason):
     client >> SaslOutcome(code=SaslCode.AUTH)
     error = client.find(Terminated).error
     assert isinstance(error, AuthenticationError)
-    assert str(error) == f"the server refused SASL OAUTHBEARER: {reason}"
+    said = f"the server refused SASL OAUTHBEARER: the credentials are wrong{reason}"
+    assert str(error) == said
     assert error.code == SaslCode.AUTH.value
 
 

@@ -206,7 +206,7 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
         except AuthenticationError as error:
             who = settings.username or _url(settings.url).username or "a client without user name"
             refused = (
-                f"{settings.place} refuses the login of {who!r}: {error}. See the options"
+                f"{settings.place} refuses the login of {who!r}: {error.reason}. See the options"
                 " 'username', 'password' and 'sasl.mechanism'"
             )
             if not error.lost:

@@ -14,13 +14,14 @@ from ferrymq.aio.termini import ANONYMOUS_RELAY
 from ferrymq.aio.tokens import bearer, check_token
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.aio.transport import EngineTransport
+from ferrymq.aio.unreachable import refused, unanswered, unreachable
 from ferrymq.aio.waiting import deadline
 from ferrymq.aio.websocket import open_websocket
 from ferrymq.durations import seconds
 from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
 from ferrymq.engine.scram import password_mechanisms
 from ferrymq.engine.settings import ConnectionSettings
-from ferrymq.errors import TransportError
+from ferrymq.errors import AuthenticationError, TransportError
 from ferrymq.options import ConnectionArguments, ConnectionOptions
 from ferrymq.reconnect import ReconnectPolicy
 from ferrymq.url import Url, parse_url
@@ -177,7 +178,7 @@ async def open_transport(connection: Connection) -> None:
     )
     opened = connection.start(transport)
     try:
-        async with deadline(options.timeout, lambda within: _unanswered(url, transport, within)):
+        async with deadline(options.timeout, lambda within: unanswered(url, transport, within)):
             try:
                 if url.over_web:
                     await open_websocket(url, transport.wire, context)
@@ -191,10 +192,11 @@ async def open_transport(connection: Connection) -> None:
                     )
             except OSError as error:
                 # This includes certificates that do not verify: ssl.SSLError is an OSError.
-                if isinstance(error, TimeoutError):
-                    raise TimeoutError(f"cannot connect to {url}: {error}") from error
-                raise TransportError(f"cannot connect to {url}: {error}") from error
-            await _opened(url, transport, opened)
+                raise unreachable(url, error) from error
+            try:
+                await opened
+            except (AuthenticationError, TransportError) as error:
+                raise refused(url, options, error) from (error.__cause__ or error)
             # The peer may have closed directly after its open.
             connection.check()
     except BaseException:
@@ -205,33 +207,6 @@ async def open_transport(connection: Connection) -> None:
             # A transport that is finished ends by itself (AMQP 1.0 §5.1).
             transport.give_up("the client has given up waiting for the open")
         raise
-
-
-async def _opened(url: Url, transport: EngineTransport, opened: asyncio.Future[None]) -> None:
-    """Wait until the connection is open. Raise `TransportError` with the reason if the TLS
-    handshake inside AMQP failed, as a handshake before AMQP does."""
-    try:
-        await opened
-    except TransportError:
-        cause = transport.cause
-        if isinstance(cause, ssl.SSLError):
-            raise TransportError(f"cannot connect to {url}: {cause}") from cause
-        raise
-
-
-def _unanswered(url: Url, transport: EngineTransport, within: str) -> str:
-    """Return the text for a peer that took too long, which names the step that it did not take."""
-    if not transport.connected:
-        steps = "TCP or TLS" if url.secure else "TCP"
-        return f"broker {url} made no {steps} connection {within}"
-    step = transport.engine.awaited
-    if step != "protocol header":
-        return f"broker {url} did not answer the {step} {within}"
-    # A server of another protocol waits for more data.
-    return (
-        f"broker {url} did not answer the protocol header {within}: is this a port of AMQP, and "
-        f"{'not' if url.secure else 'without'} TLS?"
-    )
 
 
 def _server_name(url: Url, options: ConnectionOptions) -> str | None:

@@ -300,7 +300,7 @@ class Connection(Opened):
                 session.release_queued()
             if transport is not None:
                 transport.close(error)
-            self._fail(ConnectionClosed("the connection was closed"))
+            self._fail(ConnectionClosed(f"{self.url}: the connection was closed"))
         if self.recovery is not None:
             # By now every waiting call knows that the connection is closed.
             self.recovery.stop()
@@ -509,6 +509,10 @@ class Connection(Opened):
     def _lost(self, error: AmqpError) -> None:
         """Handle the loss of a connection, or its failure to open; the first call states the
         reason."""
+        if isinstance(error, ConnectionClosed):
+            named = fresh(error)
+            named.args = (f"{self.url}: {error}",)
+            error = named
         opened = self._opened
         if opened is not None and not opened.done():
             # The caller of connect receives the error itself.
@@ -519,7 +523,7 @@ class Connection(Opened):
         if self._failure is not None:
             return
         closed = self._closed(error)
-        LOGGER.debug("%s: %s", self.url, closed)
+        LOGGER.debug("%s", closed)
         if self.recovery is not None and not self._closing:
             self.recovery.start(closed)
         else:
@@ -529,7 +533,7 @@ class Connection(Opened):
         if isinstance(error, ConnectionClosed):
             closed = error
         else:
-            closed = ConnectionClosed(f"the connection failed: {error}")
+            closed = ConnectionClosed(f"{self.url}: the connection failed: {error}")
             closed.__cause__ = error
         if closed.__cause__ is None:
             closed.__cause__ = self.transport.cause

@@ -99,7 +99,9 @@ def _dispatch_session(connection: Connection, event: events.Event) -> None:
     elif isinstance(event, events.EndReceived):
         session = event.session.context
         if isinstance(session, Session):
-            session.on_end(SessionEnded("the peer ended the session", event.error))
+            session.on_end(
+                SessionEnded(f"{connection.url}: the peer ended the session", event.error)
+            )
         event.session.end()
     elif isinstance(event, events.SessionTerminated):
         session = event.session.context
@@ -118,7 +120,7 @@ def session_error(error: AmqpError | None) -> SessionEnded:
     if isinstance(error, SessionEnded):
         return error
     ended = SessionEnded(
-        "the session has ended" if error is None else f"the session ended: {error}"
+        "the session has ended" if error is None else f"the session has ended: {error}"
     )
     ended.__cause__ = error
     return ended

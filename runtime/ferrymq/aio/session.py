@@ -177,7 +177,7 @@ class Session(Opened):
             resolve(ending)
         else:
             self.release_queued()
-            self._end(SessionEnded("the session was ended"))
+            self._end(SessionEnded(f"{self.connection.url}: the session was ended on this side"))
             if not engine.mapped:
                 # The connection is being restored: no peer can answer an end.
                 resolve(ending)
@@ -199,7 +199,8 @@ class Session(Opened):
     def engine(self) -> EngineSession:
         """The engine's session. Raises the error that ended it."""
         if self._failure is not None or self._engine is None:
-            raise fresh(self._failure or SessionEnded("the session has not begun"))
+            unbegun = SessionEnded(f"{self.connection.url}: the session has not begun")
+            raise fresh(self._failure or unbegun)
         return self._engine
 
     async def open_sender(self, address: str | None, options: SenderOptions) -> Sender:

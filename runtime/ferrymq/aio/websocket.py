@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
+from ferrymq.aio.unreachable import describe
 from ferrymq.aio.websocket_stream import WebSocketStream
 from ferrymq.errors import TransportError
 from ferrymq.url import Url
@@ -57,9 +58,16 @@ async def open_websocket(
                 f"cannot connect to {url}: the server answered with {error.status} "
                 f"where a WebSocket was asked for"
             ) from error
+        if isinstance(error, aiohttp.ClientResponseError):
+            # The text of aiohttp has several lines.
+            raise TransportError(
+                f"cannot connect to {url}: the peer speaks no HTTP here: connect with amqp:// or "
+                "amqps:// if this is its port for AMQP"
+            ) from error
         if isinstance(error, aiohttp.ClientError):
             # The error of the network is shown without the request of aiohttp.
-            reason = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            cause = error.__cause__
+            reason = describe(url, cause) if isinstance(cause, OSError) else error
             raise TransportError(f"cannot connect to {url}: {reason}") from error
         raise
     connector = session.connector

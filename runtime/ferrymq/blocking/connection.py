@@ -6,7 +6,6 @@ import itertools
 from typing import Final, TypeVar, Unpack
 
 from ferrymq import aio
-from ferrymq.aio.opening import Opening
 from ferrymq.blocking.chunks import ChunkReader
 from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.links import Receiver, Sender
@@ -25,7 +24,7 @@ from ferrymq.options import (
     SenderArguments,
     Timeout,
 )
-from ferrymq.url import Url
+from ferrymq.url import Url, parse_url
 from ferrymq_types.transport import Error
 
 Opener = TypeVar("Opener", bound=aio.Session | aio.Connection)
@@ -44,7 +43,7 @@ def connect(url: str = "amqp://localhost", **options: Unpack[ConnectionArguments
     Also raises RuntimeError in a thread that runs an event loop: such a call would stop the loop.
     """
     refuse_loop()
-    return _connect(aio.connect(url, **options), beside_loops=False)
+    return _connect(url, options, beside_loops=False)
 
 
 def connect_beside_loop(url: str, **options: Unpack[ConnectionArguments]) -> Connection:
@@ -52,11 +51,12 @@ def connect_beside_loop(url: str, **options: Unpack[ConnectionArguments]) -> Con
 
     It is for libraries that are used in notebooks, where each cell runs inside a loop.
     """
-    return _connect(aio.connect(url, **options), beside_loops=True)
+    return _connect(url, options, beside_loops=True)
 
 
-def _connect(opening: Opening[aio.Connection], *, beside_loops: bool) -> Connection:
-    portal = Portal(f"ferrymq-{next(_numbers)}", beside_loops=beside_loops)
+def _connect(url: str, options: ConnectionArguments, *, beside_loops: bool) -> Connection:
+    opening = aio.connect(url, **options)
+    portal = Portal(f"ferrymq-{next(_numbers)}", url=str(parse_url(url)), beside_loops=beside_loops)
     try:
         return portal.open(opening.opener(), Connection, aio.Connection.close)
     except BaseException:

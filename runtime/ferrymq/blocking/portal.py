@@ -29,8 +29,10 @@ class Portal:
     portal is made with `beside_loops`.
     """
 
-    def __init__(self, name: str, *, beside_loops: bool = False) -> None:
+    def __init__(self, name: str, *, url: str = "", beside_loops: bool = False) -> None:
         self._pid = os.getpid()
+        # The peer, for the error of a call after the end.
+        self._url = url
         self._beside_loops = beside_loops
         self._loop = asyncio.new_event_loop()
         # Protects the start of calls: none is started after the loop is told to stop.
@@ -87,7 +89,7 @@ class Portal:
         try:
             with self._lock:
                 if self._stopped:
-                    raise ConnectionClosed("the connection was closed")
+                    raise ConnectionClosed(f"{self._url}: the connection was closed")
                 self._loop.call_soon_threadsafe(call.start)
             # No statement may follow at which an interruption could lose the result.
             return call.wait()

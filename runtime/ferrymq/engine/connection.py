@@ -358,7 +358,7 @@ class Connection:
         if self.failure is not None or self.state in CLOSE_SEEN:
             self._terminate(self.failure)
         else:
-            broken_off = self._layers.broken_off()
+            broken_off = self._layers.broken_off(self._input)
             # The transport may have ended in one direction only.
             self._say_close(
                 Error(condition="amqp:connection:framing-error", description=str(broken_off))

@@ -14,6 +14,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.answers import illegal
 from ferrymq.engine.events import Authenticated, HeaderReceived, TlsAgreed
+from ferrymq.engine.foreign_peers import describe_end, describe_other
 from ferrymq.engine.frames import SASL_FRAME, protocol_header
 from ferrymq.engine.sasl_exchange import SaslExchange
 from ferrymq.engine.states import ConnectionInput
@@ -130,13 +131,16 @@ class Layers:
         self.connection._emit(Authenticated(sasl.mechanism, sasl.username))
         self.begin()
 
-    def broken_off(self) -> AmqpError:
+    def broken_off(self, input: FrameInput) -> AmqpError:
         """Return the error for an end of the transport at this point."""
         if self.stage == TLS:
             return TransportError("the transport ended during the TLS handshake")
         if self.stage == SASL and self.connection.settings.initiator:
             return AuthenticationError("the server ended the transport during SASL", lost=True)
-        return ConnectionClosed("the peer ended the transport without a close")
+        hint = ""
+        if self.stage == HEADER and self.connection.settings.initiator and not self.sasl.done:
+            hint = describe_end(input.take())
+        return ConnectionClosed(f"the peer ended the transport without a close{hint}")
 
     def _expect_handshake(self) -> None:
         if self.stage != TLS:
@@ -157,7 +161,9 @@ class Layers:
                 connection._transition(ConnectionInput.SEND_OTHER_HEADER)
             connection._terminate(
                 TransportError(
-                    f"the peer sent protocol header {header!r}; "
+                    describe_other(expected, header)
+                    if initiator
+                    else f"the peer sent protocol header {header!r}; "
                     f"{protocol_header(expected)!r} was expected"
                 )
             )

@@ -254,11 +254,8 @@ class SaslExchange:
         if mechanism is None:
             raise _out_of_place(outcome)
         if outcome.code is not SaslCode.OK:
-            reason = mechanism.refusal() or outcome.code.name.lower()
             self.connection._terminate(
-                AuthenticationError(
-                    f"the server refused SASL {mechanism.name}: {reason}", outcome.code.value
-                )
+                _refused(mechanism.name, mechanism.username, outcome.code, mechanism.refusal())
             )
             return
         try:
@@ -279,6 +276,24 @@ class SaslExchange:
             output.truncate(mark)
             raise
         end_frame(output, mark)
+
+
+def _refused(
+    mechanism: str, username: str | None, code: SaslCode, reason: str
+) -> AuthenticationError:
+    """Return the error of a client whose login the server has refused; `reason` is what the server
+    says of it, if anything."""
+    user = "" if username is None else f" of user {username!r}"
+    said = f" ({reason})" if reason else ""
+    if code is SaslCode.AUTH:
+        verdict = "the credentials are wrong"
+    elif code is SaslCode.SYS_TEMP:
+        verdict = "it cannot check them now: try again later"
+    else:
+        verdict = "it cannot check them, because of an error of its own"
+    return AuthenticationError(
+        f"the server refused SASL {mechanism}{user}: {verdict}{said}", code.value
+    )
 
 
 def _out_of_place(frame: object) -> RemoteProtocolError:

@@ -90,7 +90,7 @@ async def test_an_expired_certificate_is_told_and_no_client_takes_it(
 async def test_another_authority_is_not_trusted(pki: Pki) -> None:
     pki.write("fake", pki.stranger.server(["localhost"], 1))
     async with serving(pki.tls("fake")) as server:
-        with pytest.raises(ferrymq.TransportError, match="certificate verify failed"):
+        with pytest.raises(ferrymq.TransportError, match="the certificate of the peer is not good"):
             await ferrymq.connect(f"amqps://localhost:{server.port}", ssl=pki.trusting())
 
 
@@ -115,7 +115,7 @@ async def test_tls_on_a_port_without_gets_an_amqp_header_and_the_end(pki: Pki) -
             writer.write(client_hello())
             assert await reader.read() == b"AMQP\x00\x01\x00\x00"
             writer.close()
-            with pytest.raises(ferrymq.TransportError, match="WRONG_VERSION_NUMBER"):
+            with pytest.raises(ferrymq.TransportError, match="speaks no TLS here"):
                 await ferrymq.connect(f"amqps://localhost:{server.port}", ssl=pki.trusting())
 
 
