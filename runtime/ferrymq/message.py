@@ -30,7 +30,9 @@ from ferrymq.message_body import (
     check_rejected,
     to_sections,
 )
+from ferrymq.message_errors import located
 from ferrymq.message_fields import MessageFields
+from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.limits import ELEMENT_MEMORY, MAX_MEMORY
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
@@ -268,6 +270,21 @@ class Message(MessageFields):
         that was decoded is encoded as it came: with its empty sections, and without a body if it
         had none.
         """
+        try:
+            return self._encode()
+        except (EncodeError, AttributeError, TypeError) as error:
+            maps: dict[str, Any] = {
+                "delivery-annotations": self._delivery_annotations,
+                "message-annotations": self._message_annotations,
+                "application-properties": self._application_properties,
+                "footer": self._footer,
+            }
+            found = located(self.header, self.properties, maps, self.body_sections)
+            if found is None:
+                raise
+            raise found from error
+
+    def _encode(self) -> bytes:
         w = BytesWriter()
         header = self.header
         if header is not None:

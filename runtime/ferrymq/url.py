@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ferrymq.arguments import nearest
 from ferrymq_types.transport import PORT, SECURE_PORT
 
 _PORTS: Final = {"amqp": PORT, "amqps": SECURE_PORT, "ws": 80, "wss": 443}
@@ -62,6 +63,8 @@ def parse_url(text: str) -> Url:
     Raises ValueError, which never quotes the password, for another scheme, a missing host, a port
     out of range, a path without WebSocket, a fragment and an unknown or repeated option.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"a URL is a str such as 'amqp://localhost', not {type(text).__name__}")
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -71,15 +74,24 @@ def parse_url(text: str) -> Url:
     # then not be quoted.
     quotable = "@" not in text
     if parts.scheme not in _PORTS:
-        found = f"not {parts.scheme}:" if parts.scheme else "and this one has no scheme"
+        if "://" not in text:
+            found = "and this one has none of them"
+            if quotable and "/" not in text:
+                found = f"{found}: did you mean amqp://{text}?"
+        else:
+            found = f"not {parts.scheme}:"
         raise ValueError(f"a URL starts with amqp://, amqps://, ws:// or wss://, {found}")
     if not parts.hostname:
         raise ValueError("the URL names no host")
     of_web = parts.scheme in _WEB and "@" not in parts.path
     if parts.path not in ("", "/") and not of_web:
         path = f", {parts.path!r}" if quotable else ""
+        secret = (
+            "" if quotable else "; in a user name or password, write / ? # @ as %2F %3F %23 %40"
+        )
         raise ValueError(
-            f"the URL has a path{path}: the address of a node is given to sender() or receiver()"
+            f"the URL has a path{path}: the address of a node is given to sender() or receiver(), "
+            f"and a virtual host by ?hostname=vhost:NAME{secret}"
         )
     if parts.fragment:
         raise ValueError("the URL has a fragment (#), which means nothing here")
@@ -91,7 +103,10 @@ def parse_url(text: str) -> Url:
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in OPTIONS:
             shown = f" {name!r}" if quotable or "@" not in name else ""
-            raise ValueError(f"unknown option{shown} in the URL; known are {', '.join(OPTIONS)}")
+            near = nearest(name, OPTIONS) if shown else ""
+            raise ValueError(
+                f"unknown option{shown} in the URL; known are {', '.join(OPTIONS)}{near}"
+            )
         if name in options:
             raise ValueError(f"option {name!r} is in the URL twice")
         options[name] = value

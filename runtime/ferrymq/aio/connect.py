@@ -17,6 +17,7 @@ from ferrymq.aio.transport import EngineTransport
 from ferrymq.aio.unreachable import refused, unanswered, unreachable
 from ferrymq.aio.waiting import deadline
 from ferrymq.aio.websocket import open_websocket
+from ferrymq.arguments import make_options
 from ferrymq.durations import seconds
 from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
 from ferrymq.engine.scram import password_mechanisms
@@ -41,6 +42,7 @@ def connect(
     """
     parsed = parse_url(url)
     settings = _merge(parsed, options)
+    _check_kinds(settings)
     if settings.upgrade_tls and parsed.scheme != "amqp":
         raise ValueError(
             f"upgrade_tls is for amqp://: {parsed.scheme}:// has TLS from the start or never"
@@ -88,7 +90,28 @@ def _merge(url: Url, arguments: ConnectionArguments) -> ConnectionOptions:
                 merged["timeout"] = float(text)
         except ValueError:
             raise ValueError(f"option {name!r} in the URL is not a number: {text!r}") from None
-    return ConnectionOptions(**merged)
+    return make_options(ConnectionOptions, "connect", merged)
+
+
+def _check_kinds(options: ConnectionOptions) -> None:
+    """Raise TypeError for an option of another kind than those that it may have."""
+    if options.ssl is not None and not isinstance(options.ssl, ssl.SSLContext):
+        raise TypeError(
+            f"ssl takes an ssl.SSLContext, not {options.ssl!r}; amqps:// in the URL means TLS"
+        )
+    if not isinstance(options.reconnect, bool | ReconnectPolicy):
+        raise TypeError(
+            f"reconnect takes True, False or ReconnectPolicy, not {options.reconnect!r}"
+        )
+    chosen = options.sasl
+    several = chosen if isinstance(chosen, list | tuple) else [chosen]
+    if chosen is not None and chosen != "auto":
+        for one in several:
+            if not isinstance(one, SaslMechanism):
+                raise TypeError(
+                    "sasl takes None, 'auto' or mechanisms of ferrymq.engine, such as "
+                    f"Plain(user, password), not {one!r}"
+                )
 
 
 def mechanisms(url: Url, options: ConnectionOptions) -> list[SaslMechanism]:

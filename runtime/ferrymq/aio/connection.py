@@ -22,6 +22,7 @@ from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.unseen import LoopCaller
 from ferrymq.aio.waiting import Signal, deadline, fresh, resolve, wrong_loop
+from ferrymq.arguments import OtherNames, make_options, names
 from ferrymq.durations import Duration, seconds
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.errors import AmqpError, ConnectionClosed
@@ -50,13 +51,34 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger("ferrymq")
 
 
-class Connection(Opened):
+class Connection(OtherNames, Opened):
     """Connection to one container. Made by `connect`.
 
     Use it, and what is made from it, only in the event loop it was made in: a call from another
     loop or thread raises RuntimeError. When it is lost, every call that waits on it, or
     on its sessions and links, raises `ConnectionClosed`, unless it was made with `reconnect`.
     """
+
+    elsewhere = names(
+        (
+            "channel create_channel",
+            "links need none: use connection.sender(address) and connection.receiver(address)",
+        ),
+        (
+            "publish send send_message basic_publish get_queue_sender get_topic_sender",
+            "use connection.sender(address)",
+        ),
+        (
+            "subscribe consume receive basic_consume get_queue_receiver get_subscription_receiver",
+            "use connection.receiver(address)",
+        ),
+        (
+            "declare_queue queue_declare declare_exchange create_queue",
+            "a broker of ferrymq makes queues when links use them; or use connection.management()",
+        ),
+        ("drain flush", "close() and send() wait for what is under way"),
+        ("connect", "ferrymq.connect opens connections"),
+    )
 
     def __init__(self, url: Url, options: ConnectionOptions) -> None:
         self.url = url
@@ -138,7 +160,7 @@ class Connection(Opened):
 
     def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Opening[Sender]:
         """Attach a sender in the connection's default session: `Session.sender`."""
-        settings = SenderOptions(**options)
+        settings = make_options(SenderOptions, "sender", options)
 
         async def open() -> Sender:
             return await (await self._shared_session()).open_sender(address, settings)
@@ -149,7 +171,7 @@ class Connection(Opened):
         self, address: str | None, **options: Unpack[ReceiverArguments]
     ) -> OpeningReceiver:
         """Attach a receiver in the connection's default session: `Session.receiver`."""
-        settings = ReceiverOptions(**options)
+        settings = make_options(ReceiverOptions, "receiver", options)
 
         async def open() -> Receiver:
             return await (await self._shared_session()).open_receiver(address, settings)
@@ -164,7 +186,7 @@ class Connection(Opened):
 
         async for chunk in connection.chunk_reader("orders::2", start=1000, until=2000): ...
         """
-        settings = ChunkReaderOptions(**options)
+        settings = make_options(ChunkReaderOptions, "chunk_reader", options)
 
         async def open() -> ChunkReader:
             return await (await self._shared_session()).open_chunk_reader(address, settings)

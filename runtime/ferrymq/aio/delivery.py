@@ -16,6 +16,7 @@ from ferrymq.aio.outcomes import (
     outcome_after,
 )
 from ferrymq.aio.waiting import deadline, fresh, resolve
+from ferrymq.arguments import OtherNames, names
 from ferrymq.durations import Duration
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.errors import ConnectionClosed, LocalProtocolError, PeerError, Scope
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import Outcome
 
 
-class Delivery:
+class Delivery(OtherNames):
     """Received message. Give it one outcome: `accept`, `reject`, `release` or `modify`.
 
     ``async with delivery`` accepts the message at the end of the block. If an exception leaves the
@@ -67,6 +68,13 @@ class Delivery:
         "_told",
         "_hand",
         "__weakref__",
+    )
+
+    elsewhere = names(
+        ("ack complete acknowledge", "use accept()"),
+        ("nack abandon", "use release(), or modify(delivery_failed=True)"),
+        ("dead_letter term", "use reject()"),
+        ("body data headers properties subject", "it is a field of delivery.message"),
     )
 
     def __init__(self, receiver: Receiver, engine: IncomingDelivery) -> None:
@@ -158,6 +166,11 @@ class Delivery:
         condition."""
         if isinstance(error, str):
             error = Error(condition=error, description=description)
+        elif error is not None and not isinstance(error, Error):
+            raise TypeError(
+                "reject takes a condition such as 'app:bad-order', or an Error, not "
+                f"{type(error).__name__}: reject('app:bad-order', str(error))"
+            )
         await self._give(Rejected(error=error), timeout, transaction)
 
     async def release(
@@ -209,12 +222,18 @@ class Delivery:
     ) -> asyncio.Future[None] | None:
         """Give an outcome; return a future if it is final only when the sender has confirmed it."""
         self.receiver._connection.check_loop()
+        engine = self._engine
         if self._given:
+            state = engine.state
+            given = state.outcome if isinstance(state, TransactionalState) else state
+            what = f" ({type(given).__name__.lower()})" if is_outcome(given) else ""
+            place = self.receiver.place
             raise LocalProtocolError(
-                "amqp:illegal-state", "the delivery has been given an outcome already", Scope.LINK
+                "amqp:illegal-state",
+                f"a delivery from {place} has been given an outcome already{what}; it has only one",
+                Scope.LINK,
             )
         receiver = self.receiver
-        engine = self._engine
         if self.gone:
             raise lost(receiver._failure)
         if is_outcome(engine.remote_state) and type(engine.remote_state) is not type(outcome):

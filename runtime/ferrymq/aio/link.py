@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 from weakref import ref
 
 from ferrymq.aio.opening import Opened
@@ -19,6 +19,9 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.aio.session import Session
+
+# Characters of an address that an error message shows, at most.
+_SHOWN: Final = 200
 
 L = TypeVar("L", bound=EngineLink)
 
@@ -103,7 +106,7 @@ class Link(ABC, Opened, Generic[L]):
         """How error messages call the link: by its address, and by its name if that was chosen."""
         address = self.address
         if address is not None:
-            place = repr(address)
+            place = repr(address if len(address) <= _SHOWN else f"{address[:_SHOWN]}…")
         else:
             place = "a dynamic node" if self._options.dynamic else "the anonymous node"
         return f"{place} (link {self.name!r})" if self._named else place

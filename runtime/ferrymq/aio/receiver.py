@@ -35,6 +35,7 @@ from ferrymq.aio.termini import (
 )
 from ferrymq.aio.unseen import RepeatedWarning
 from ferrymq.aio.waiting import deadline, resolve
+from ferrymq.arguments import OtherNames, names
 from ferrymq.durations import Duration
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import Outcome
 
 
-class Receiver(Iterated, Link[ReceiverLink]):
+class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
     """Link on which messages arrive. Made by `Connection.receiver` or `Session.receiver`.
 
     ``async for delivery in receiver`` ends when this side closes the receiver, and raises when the
@@ -71,6 +72,13 @@ class Receiver(Iterated, Link[ReceiverLink]):
 
     held = False
     _options: ReceiverOptions
+    elsewhere = names(
+        ("send publish send_message", "a receiver receives: use connection.sender(address)"),
+        ("get next_msg receive_message", "use receive(timeout=...)"),
+        ("receive_messages fetch", "use receive_many(limit, timeout=...)"),
+        ("consume subscribe iterator", "iterate over the receiver"),
+        ("ack complete_message", "use accept() of the delivery"),
+    )
 
     def __init__(self, session: Session, address: str | None, options: ReceiverOptions) -> None:
         super().__init__(session, options.name, options.timeout)

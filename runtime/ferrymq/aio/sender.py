@@ -28,6 +28,7 @@ from ferrymq.aio.termini import (
 )
 from ferrymq.aio.unseen import RepeatedWarning, SentFuture
 from ferrymq.aio.waiting import deadline, give_up, resolve
+from ferrymq.arguments import OtherNames, names
 from ferrymq.durations import Duration
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sender import SenderLink
@@ -60,15 +61,18 @@ LOGGER: Final = logging.getLogger("ferrymq")
 _WRITE_SIZE: Final = 65536
 
 
-class Sender(Link[SenderLink]):
+class Sender(OtherNames, Link[SenderLink]):
     """Link on which messages are sent. Made by `Connection.sender` or `Session.sender`.
 
     `resends` says whether the policy for reconnecting applies, by which messages are sent again.
     """
 
     resends: ClassVar[bool] = True
-
     _options: SenderOptions
+    elsewhere = names(
+        ("receive recv get consume", "a sender sends: use connection.receiver(address)"),
+        ("publish send_message send_messages basic_publish", "use send or send_many"),
+    )
 
     def __init__(self, session: Session, address: str | None, options: SenderOptions) -> None:
         super().__init__(session, options.name, options.timeout)
@@ -654,6 +658,8 @@ class Sender(Link[SenderLink]):
             raise LocalProtocolError(
                 "amqp:illegal-state", f"link {self.name!r} is being resumed", Scope.LINK
             )
+        if tag is not None and not isinstance(tag, bytes):
+            raise TypeError(f"a delivery-tag is bytes, not {type(tag).__name__}")
         if hold and (self._outbox is None or settled or transaction is not None):
             raise ValueError("hold is for unsettled messages to a durable target")
         if transaction is None:

@@ -16,6 +16,7 @@ from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.waiting import deadline, fresh, resolve
+from ferrymq.arguments import make_options
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import PeerError, SessionEnded
@@ -67,7 +68,7 @@ class Session(Opened):
         ``dynamic=True`` a new node. Raises `LinkDetached` when the peer refuses, `TimeoutError`
         when it does not answer.
         """
-        settings = SenderOptions(**options)
+        settings = make_options(SenderOptions, "sender", options)
         return Opening(lambda: self.open_sender(address, settings), f"session.sender({address!r})")
 
     def receiver(
@@ -77,7 +78,7 @@ class Session(Opened):
 
         Give None with ``dynamic=True`` to receive from a new node. Raises as `sender` does.
         """
-        settings = ReceiverOptions(**options)
+        settings = make_options(ReceiverOptions, "receiver", options)
         return OpeningReceiver(
             lambda: self.open_receiver(address, settings), f"session.receiver({address!r})"
         )
@@ -90,7 +91,7 @@ class Session(Opened):
         Raises `LinkDetached` when the peer refuses or sends no chunks, `TimeoutError` when it does
         not answer.
         """
-        settings = ChunkReaderOptions(**options)
+        settings = make_options(ChunkReaderOptions, "chunk_reader", options)
         return OpeningChunkReader(
             lambda: self.open_chunk_reader(address, settings), f"session.chunk_reader({address!r})"
         )

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from ferrymq.aio.outcomes import OUTCOMES, is_outcome
+from ferrymq.arguments import nearest
 from ferrymq.durations import whole_seconds
 from ferrymq.node_properties import problem_of
 from ferrymq.options import ConnectionOptions, MadeUp, ReceiverOptions, SenderOptions, Start
@@ -20,6 +21,7 @@ ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 
 SELECTOR: Final = "apache.org:selector-filter:string"
 POSITION: Final = "ferrymq:position"
+_STARTS: Final = ("first", "last", "next")
 _FILTER_NAMES: Final = {
     SELECTOR: f"selector= (the filter {SELECTOR})",
     POSITION: f"start= (the filter {POSITION}), which is for streams",
@@ -118,7 +120,8 @@ def once_lack(attach: Attach | None, terminus: object, sends: bool = True) -> st
 
 def sender_target(address: str | None, options: SenderOptions) -> Target:
     """Return the target that a sender asks for. Without an address, and not dynamic, it is the
-    anonymous node."""
+    anonymous node. Raises TypeError for an address that is no text."""
+    _check_address(address)
     if options.dynamic and address is not None:
         raise ValueError("a dynamic node gets its address from the peer: give None")
     _check_properties(options.dynamic, options.dynamic_node_properties)
@@ -139,8 +142,14 @@ def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
 
     Raises ValueError for an address together with `dynamic`, and for neither; for filters that are
     not described values; for `dynamic_node_properties` without `dynamic`; for a start that is a
-    negative offset or a datetime without a time zone.
+    negative offset or a datetime without a time zone; for another mode. Raises TypeError for an
+    address that is no text.
     """
+    _check_address(address)
+    mode: str | None = options.mode
+    if mode not in (None, "move", "copy"):
+        hint = ": to browse is 'copy'" if mode == "browse" else ""
+        raise ValueError(f"mode {mode!r} is neither 'move' nor 'copy'{hint}")
     if options.dynamic == (address is not None):
         raise ValueError(
             "a receiver needs an address, or dynamic=True to get one from the peer, and not both"
@@ -170,8 +179,18 @@ def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
     )
 
 
+def _check_address(address: object) -> None:
+    if address is not None and not isinstance(address, str):
+        raise TypeError(f"an address is a str, not {type(address).__name__}")
+
+
 def _position(start: Start) -> object:
     """Return the value of the filter for a start: a word, an offset or a time."""
+    if isinstance(start, str) and start not in _STARTS:
+        raise ValueError(
+            f"start {start!r} is none of 'first', 'last', 'next', an offset and a datetime"
+            f"{nearest(start, _STARTS)}"
+        )
     if isinstance(start, datetime):
         return Timestamp.from_datetime(start)
     if isinstance(start, int):

@@ -182,7 +182,10 @@ class Transaction:
             raise _rolled_back(self._reason)
         if self._state is not _State.OPEN:
             raise LocalProtocolError(
-                "amqp:illegal-state", f"the transaction is {self._state.value}", Scope.LINK
+                "amqp:illegal-state",
+                f"the transaction is {self._state.value}: declare another with "
+                "connection.transaction()",
+                Scope.LINK,
             )
 
     def on_posted(self, delivery: OutgoingDelivery) -> None:

@@ -6,6 +6,7 @@ import itertools
 from typing import Final, TypeVar, Unpack
 
 from ferrymq import aio
+from ferrymq.arguments import OtherNames
 from ferrymq.blocking.chunks import ChunkReader
 from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.links import Receiver, Sender
@@ -121,12 +122,14 @@ class Session(_Opener[aio.Session]):
             self._portal.run(lambda: self._behind.close(error=error, timeout=timeout))
 
 
-class Connection(_Opener[aio.Connection]):
+class Connection(OtherNames, _Opener[aio.Connection]):
     """Blocking face of `ferrymq.aio.Connection`: a connection to one container.
 
     All threads may use it at once. It does not survive a fork: a child process makes its own. It
     must be closed; its thread is a daemon, so a program that does not close it can still end.
     """
+
+    elsewhere = aio.Connection.elsewhere
 
     def __repr__(self) -> str:
         return f"<blocking {repr(self._behind)[1:]}"

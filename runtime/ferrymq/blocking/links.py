@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from ferrymq import aio
+from ferrymq.arguments import OtherNames
 from ferrymq.aio.unseen import RepeatedWarning, SentFuture
 from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.portal import Portal
@@ -102,8 +103,10 @@ class _SentFuture(Future[None]):
                 self.warning.add(error)
 
 
-class Sender(_Link[aio.Sender]):
+class Sender(OtherNames, _Link[aio.Sender]):
     """A link on which messages are sent; the blocking face of `ferrymq.aio.Sender`."""
+
+    elsewhere = aio.Sender.elsewhere
 
     @property
     def address(self) -> str | None:
@@ -232,12 +235,14 @@ class Sender(_Link[aio.Sender]):
         )
 
 
-class Receiver(_Link[aio.Receiver]):
+class Receiver(OtherNames, _Link[aio.Receiver]):
     """A link on which messages arrive; the blocking face of `ferrymq.aio.Receiver`.
 
     ``for delivery in receiver`` ends when the receiver is closed by this side, from another
     thread for instance, and raises when the peer or the network ended it.
     """
+
+    elsewhere = aio.Receiver.elsewhere
 
     @property
     def address(self) -> str | None:
@@ -294,12 +299,14 @@ class Receiver(_Link[aio.Receiver]):
             yield delivery
 
 
-class Delivery:
+class Delivery(OtherNames):
     """One message received; the blocking face of `ferrymq.aio.Delivery`.
 
     ``with delivery`` accepts the message at the end of the block; if an exception leaves the block,
     it gives the message back as failed, or releases it if the program was told to stop.
     """
+
+    elsewhere = aio.Delivery.elsewhere
 
     def __init__(self, receiver: Receiver, delivery: aio.Delivery) -> None:
         self.receiver = receiver
