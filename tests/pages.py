@@ -250,6 +250,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_url.py",
         "client/test_connecting.py",
         "client/test_wrong_peers.py",
+        "client/test_mistakes.py",
         "client/test_reconnect.py",
         "client/test_resending.py",
         "client/test_nothing_hangs.py",
