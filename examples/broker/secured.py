@@ -82,5 +82,5 @@ if __name__ == "__main__":
 # Prints:
 # the depot has: a book
 # the shop is told: receive at 'orders' is not allowed to you
-# nobody is told: … certificate verify failed: …
+# nobody is told: … the certificate of the peer is not good: …
 # nobody is told: the server offers SASL SCRAM-SHA-512, … not ANONYMOUS
