@@ -176,11 +176,12 @@ regen: $(READY_DEV) ## generate generated/ from spec/
 check-generated: $(READY_DEV) ## fail if generated/ differs from what spec/ says
 	@$(PY) -m codegen generate --check
 
-lint: $(READY_DEV) ## ruff, black, the import contracts, and one meaning for each name
+lint: $(READY_DEV) ## ruff, black, the import contracts, one meaning for each name, how much is typed
 	@$(PY) -m ruff check .
 	@$(PY) -m black --quiet --check . || { echo "black would reformat: run $(PY) -m black ."; exit 1; }
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) .ci/names.py
+	@$(PY) .ci/completeness.py
 
 type: $(READY_DEV) ## mypy --strict
 	@$(PY) -m mypy

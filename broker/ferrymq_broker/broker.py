@@ -17,7 +17,7 @@ from mypy_extensions import i64
 from ferrymq.engine.unfinished import Budget
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.connections.client_limits import ClientLimits, ConnectionsPerUser
-from ferrymq_broker.connections.credit import Withdrawal
+from ferrymq_broker.connections.credit import Credit, Withdrawal
 from ferrymq_broker.connections.output_turns import BrokerOutput, OutputTurns
 from ferrymq_broker.connections.parts import SharedParts
 from ferrymq_broker.counters import Counters
@@ -85,37 +85,39 @@ class Broker:
         epoch: float,
         max_nodes: int = 100_000,
     ) -> None:
-        self.agenda = Agenda()
-        self.timers = TimerHeap()
-        self.clock = PassClock(self.agenda, self.timers, wake_at, epoch)
-        self.default = AddressSpace(DEFAULT_SPACE, self.agenda, self.timers, max_nodes)
+        self.agenda: Agenda = Agenda()
+        self.timers: TimerHeap = TimerHeap()
+        self.clock: PassClock = PassClock(self.agenda, self.timers, wake_at, epoch)
+        self.default: AddressSpace = AddressSpace(
+            DEFAULT_SPACE, self.agenda, self.timers, max_nodes
+        )
         # The virtual hosts by name.
         self.spaces: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
         self.hosts: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
-        self.strict_hosts = False
+        self.strict_hosts: bool = False
         # Whether access is checked: some virtual host has rules, or the broker accepts tokens.
-        self.guarded = False
+        self.guarded: bool = False
         # Whether clients may send tokens after the open (claims-based security).
-        self.takes_tokens = False
+        self.takes_tokens: bool = False
         # Milliseconds in which a client without any right has to send a token; 0 for no limit.
         self.token_deadline: i64 = 0
         self.store: Store | None = None
         # Every connection, in the order they came.
         self.handlers: dict[ConnectionHandler, None] = {}
-        self.counters = Counters()
+        self.counters: Counters = Counters()
         numbers = NumberSequence()
-        self.shared = SharedParts(self.agenda, self.timers, numbers, self.counters)
-        self.credit = self.shared.credit
-        self.transaction_limits = TransactionLimits()
-        self.client_limits = ClientLimits()
-        self.users = ConnectionsPerUser()
+        self.shared: SharedParts = SharedParts(self.agenda, self.timers, numbers, self.counters)
+        self.credit: Credit = self.shared.credit
+        self.transaction_limits: TransactionLimits = TransactionLimits()
+        self.client_limits: ClientLimits = ClientLimits()
+        self.users: ConnectionsPerUser = ConnectionsPerUser()
         # Bytes of incomplete messages, of all connections.
-        self.unfinished = Budget()
-        self.alarms = self.credit.alarms
-        self.memory = MemoryWatch(self.agenda, self.set_alarm, self._page_soon)
+        self.unfinished: Budget = Budget()
+        self.alarms: set[str] = self.credit.alarms
+        self.memory: MemoryWatch = MemoryWatch(self.agenda, self.set_alarm, self._page_soon)
         # Whether a pass that reads more from disk is on its way.
         self._gathering = False
-        self.output = BrokerOutput(OutputTurns(schedule, self._take_turns))
+        self.output: BrokerOutput = BrokerOutput(OutputTurns(schedule, self._take_turns))
         self._schedule = schedule
         self.agenda.slices.begin(schedule, self.finish_pass)
 

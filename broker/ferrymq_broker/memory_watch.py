@@ -48,7 +48,7 @@ class MemoryWatch:
         page_soon: Callable[[], object],
     ) -> None:
         self.sweep: Sweep | None = None
-        self.short = False
+        self.short: bool = False
         self.look_above: i64 = BOUNDLESS
         # Bytes of messages above which there is an alarm, and at which it ends.
         self._high_water: i64 = BOUNDLESS

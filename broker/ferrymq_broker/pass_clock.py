@@ -40,8 +40,8 @@ class PassClock:
         wake_at: Callable[[float], object],
         epoch: float,
     ) -> None:
-        self.now = 0.0
-        self.epoch = epoch
+        self.now: float = 0.0
+        self.epoch: float = epoch
         # What to add to `now` for `Agenda.now`: the epoch when the broker began, and for how long
         # the machine has been suspended since.
         self._base = epoch

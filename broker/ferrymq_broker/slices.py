@@ -49,7 +49,7 @@ class SlicedTask:
     __slots__ = ("waits",)
 
     def __init__(self) -> None:
-        self.waits = False
+        self.waits: bool = False
 
     def go_on(self, slices: Slices) -> bool:
         """Work until the slice is spent. Return whether the work is done."""

@@ -52,7 +52,7 @@ class TimerHeap:
     __slots__ = ("moved", "_heap", "_order", "_live")
 
     def __init__(self) -> None:
-        self.moved = False
+        self.moved: bool = False
         self._heap: DeadlineHeap[Alarm] = DeadlineHeap(_SLACK)
         self._order: i64 = 0
         self._live: i64 = 0

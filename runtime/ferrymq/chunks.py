@@ -208,7 +208,7 @@ class Chunk:
     )
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
+        self.data: bytes = data
         length: i64 = len(data)
         if length < HEAD_BYTES:
             raise DecodeError(

@@ -25,7 +25,7 @@ class Digest:
     __slots__ = ("rows", "_sum")
 
     def __init__(self, rows: int = 0, value: bytes = b"") -> None:
-        self.rows = rows
+        self.rows: int = rows
         self._sum = int.from_bytes(value, "little")
 
     def __repr__(self) -> str:

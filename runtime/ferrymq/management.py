@@ -139,7 +139,7 @@ class Query:
     """QUERY that is made page by page. `done` is whether all rows have been read."""
 
     def __init__(self, type: str | None, attributes: list[str] | None) -> None:
-        self.done = False
+        self.done: bool = False
         self.body: dict[str, object] = {"attributeNames": list(attributes or [])}
         self._type = type
         self._offset = 0

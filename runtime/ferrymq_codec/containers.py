@@ -21,8 +21,8 @@ class Repeated:
     def __init__(self, value: object, count: int) -> None:
         if count < 0:
             raise ValueError("a count must not be negative")
-        self.value = value
-        self.count = count
+        self.value: object = value
+        self.count: int = count
 
     def __len__(self) -> int:
         return self.count
@@ -91,7 +91,7 @@ class Array:
             raise ValueError(f"{element_type!r} is not a primitive type of AMQP")
         if code is not None and codes.TYPE_NAMES.get(code) != element_type:
             raise ValueError(f"0x{code:02x} is not a constructor of {element_type}")
-        self.element_type = element_type
+        self.element_type: str = element_type
         self.items: tuple[object, ...] | Repeated = (
             items if isinstance(items, Repeated) else tuple(items)
         )

@@ -34,20 +34,20 @@ class DecimalFormat:
     )
 
     def __init__(self, name: str, code: int, bits: int, exponent_bits: int, precision: int) -> None:
-        self.name = name
-        self.code = code
-        self.bits = bits
-        self.exponent_bits = exponent_bits
-        self.precision = precision
-        self.limit = 10**precision
+        self.name: str = name
+        self.code: int = code
+        self.bits: int = bits
+        self.exponent_bits: int = exponent_bits
+        self.precision: int = precision
+        self.limit: int = 10**precision
         # Significand bits of the first form; the second form, for bigger coefficients, has two
         # fewer and implies a leading 0b100.
-        self.significand_bits = bits - 1 - exponent_bits
-        self.payload_bits = bits - exponent_bits - 4
+        self.significand_bits: int = bits - 1 - exponent_bits
+        self.payload_bits: int = bits - exponent_bits - 4
         # A biased exponent has 3 × 2**(exponent_bits - 2) values: 0b11 on top marks the 2nd form.
         values = 3 << (exponent_bits - 2)
-        self.bias = values // 2 + precision - 2
-        self.max_exponent = values - 1 - self.bias
+        self.bias: int = values // 2 + precision - 2
+        self.max_exponent: int = values - 1 - self.bias
 
 
 _32: Final = DecimalFormat("decimal32", codes.DECIMAL32, 32, 8, 7)

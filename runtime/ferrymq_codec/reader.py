@@ -45,13 +45,13 @@ class Reader:
             end = size
         if pos < 0 or pos > end or end > size:
             raise ValueError("the bounds lie outside the data")
-        self.data = data
-        self.pos = pos
-        self.end = end
+        self.data: bytes = data
+        self.pos: i64 = pos
+        self.end: i64 = end
         self.depth: i64 = 0
         self.budget: i64 = MAX_ELEMENTS
-        self.converted = False
-        self.symbol = ""
+        self.converted: bool = False
+        self.symbol: str = ""
 
     def reset(self, data: bytes, pos: i64, end: i64) -> None:
         """Start again on other bytes, with all limits restored; bounds as in the constructor."""

@@ -16,7 +16,7 @@ class MemoryDisk:
     def __init__(self) -> None:
         self.stored: dict[bytes, bytes] = {}
         # -1 before the first commit.
-        self.applied = -1
+        self.applied: int = -1
 
 
 class MemoryRecords(Records):
@@ -24,8 +24,8 @@ class MemoryRecords(Records):
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
-        self.is_new = disk.applied < 0
-        self.applied = max(disk.applied, 0)
+        self.is_new: bool = disk.applied < 0
+        self.applied: int = max(disk.applied, 0)
         self._changed: dict[bytes, bytes] | None = None
 
     def get(self, table: int, id: int, number: int) -> bytes | None:

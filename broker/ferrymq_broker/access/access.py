@@ -47,9 +47,9 @@ class ConnectionAccess:
     __slots__ = ("identity", "open", "grants", "on_grant", "_rules", "_lapsed", "_known")
 
     def __init__(self, identity: UserIdentity, rules: list[Rule] | None) -> None:
-        self.identity = identity
-        self.open = rules is None
-        self.grants = Grants()
+        self.identity: UserIdentity = identity
+        self.open: bool = rules is None
+        self.grants: Grants = Grants()
         self.on_grant: Callable[[], object] | None = None
         self._rules: BoundRules = bind_rules(rules or [], identity)
         self._lapsed = False

@@ -40,10 +40,10 @@ class Grant:
     def __init__(
         self, scope: str, identity: UserIdentity, rules: BoundRules, meaning: str | None = None
     ) -> None:
-        self.scope = scope
-        self.meaning = meaning
-        self.identity = identity
-        self.rules = rules
+        self.scope: str = scope
+        self.meaning: str | None = meaning
+        self.identity: UserIdentity = identity
+        self.rules: BoundRules = rules
 
     def covers(self, address: str) -> bool:
         """Return whether the token is for this address."""

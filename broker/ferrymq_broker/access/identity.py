@@ -29,10 +29,10 @@ class UserIdentity:
         expires: float = 0.0,
         proven: bool = True,
     ) -> None:
-        self.user = user
-        self.groups = groups
+        self.user: str | None = user
+        self.groups: frozenset[str] = groups
         self.claims: dict[str, frozenset[str]] = {} if claims is None else claims
-        self.key = key
-        self.mechanism = mechanism
-        self.expires = expires
-        self.proven = proven
+        self.key: str = key
+        self.mechanism: str = mechanism
+        self.expires: float = expires
+        self.proven: bool = proven

@@ -24,10 +24,10 @@ class AddressPattern:
     __slots__ = ("text", "personal", "parted", "_codes", "_reserved")
 
     def __init__(self, text: str, user: str = "") -> None:
-        self.text = text
-        self.personal = USER_PLACEHOLDER in text
+        self.text: str = text
+        self.personal: bool = USER_PLACEHOLDER in text
         # ``::`` in a user's name does not make it a pattern of parts.
-        self.parted = PART in text
+        self.parted: bool = PART in text
         # Only the pattern itself can match the broker's own addresses, not a user's name in it.
         self._reserved = text.startswith(RESERVED)
         self._codes: list[int] = []

@@ -28,9 +28,9 @@ class Subject:
     __slots__ = ("kind", "name", "value")
 
     def __init__(self, kind: int, name: str = "", value: str = "") -> None:
-        self.kind = kind
-        self.name = name
-        self.value = value
+        self.kind: int = kind
+        self.name: str = name
+        self.value: str = value
 
     def is_meant(self, identity: UserIdentity) -> bool:
         """Return whether the subject includes this identity."""
@@ -61,10 +61,10 @@ class Rule:
     def __init__(
         self, who: list[Subject], may: int, may_not: int, where: list[AddressPattern]
     ) -> None:
-        self.who = who
+        self.who: list[Subject] = who
         self.may: i64 = may
         self.may_not: i64 = may_not
-        self.where = where
+        self.where: list[AddressPattern] = where
 
     def is_about(self, identity: UserIdentity) -> bool:
         """Return whether the rule applies to this identity."""
@@ -104,7 +104,7 @@ class BoundRules:
     __slots__ = ("rules",)
 
     def __init__(self, rules: list[Rule]) -> None:
-        self.rules = rules
+        self.rules: list[Rule] = rules
 
     def gives_anything(self) -> bool:
         """Return whether any rule gives a right."""

@@ -48,10 +48,10 @@ class AddressRedirect:
     __slots__ = ("hostname", "network_host", "port", "address")
 
     def __init__(self, hostname: str, network_host: str, port: int, address: str) -> None:
-        self.hostname = hostname
-        self.network_host = network_host
-        self.port = port
-        self.address = address
+        self.hostname: str = hostname
+        self.network_host: str = network_host
+        self.port: int = port
+        self.address: str = address
 
 
 class Template:
@@ -96,6 +96,9 @@ class AddressSpace(Space):
         "_alias_ids",
     )
 
+    # Attributes of `Space` that the methods assign: their types for type checkers.
+    services: int
+
     def __init__(self, name: str, agenda: Agenda, timers: TimerHeap, max_nodes: int) -> None:
         super().__init__(name, agenda, timers, max_nodes)
         self.nodes: dict[str, Node] = {}
@@ -103,7 +106,7 @@ class AddressSpace(Space):
         self.rules: list[Rule] = []
         self.aliases: dict[str, str] = {}
         self.redirects: dict[str, AddressRedirect] = {}
-        self.declared = Declarations()
+        self.declared: Declarations = Declarations()
         self.templates: list[Template] = []
         self.auto_create: NodePolicy | None = QueuePolicy()
         self.auto_create_topic: NodePolicy | None = TopicPolicy()

@@ -31,10 +31,10 @@ class DeclaredBinding:
     def __init__(
         self, exchange: str, destination: str, key: str, arguments: dict[str, object]
     ) -> None:
-        self.exchange = exchange
-        self.destination = destination
-        self.key = key
-        self.arguments = arguments
+        self.exchange: str = exchange
+        self.destination: str = destination
+        self.key: str = key
+        self.arguments: dict[str, object] = arguments
 
 
 @final

@@ -26,7 +26,7 @@ class PartitionFeed:
     __slots__ = ("partition", "position", "lost", "_builder")
 
     def __init__(self, partition: StreamPartition, position: i64) -> None:
-        self.partition = partition
+        self.partition: StreamPartition = partition
         self.position: i64 = position
         self.lost: i64 = 0
         self._builder = ChunkBuilder()

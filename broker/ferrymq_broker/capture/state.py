@@ -18,7 +18,7 @@ class Delay:
     """The time of the next attempt, later after each failure."""
 
     def __init__(self) -> None:
-        self.until = 0.0
+        self.until: float = 0.0
         self._next = _FIRST
 
     def put_off(self, now: float) -> float:
@@ -40,9 +40,9 @@ class CapturedPart:
 
     def __init__(self, feed: PartitionFeed) -> None:
         self.feed = feed
-        self.closed = int(feed.position)
+        self.closed: int = int(feed.position)
         self.epoch = 0
-        self.delay = Delay()
+        self.delay: Delay = Delay()
 
 
 class CapturedStream:
@@ -58,7 +58,7 @@ class CapturedStream:
         # Whether the process was asked to open the folder.
         self.asked = False
         self.parts: list[CapturedPart] = []
-        self.delay = Delay()
+        self.delay: Delay = Delay()
         # The last reason for which the folder was refused.
         self.trouble = ""
         self.files = 0

@@ -23,7 +23,7 @@ from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_codec.errors import AmqpError
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="ferrymq",
     help="An AMQP 1.0 broker, and tools to send and receive messages.",
     no_args_is_help=True,

@@ -30,7 +30,7 @@ class RunProgress:
     """
 
     def __init__(self, what: str, total: int | None, quiet: bool = False) -> None:
-        self.count = 0
+        self.count: int = 0
         self._what = what
         self._total = total
         self._started = time.monotonic()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -13,7 +15,7 @@ def kebab(name: str) -> str:
 class Section(BaseModel):
     """A table of the file: unknown keys are errors, and a table never changes."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=kebab,
         populate_by_name=True,
         extra="forbid",
@@ -28,4 +30,4 @@ class Section(BaseModel):
 class StrictSection(Section):
     """A table that converts no types: ``"5"`` is no number, ``1`` is not true."""
 
-    model_config = ConfigDict(strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(strict=True)

@@ -61,17 +61,17 @@ class LinkAttach:
         link: Link,
         session: i64,
     ) -> None:
-        self.parts = parts
-        self.holder = holder
-        self.dynamic_nodes = dynamic_nodes
-        self.link = link
+        self.parts: ConnectionParts = parts
+        self.holder: LinkHolder = holder
+        self.dynamic_nodes: DynamicNodes = dynamic_nodes
+        self.link: Link = link
         attach = link.remote_attach
         assert attach is not None
         self.request: Attach = attach
         self.session: i64 = session
         self.node: Node | None = None
         self.made: Node | None = None
-        self.address = ""
+        self.address: str = ""
         self.right: i64 = 0
         self._undo: list[Callable[[], object]] = []
 

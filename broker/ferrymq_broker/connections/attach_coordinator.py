@@ -53,7 +53,7 @@ class CoordinatorAttach(LinkAttach):
         session: i64,
     ) -> None:
         super().__init__(parts, holder, dynamic_nodes, link, session)
-        self.receiver = link
+        self.receiver: ReceiverLink = link
         self._granted: dict[str, object] = {}
 
     def read_request(self) -> None:

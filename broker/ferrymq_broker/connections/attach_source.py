@@ -100,10 +100,10 @@ class SourceAttach(LinkAttach):
         session: i64,
     ) -> None:
         super().__init__(parts, holder, dynamic_nodes, link, session)
-        self.sender = link
-        self.part = ""
+        self.sender: SenderLink = link
+        self.part: str = ""
         self.default_outcome: Outcome | None = None
-        self.mode = ""
+        self.mode: str = ""
         self.memory: SourceTerminus | None = None
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         # The address as the client names it.

@@ -73,11 +73,11 @@ class TargetAttach(LinkAttach):
         session: i64,
     ) -> None:
         super().__init__(parts, holder, dynamic_nodes, link, session)
-        self.receiver = link
+        self.receiver: ReceiverLink = link
         self.outcomes: list[str] | None = None
-        self.part = ""
+        self.part: str = ""
         self.target: Node | None = None
-        self.mode = ""
+        self.mode: str = ""
         self.memory: TargetTerminus | None = None
         # The requested capabilities that the kind of the node has.
         self._fitting: list[str] = []

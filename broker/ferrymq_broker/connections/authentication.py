@@ -45,11 +45,11 @@ class ClientTransport:
         encrypted: bool = False,
         certificate: dict[str, object] | None = None,
     ) -> None:
-        self.peer = peer
-        self.host = host
-        self.loopback = loopback
-        self.encrypted = encrypted
-        self.certificate = certificate
+        self.peer: str = peer
+        self.host: str = host
+        self.loopback: bool = loopback
+        self.encrypted: bool = encrypted
+        self.certificate: dict[str, object] | None = certificate
 
 
 @final
@@ -83,17 +83,17 @@ class Login:
         transport: ClientTransport,
         on_decision: Decided | None = None,
     ) -> None:
-        self.mechanism = event.mechanism
+        self.mechanism: str = event.mechanism
         self.username: str | None = event.username
         self.password: str | None = None
         self.token: str | None = None
         if isinstance(event, AuthenticationRequested):
             self.password = event.password
             self.token = event.token
-        self.hostname = event.hostname
-        self.transport = transport
-        self.decided = False
-        self.code = SaslCode.AUTH
+        self.hostname: str | None = event.hostname
+        self.transport: ClientTransport = transport
+        self.decided: bool = False
+        self.code: SaslCode = SaslCode.AUTH
         # The callback for the decision, if the login is not for AMQP.
         self._on_decision = on_decision
         self._connection = connection

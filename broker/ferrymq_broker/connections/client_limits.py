@@ -82,7 +82,7 @@ class Allowance:
     __slots__ = ("limits", "share", "sent_share", "spare", "_spent", "_sizes", "_size", "_made")
 
     def __init__(self, limits: ClientLimits) -> None:
-        self.limits = limits
+        self.limits: ClientLimits = limits
         self.share: i64 = limits.unsettled_total
         self.sent_share: i64 = limits.unsettled_total
         self.spare: i64 = 0

@@ -34,13 +34,13 @@ class ConnectedClient:
 
     def __init__(self, id: i64, transport: ClientTransport, space: AddressSpace) -> None:
         self.id: i64 = id
-        self.transport = transport
-        self.peer = transport.peer
-        self.space = space
-        self.container_id = ""
+        self.transport: ClientTransport = transport
+        self.peer: str = transport.peer
+        self.space: AddressSpace = space
+        self.container_id: str = ""
         self.identity: UserIdentity | None = None
         self.user: str | None = None
-        self.access = ConnectionAccess(UserIdentity(None), [])
+        self.access: ConnectionAccess = ConnectionAccess(UserIdentity(None), [])
 
     # -- setting the identity ------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.durable_links.source import SourceTerminus
+    from ferrymq_broker.connections.output import ConnectionOutput
     from ferrymq_broker.connections.parts import ConnectionParts
     from ferrymq_broker.transactions.transaction import BrokerTransaction
     from ferrymq_broker.transactions.txn_delivery import TxnDelivery
@@ -63,6 +64,11 @@ class ConsumerLink(ConsumerPort):
         "_most",
     )
 
+    # Attributes of `ConsumerPort` that the methods assign: their types for type checkers.
+    known_as: i64
+    priority: i64
+    exclusive: bool
+
     def __init__(
         self,
         link: SenderLink,
@@ -79,14 +85,14 @@ class ConsumerLink(ConsumerPort):
         self.priority = terms.priority
         self.exclusive = terms.exclusive
         self.filter = terms.filters.predicate
-        self.parts = parts
-        self.output = parts.output
-        self.asked = asked
-        self.terms = terms
+        self.parts: ConnectionParts = parts
+        self.output: ConnectionOutput = parts.output
+        self.asked: Node = asked
+        self.terms: SourceTerms = terms
         if asked is not node and not terms.part and "shared" not in terms.capabilities:
             # The subscription belongs to this link, however often the link is attached.
             self.known_as = OWNER
-        self.default_outcome = default_outcome
+        self.default_outcome: Outcome | None = default_outcome
         self.memory: SourceTerminus | None = None
         # Whether the link acquires in a transaction, or its terminus holds deliveries.
         self._special = False

@@ -54,7 +54,7 @@ class Credit:
         self.reserved: i64 = 0
         self.alarms: set[str] = set()
         # Whether there is any alarm: a flag, because it is read often.
-        self.withheld = False
+        self.withheld: bool = False
         # Producers that wait for the end of the alarms, and producers for which the budget had
         # nothing.
         self._waiting: OrderedDict[ProducerPort, None] = OrderedDict()

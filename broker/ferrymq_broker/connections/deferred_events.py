@@ -23,7 +23,7 @@ class DeferredEvents(SlicedTask):
 
     def __init__(self, agenda: Agenda) -> None:
         super().__init__()
-        self.after_letters = False
+        self.after_letters: bool = False
         self._agenda = agenda
         # None if there is nothing to do, so that the connection is freed as soon as it is gone.
         self._connection: ConnectionPort | None = None

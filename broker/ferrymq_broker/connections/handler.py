@@ -111,19 +111,21 @@ class ConnectionHandler(ConnectionPort):
         max_message_size: int,
         credit_window: int,
     ) -> None:
-        self.broker = broker
+        self.broker: Broker = broker
         # Each client gets one window of output, however large its messages are.
         settings.max_output = OUTPUT_LIMIT
         connection = Connection(settings, now)
-        self.connection = connection
+        self.connection: Connection = connection
         shared = broker.shared
         agenda = broker.agenda
-        self.client = ConnectedClient(shared.numbers.next(), transport, broker.default)
+        self.client: ConnectedClient = ConnectedClient(
+            shared.numbers.next(), transport, broker.default
+        )
         allowance = Allowance(broker.client_limits)
         transactions = Transactions(
             broker.transaction_limits, shared.numbers, broker.timers, agenda
         )
-        self.output = ConnectionOutput(
+        self.output: ConnectionOutput = ConnectionOutput(
             connection,
             allowance,
             transactions,
@@ -133,7 +135,7 @@ class ConnectionHandler(ConnectionPort):
             write,
             hang_up,
         )
-        self.parts = ConnectionParts(
+        self.parts: ConnectionParts = ConnectionParts(
             self.client,
             self.output,
             allowance,
@@ -142,8 +144,8 @@ class ConnectionHandler(ConnectionPort):
             max_message_size,
             credit_window,
         )
-        self.links = ConnectionLinks(self.parts, connection)
-        self.login = ConnectionLogin(broker, self.parts, connection, authenticator)
+        self.links: ConnectionLinks = ConnectionLinks(self.parts, connection)
+        self.login: ConnectionLogin = ConnectionLogin(broker, self.parts, connection, authenticator)
         # The events of the read that is being processed.
         self.events: list[Event] = _NO_EVENTS
         # The position of the next event; the task that continues with the events in another slice.
@@ -159,7 +161,7 @@ class ConnectionHandler(ConnectionPort):
         self._eof_at = 0.0
         # The reason for which the connection will be closed.
         self._closing: Error | None = None
-        self.deadline_moved = True
+        self.deadline_moved: bool = True
         # The callback for an earlier `next_deadline` that results from another pass.
         self.rearm: Callable[[], object] | None = None
         # The callback for TLS that begins with the next byte (AMQP 1.0 §5.2).

@@ -28,7 +28,7 @@ class LinkHolder:
     __slots__ = ("client",)
 
     def __init__(self, client: ConnectedClient) -> None:
-        self.client = client
+        self.client: ConnectedClient = client
 
     def link_stolen(self, link: Link) -> None:
         """End a link whose name the same container has attached on another connection."""

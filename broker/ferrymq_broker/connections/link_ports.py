@@ -47,11 +47,11 @@ class ConsumerPort(Consumer):
         imposed: Outcome | None,
     ) -> None:
         super().__init__(id, copies)
-        self.link = link
-        self.node = node
-        self.outcomes = outcomes
-        self.imposed = imposed
-        self.closed = False
+        self.link: SenderLink = link
+        self.node: Node = node
+        self.outcomes: list[str] | None = outcomes
+        self.imposed: Outcome | None = imposed
+        self.closed: bool = False
         self.acquiring: BrokerTransaction | None = None
 
     # -- for the output of the connection ------------------------------------------------
@@ -111,11 +111,11 @@ class ProducerPort(Producer):
     __slots__ = ("link", "node", "origin", "window", "closed")
 
     def __init__(self, link: ReceiverLink, node: Node | None, origin: i64) -> None:
-        self.link = link
-        self.node = node
+        self.link: ReceiverLink = link
+        self.node: Node | None = node
         self.origin: i64 = origin
         self.window: i64 = 0
-        self.closed = False
+        self.closed: bool = False
 
     def is_resent(self, delivery: IncomingDelivery) -> bool:
         """Return whether the delivery was accepted on an earlier attachment of the link."""

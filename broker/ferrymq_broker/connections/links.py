@@ -87,9 +87,9 @@ class ConnectionLinks(LinkHolder):
 
     def __init__(self, parts: ConnectionParts, connection: Connection) -> None:
         super().__init__(parts.client)
-        self.parts = parts
-        self.connection = connection
-        self.dynamic_nodes = DynamicNodes(parts.client, parts.allowance)
+        self.parts: ConnectionParts = parts
+        self.connection: Connection = connection
+        self.dynamic_nodes: DynamicNodes = DynamicNodes(parts.client, parts.allowance)
         # Open transactions may have deliveries of these sessions.
         self._ended_sessions: list[Session] = []
 

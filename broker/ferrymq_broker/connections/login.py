@@ -56,7 +56,7 @@ class ConnectionLogin:
         connection: Connection,
         authenticator: Authenticator,
     ) -> None:
-        self.authenticator = authenticator
+        self.authenticator: Authenticator = authenticator
         self.pending: Login | None = None
         self._broker = broker
         self._parts = parts

@@ -51,7 +51,7 @@ class HeldOutput:
     def __init__(self) -> None:
         self.pieces: list[tuple[int, bytes]] = []
         self.bytes: i64 = 0
-        self.held = False
+        self.held: bool = False
 
     def take(self, connection: Connection, need: i64, stable: i64, transfers: bool) -> bytes:
         """Return the output that may be written when the batch `stable` is on disk, and keep the
@@ -123,21 +123,21 @@ class ConnectionOutput:
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
     ) -> None:
-        self.connection = connection
-        self.allowance = allowance
-        self.transactions = transactions
-        self.shared = shared
-        self.changes = changes
+        self.connection: Connection = connection
+        self.allowance: Allowance = allowance
+        self.transactions: Transactions = transactions
+        self.shared: BrokerOutput = shared
+        self.changes: Changes = changes
         self._counters = counters
-        self.blocked = False
-        self.paused = False
-        self.congested = False
-        self.quiet = False
+        self.blocked: bool = False
+        self.paused: bool = False
+        self.congested: bool = False
+        self.quiet: bool = False
         # Whether the connection waits for a turn.
-        self.waits_turn = False
-        self.dirty = False
+        self.waits_turn: bool = False
+        self.dirty: bool = False
         self.need: i64 = 0
-        self.over = False
+        self.over: bool = False
         # A consumer is listed once, however many flows the client sends meanwhile.
         self.stalled: dict[ConsumerPort, None] = {}
         self.windowed: dict[ConsumerPort, None] = {}

@@ -42,7 +42,7 @@ class OutputTurns:
         schedule: Callable[[Callable[[], None]], object],
         take_turns: Callable[[], None],
     ) -> None:
-        self.spent = False
+        self.spent: bool = False
         # Shares that were used up in this round.
         self._taken: i64 = 0
         self._waiting: deque[ConnectionOutput] = deque()
@@ -98,7 +98,7 @@ class BrokerOutput:
     def __init__(self, turns: OutputTurns) -> None:
         self.dirty: list[ConnectionOutput] = []
         self.held: list[ConnectionOutput] = []
-        self.turns = turns
+        self.turns: OutputTurns = turns
 
     def flush(self) -> None:
         """Flush the connections that have something to write."""

@@ -45,14 +45,14 @@ class SharedParts:
     def __init__(
         self, agenda: Agenda, timers: TimerHeap, numbers: NumberSequence, counters: Counters
     ) -> None:
-        self.agenda = agenda
-        self.timers = timers
-        self.numbers = numbers
-        self.counters = counters
-        self.names = LinkNames()
-        self.termini = TerminusRegistry(agenda, timers, numbers)
-        self.seen_tags = SeenTagsOfLinks()
-        self.credit = Credit(agenda.slices)
+        self.agenda: Agenda = agenda
+        self.timers: TimerHeap = timers
+        self.numbers: NumberSequence = numbers
+        self.counters: Counters = counters
+        self.names: LinkNames = LinkNames()
+        self.termini: TerminusRegistry = TerminusRegistry(agenda, timers, numbers)
+        self.seen_tags: SeenTagsOfLinks = SeenTagsOfLinks()
+        self.credit: Credit = Credit(agenda.slices)
 
 
 @final
@@ -82,10 +82,10 @@ class ConnectionParts:
         max_message_size: int,
         credit_window: int,
     ) -> None:
-        self.client = client
-        self.output = output
-        self.allowance = allowance
-        self.transactions = transactions
-        self.shared = shared
-        self.max_message_size = max_message_size
+        self.client: ConnectedClient = client
+        self.output: ConnectionOutput = output
+        self.allowance: Allowance = allowance
+        self.transactions: Transactions = transactions
+        self.shared: SharedParts = shared
+        self.max_message_size: int = max_message_size
         self.credit_window: i64 = credit_window

@@ -47,6 +47,7 @@ from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error, ReceiverSettleMode
 
 if TYPE_CHECKING:
+    from ferrymq_broker.connections.output import ConnectionOutput
     from ferrymq_broker.connections.parts import ConnectionParts
     from ferrymq_types.unions import Outcome
 
@@ -75,6 +76,9 @@ class ProducerLink(ProducerPort):
         "memory",
     )
 
+    # Attributes of `ProducerPort` that the methods assign: their types for type checkers.
+    window: i64
+
     def __init__(
         self,
         link: ReceiverLink,
@@ -84,10 +88,10 @@ class ProducerLink(ProducerPort):
         address: str = "",
     ) -> None:
         super().__init__(link, node, parts.client.id)
-        self.parts = parts
-        self.output = parts.output
-        self.address = address
-        self.outcomes = outcomes
+        self.parts: ConnectionParts = parts
+        self.output: ConnectionOutput = parts.output
+        self.address: str = address
+        self.outcomes: list[str] | None = outcomes
         self.low: i64 = 0
         # The node, if messages go there without further checks.
         self._direct = node

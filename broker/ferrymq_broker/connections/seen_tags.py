@@ -53,8 +53,8 @@ class SeenTags(Tags):
     __slots__ = ("owner", "identity", "earlier", "current", "provisional")
 
     def __init__(self, owner: SeenTagsOfLinks, identity: LinkIdentity) -> None:
-        self.owner = owner
-        self.identity = identity
+        self.owner: SeenTagsOfLinks = owner
+        self.identity: LinkIdentity = identity
         self.earlier: dict[bytes, None] = {}
         self.current: dict[bytes, None] = {}
         self.provisional: dict[bytes, TxnPublish] = {}

@@ -73,7 +73,7 @@ class Literal(Expression):
         elif isinstance(constant, (int, float)):
             kind = NUMBER
         super().__init__(1, kind)
-        self.constant = constant
+        self.constant: object = constant
 
     def value(self, view: MessageView) -> object:
         """Return the constant."""
@@ -109,8 +109,8 @@ class Comparison(Condition):
     def __init__(self, op: i64, left: Expression, right: Expression) -> None:
         super().__init__(1 + max(left.depth, right.depth))
         self.op: i64 = op
-        self.left = left
-        self.right = right
+        self.left: Expression = left
+        self.right: Expression = right
 
     def test(self, view: MessageView) -> i64:
         """Compare the two values."""
@@ -129,7 +129,7 @@ class And(Condition):
 
     def __init__(self, operands: list[Expression]) -> None:
         super().__init__(1 + deepest(operands))
-        self.operands = operands
+        self.operands: list[Expression] = operands
 
     def test(self, view: MessageView) -> i64:
         """Evaluate one condition after the other until one is false."""
@@ -155,7 +155,7 @@ class Or(Condition):
 
     def __init__(self, operands: list[Expression]) -> None:
         super().__init__(1 + deepest(operands))
-        self.operands = operands
+        self.operands: list[Expression] = operands
 
     def test(self, view: MessageView) -> i64:
         """Evaluate one condition after the other until one is true."""
@@ -181,7 +181,7 @@ class Not(Condition):
 
     def __init__(self, operand: Expression) -> None:
         super().__init__(1 + operand.depth)
-        self.operand = operand
+        self.operand: Expression = operand
 
     def test(self, view: MessageView) -> i64:
         """Swap true and false."""
@@ -203,9 +203,9 @@ class Between(Condition):
 
     def __init__(self, operand: Expression, low: Expression, high: Expression) -> None:
         super().__init__(1 + max(operand.depth, low.depth, high.depth))
-        self.operand = operand
-        self.low = low
-        self.high = high
+        self.operand: Expression = operand
+        self.low: Expression = low
+        self.high: Expression = high
 
     def test(self, view: MessageView) -> i64:
         """Compare with both bounds."""
@@ -235,8 +235,8 @@ class In(Condition):
 
     def __init__(self, operand: Expression, items: list[Expression]) -> None:
         super().__init__(1 + max(operand.depth, deepest(items)))
-        self.operand = operand
-        self.items = items
+        self.operand: Expression = operand
+        self.items: list[Expression] = items
         strings: set[str] | None = set()
         for item in items:
             if strings is not None and isinstance(item, Literal):
@@ -278,8 +278,8 @@ class Like(Condition):
 
     def __init__(self, operand: Expression, pattern: LikePattern) -> None:
         super().__init__(1 + operand.depth)
-        self.operand = operand
-        self.pattern = pattern
+        self.operand: Expression = operand
+        self.pattern: LikePattern = pattern
 
     def test(self, view: MessageView) -> i64:
         """Match the value. A value that is no string does not match."""
@@ -304,7 +304,7 @@ class IsNull(Condition):
 
     def __init__(self, operand: Expression) -> None:
         super().__init__(1 + operand.depth)
-        self.operand = operand
+        self.operand: Expression = operand
 
     def test(self, view: MessageView) -> i64:
         """Return TRUE if there is no value."""
@@ -323,7 +323,7 @@ class Exists(Condition):
 
     def __init__(self, identifier: Identifier) -> None:
         super().__init__(2)
-        self.identifier = identifier
+        self.identifier: Identifier = identifier
 
     def test(self, view: MessageView) -> i64:
         """Return TRUE if the message has the property."""
@@ -346,8 +346,8 @@ class Arithmetic(Expression):
 
     def __init__(self, ops: str, operands: list[Expression]) -> None:
         super().__init__(1 + deepest(operands), NUMBER)
-        self.ops = ops
-        self.operands = operands
+        self.ops: str = ops
+        self.operands: list[Expression] = operands
 
     def value(self, view: MessageView) -> object:
         """Compute the result."""
@@ -374,8 +374,8 @@ class Sign(Expression):
 
     def __init__(self, negative: bool, operand: Expression) -> None:
         super().__init__(1 + operand.depth, NUMBER)
-        self.negative = negative
-        self.operand = operand
+        self.negative: bool = negative
+        self.operand: Expression = operand
 
     def value(self, view: MessageView) -> object:
         """Return the number; NULL if the value is no number."""

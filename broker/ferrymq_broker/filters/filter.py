@@ -27,7 +27,7 @@ class Filter:
     __slots__ = ("cost", "key")
 
     def __init__(self, key: str) -> None:
-        self.key = key
+        self.key: str = key
         self.cost: i64 = 1 + len(key) // _SIMPLE
 
     def price(self, message: BrokerMessage) -> i64:

@@ -31,7 +31,7 @@ class StreamPosition:
     def __init__(self, kind: i64, value: i64 = 0, inclusive: bool = True) -> None:
         self.kind: i64 = kind
         self.value: i64 = value
-        self.inclusive = inclusive
+        self.inclusive: bool = inclusive
 
 
 @final
@@ -61,8 +61,8 @@ class FilterSet:
     def __init__(self) -> None:
         self.predicate: Filter | None = None
         self.position: StreamPosition | None = None
-        self.position_name = ""
-        self.position_filters = False
+        self.position_name: str = ""
+        self.position_filters: bool = False
         self.instead: Filter | None = None
         self.granted: dict[str, object] = {}
         self.refused: list[str] = []

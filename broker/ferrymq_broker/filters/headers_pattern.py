@@ -31,14 +31,14 @@ class HeadersPattern:
             raise BrokerError("amqp:invalid-field", f"x-match must be all or any, not {how!r:.60}")
         if len(entries) > _MOST:
             raise BrokerError("amqp:invalid-field", f"more than {_MOST} properties to match")
-        self.every = how == "all"
+        self.every: bool = how == "all"
         self.wanted: dict[str, object] = {}
         for name, value in entries.items():
             if not isinstance(name, str):
                 raise BrokerError("amqp:invalid-field", f"{name!r:.60} is no name of a property")
             if name != MATCH:
                 self.wanted[name] = plain(value)
-        self.key = ("all " if self.every else "any ") + repr(sorted_items(self.wanted))
+        self.key: str = ("all " if self.every else "any ") + repr(sorted_items(self.wanted))
 
     def matches(self, properties: dict[str, object]) -> bool:
         """Return whether application properties match. A map without entries matches with ``all``,

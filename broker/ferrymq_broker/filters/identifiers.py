@@ -88,7 +88,7 @@ class Identifier(Expression):
 
     def __init__(self, name: str) -> None:
         super().__init__(1)
-        self.name = name
+        self.name: str = name
 
     def exists(self, view: MessageView) -> bool:
         """Return whether the message has this part, even a null one."""

@@ -22,8 +22,8 @@ class LikePattern:
     __slots__ = ("pattern", "escape", "_exact", "_first", "_last", "_middle", "_length", "_slow")
 
     def __init__(self, pattern: str, escape: str = "") -> None:
-        self.pattern = pattern
-        self.escape = escape
+        self.pattern: str = pattern
+        self.escape: str = escape
         pieces = _cut(pattern, escape)
         # Without a % the pattern is one piece.
         self._exact = len(pieces) == 1

@@ -60,8 +60,8 @@ class Since:
     __slots__ = ("position", "predicate")
 
     def __init__(self, position: StreamPosition, predicate: Filter | None) -> None:
-        self.position = position
-        self.predicate = predicate
+        self.position: StreamPosition = position
+        self.predicate: Filter | None = predicate
 
 
 def since(selector: Selector) -> Since | None:

@@ -34,7 +34,7 @@ class SubjectFilter(Filter):
 
     def __init__(self, subject: str) -> None:
         super().__init__("subject " + subject)
-        self.subject = subject
+        self.subject: str = subject
 
     def matches(self, message: BrokerMessage) -> bool:
         """Compare the subject. A message without a subject does not pass."""
@@ -50,7 +50,7 @@ class TopicFilter(Filter):
 
     def __init__(self, pattern: str) -> None:
         super().__init__("topic " + pattern)
-        self.pattern = TopicPattern(pattern)
+        self.pattern: TopicPattern = TopicPattern(pattern)
 
     def matches(self, message: BrokerMessage) -> bool:
         """Match the subject. A message without a subject passes only ``#``."""
@@ -69,7 +69,7 @@ class HeadersFilter(Filter):
     def __init__(self, entries: dict[str, object]) -> None:
         pattern = HeadersPattern(entries)
         super().__init__("headers " + pattern.key)
-        self.pattern = pattern
+        self.pattern: HeadersPattern = pattern
 
     def matches(self, message: BrokerMessage) -> bool:
         """Match the application properties."""
@@ -196,7 +196,7 @@ class AllOf(Filter):
 
     def __init__(self, filters: list[Filter]) -> None:
         super().__init__("all " + repr(sorted([filter.key for filter in filters])))
-        self.filters = filters
+        self.filters: list[Filter] = filters
 
     def matches(self, message: BrokerMessage) -> bool:
         """Apply one filter after the other."""

@@ -27,7 +27,7 @@ class Selector(Filter):
 
     def __init__(self, condition: Expression) -> None:
         super().__init__("selector " + condition.render())
-        self.condition = condition
+        self.condition: Expression = condition
 
     def matches(self, message: BrokerMessage) -> bool:
         """Return whether the condition is true for the message."""

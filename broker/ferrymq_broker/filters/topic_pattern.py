@@ -30,7 +30,7 @@ class TopicPattern:
                 "amqp:invalid-field",
                 f"a topic pattern of {len(pattern)} characters; at most {MAX_PATTERN} are allowed",
             )
-        self.pattern = pattern
+        self.pattern: str = pattern
         # Matching has a set of bits. Bit n says that the key so far matches the first n words of
         # the pattern, not counting #. Each word of the key moves a bit to the next place if it
         # matches the next word of the pattern. At a # the bit also stays.
@@ -53,8 +53,8 @@ class TopicPattern:
         self._any = anything
         self._stay = stay
         self._done = 1 << at
-        self.literal = stay == 0 and anything == 0
-        self.everything = at == 0 and stay != 0
+        self.literal: bool = stay == 0 and anything == 0
+        self.everything: bool = at == 0 and stay != 0
 
     def matches(self, key: str) -> bool:
         """Return whether the words of the key match, in time proportional to their number."""

@@ -38,7 +38,7 @@ class AliasEntities(EntityType):
     """Aliases of addresses, which need not have a node yet."""
 
     short = "alias"
-    attributes = ("name", "address")
+    attributes: tuple[str, ...] = ("name", "address")
 
     def __init__(self, space: AddressSpace) -> None:
         self.space = space

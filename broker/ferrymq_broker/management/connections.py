@@ -66,7 +66,7 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
     """The connections of the virtual host, by their numbers."""
 
     short = "connection"
-    attributes = (
+    attributes: tuple[str, ...] = (
         "name",
         "peer",
         "container-id",
@@ -156,7 +156,7 @@ class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
     """The sessions, as CONNECTION/CHANNEL, with the broker's channel."""
 
     short = "session"
-    attributes = (
+    attributes: tuple[str, ...] = (
         "name",
         "connection",
         "channel",
@@ -197,7 +197,7 @@ class LinkEntities(_OfConnections[tuple[ConnectionHandler, Link]]):
     """The links, as CONNECTION/CHANNEL/ROLE/NAME; ROLE is the client's, sender or receiver."""
 
     short = "link"
-    attributes = (
+    attributes: tuple[str, ...] = (
         "name",
         "connection",
         "session",

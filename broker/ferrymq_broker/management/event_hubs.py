@@ -73,7 +73,7 @@ class EventHubEntities(_OfStreams):
     """The streams, as event hubs."""
 
     short = VENDOR + "eventhub"
-    attributes = ("name", "type", "created_at", "partition_count", "partition_ids")
+    attributes: tuple[str, ...] = ("name", "type", "created_at", "partition_count", "partition_ids")
 
     def read(self, call: Call) -> Result:
         """Handle READ: return the number and the names of partitions."""
@@ -94,7 +94,7 @@ class HubPartitionEntities(_OfStreams):
     """The partitions of streams, as partitions of event hubs; ``partition`` is the number."""
 
     short = VENDOR + "partition"
-    attributes = (
+    attributes: tuple[str, ...] = (
         "name",
         "type",
         "partition",

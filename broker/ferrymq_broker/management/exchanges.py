@@ -40,7 +40,9 @@ class ExchangeEntities(DeclaredNodes):
     """The exchanges, by address."""
 
     short = "exchange"
-    settings = tuple(field.alias or name for name, field in ExchangeSettings.model_fields.items())
+    settings: tuple[str, ...] = tuple(
+        field.alias or name for name, field in ExchangeSettings.model_fields.items()
+    )
 
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Change the policy. The type of routing cannot change."""
@@ -62,7 +64,7 @@ class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
     """
 
     short = "binding"
-    attributes = ("name", *_BINDING)
+    attributes: tuple[str, ...] = ("name", *_BINDING)
 
     def __init__(self, space: AddressSpace) -> None:
         self._space = space

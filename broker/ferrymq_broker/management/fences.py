@@ -27,7 +27,7 @@ class FenceEntities(EntityType):
     """The last sequence of each member of each group, for each target."""
 
     short = "fence"
-    attributes = (
+    attributes: tuple[str, ...] = (
         "name",
         "group",
         "member",

@@ -57,7 +57,7 @@ class Manager:
 
     def __init__(self, types: list[EntityType], host: str = "") -> None:
         self.host = host
-        self.types = {type.name: type for type in types}
+        self.types: dict[str, EntityType] = {type.name: type for type in types}
         listed = {name: type for name, type in self.types.items() if type.listed}
         self._short = {type.short: type for type in listed.values()}
         self._node = Discovery(listed, self.find).operations()

@@ -49,7 +49,7 @@ class DeclaredNodes(EntityType):
         # The attributes come from `Node.describe` of a new node in a space of its own.
         scratch = AddressSpace("", Agenda(), TimerHeap(), 1)
         fresh = scratch.create("fresh", node_policy(self.short, {}))
-        self.attributes = tuple(self.describe(fresh))
+        self.attributes: tuple[str, ...] = tuple(self.describe(fresh))
 
     def operations(self) -> dict[str, Operation]:
         """Return CREATE, READ, UPDATE and DELETE."""

@@ -20,7 +20,7 @@ class BrokerEntities(EntityType):
     """
 
     short = "broker"
-    attributes = (
+    attributes: tuple[str, ...] = (
         "name",
         "product",
         "version",
@@ -81,7 +81,14 @@ class VirtualHostEntities(EntityType):
     """The virtual host of the connection. Other virtual hosts are not visible."""
 
     short = "virtual-host"
-    attributes = ("name", "nodes", "aliases", "connections", "max-nodes", "auto-create")
+    attributes: tuple[str, ...] = (
+        "name",
+        "nodes",
+        "aliases",
+        "connections",
+        "max-nodes",
+        "auto-create",
+    )
 
     def __init__(self, broker: Broker, space: AddressSpace) -> None:
         self._broker = broker

@@ -20,7 +20,9 @@ class QueueEntities(DeclaredNodes):
     """The queues, by address."""
 
     short = "queue"
-    settings = tuple(field.alias or name for name, field in QueueSettings.model_fields.items())
+    settings: tuple[str, ...] = tuple(
+        field.alias or name for name, field in QueueSettings.model_fields.items()
+    )
 
     def __init__(self, space: AddressSpace) -> None:
         super().__init__(space)

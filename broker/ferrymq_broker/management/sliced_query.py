@@ -89,7 +89,7 @@ class SlicedJob:
         self.steps = steps
         self.result: Result | None = None
         # Whether the last step could only wait.
-        self.waits = False
+        self.waits: bool = False
 
     def go_on(self, until: float) -> bool:
         """Work until a time or until the result, at least one step. Return whether there is a

@@ -22,7 +22,7 @@ class StoreEntities(EntityType):
     """The store of the broker, with the name ``store``, in the default virtual host."""
 
     short = "store"
-    attributes = (
+    attributes: tuple[str, ...] = (
         "name",
         "path",
         "bytes",

@@ -20,7 +20,9 @@ class StreamEntities(DeclaredNodes):
     """The streams, by address."""
 
     short = "stream"
-    settings = tuple(field.alias or name for name, field in StreamSettings.model_fields.items())
+    settings: tuple[str, ...] = tuple(
+        field.alias or name for name, field in StreamSettings.model_fields.items()
+    )
 
     def operations(self) -> dict[str, Operation]:
         """Return the operations of all nodes, and those of streams."""

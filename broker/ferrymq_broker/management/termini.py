@@ -26,7 +26,7 @@ class TerminusEntities(IndexedType[Terminus]):
     target remembers are forgotten."""
 
     short = "terminus"
-    attributes = (
+    attributes: tuple[str, ...] = (
         "name",
         "link-name",
         "container",

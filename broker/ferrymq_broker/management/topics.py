@@ -43,7 +43,9 @@ class TopicEntities(DeclaredNodes):
     """The topics, by address."""
 
     short = "topic"
-    settings = tuple(field.alias or name for name, field in TopicSettings.model_fields.items())
+    settings: tuple[str, ...] = tuple(
+        field.alias or name for name, field in TopicSettings.model_fields.items()
+    )
 
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Change the policy. Existing subscriptions keep their settings; new ones get the new
@@ -62,7 +64,9 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         self._messages = QueueMessages(space, lambda call: self._found(call)[1].queue)
         scratch = AddressSpace("", Agenda(), TimerHeap(), 1)
         topic = Topic("fresh", scratch, TopicPolicy())
-        self.attributes = tuple(_describe(topic, topic.declare_subscription("fresh")))
+        self.attributes: tuple[str, ...] = tuple(
+            _describe(topic, topic.declare_subscription("fresh"))
+        )
 
     def operations(self) -> dict[str, Operation]:
         """Return the operations. A subscription has those of a queue."""

@@ -57,7 +57,7 @@ GAUGES: Final = {
 _OF_QUEUES: Final = tuple(name for name in COUNTERS if name != "unroutable")
 # The counters of each kind. Their sums exist from the start, before the first such node, so that
 # the first message is an increase from 0.
-BY_KIND: Final = {
+BY_KIND: Final[dict[str, tuple[str, ...]]] = {
     "queue": _OF_QUEUES,
     SUBSCRIPTION: _OF_QUEUES,
     "topic": ("published", "refused"),

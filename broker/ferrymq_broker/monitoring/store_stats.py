@@ -19,9 +19,9 @@ class Histogram:
     """A histogram: the number of values up to each of some bounds."""
 
     def __init__(self, bounds: Iterable[float]) -> None:
-        self.bounds = list(bounds)
-        self.counts = [0] * (len(self.bounds) + 1)
-        self.sum = 0.0
+        self.bounds: list[float] = list(bounds)
+        self.counts: list[int] = [0] * (len(self.bounds) + 1)
+        self.sum: float = 0.0
 
     def add(self, value: float) -> None:
         """Count a value."""
@@ -48,10 +48,10 @@ class StoreStats:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.sync_seconds = Histogram(_SECONDS)
-        self.batch_bytes = Histogram(_SIZES)
+        self.sync_seconds: Histogram = Histogram(_SECONDS)
+        self.batch_bytes: Histogram = Histogram(_SIZES)
         # When the last batch was on disk, in seconds since the epoch; 0 before the first one.
-        self.last_batch_at = 0.0
+        self.last_batch_at: float = 0.0
 
     def note(self, size: int, seconds: float) -> None:
         """Count a batch on disk: its bytes, and the seconds that writing took."""

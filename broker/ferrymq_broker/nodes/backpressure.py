@@ -23,8 +23,8 @@ class Backpressure(Producer):
     __slots__ = ("front", "behind", "_waits")
 
     def __init__(self, front: Node, behind: Node) -> None:
-        self.front = front
-        self.behind = behind
+        self.front: Node = front
+        self.behind: Node = behind
         # Whether this object waits for room at the node behind.
         self._waits = False
         if behind.fronts is None:
@@ -64,7 +64,7 @@ class BackpressureGroup:
     __slots__ = ("front", "_backpressures")
 
     def __init__(self, front: Node) -> None:
-        self.front = front
+        self.front: Node = front
         self._backpressures: dict[Node, Backpressure] = {}
 
     def room(self, nodes: list[Node]) -> i64:

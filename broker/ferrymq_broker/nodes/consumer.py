@@ -57,11 +57,11 @@ class Consumer:
     def __init__(self, id: i64, copies: bool) -> None:
         self.id: i64 = id
         self.known_as: i64 = id
-        self.copies = copies
+        self.copies: bool = copies
         self.priority: i64 = 0
         self.filter: Filter | None = None
-        self.exclusive = False
-        self.ready = False
+        self.exclusive: bool = False
+        self.ready: bool = False
         self.tier: PriorityTier | None = None
         self.own: list[tuple[int, Entry]] | None = None
         self.next_ready: Consumer | None = None

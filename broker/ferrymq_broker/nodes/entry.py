@@ -60,10 +60,10 @@ class Entry:
     )
 
     def __init__(self, message: BrokerMessage, sequence: i64, level: i64 = 4) -> None:
-        self.message = message
+        self.message: BrokerMessage = message
         self.rank: i64 = ((TOP_LEVEL - level) << LEVEL_SHIFT) | sequence
         self.state: u8 = AVAILABLE
-        self.stored = False
+        self.stored: bool = False
         self.attempts: i32 = 0
         self.failures: i32 = 0
         self.size: i32 = 0

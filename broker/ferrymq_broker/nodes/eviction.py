@@ -53,7 +53,7 @@ class Eviction(SlicedTask):
 
     def __init__(self, node: Node, error: Error) -> None:
         super().__init__()
-        self.over = False
+        self.over: bool = False
         self._node = node
         self._error = error
         # The next slice is the last one.

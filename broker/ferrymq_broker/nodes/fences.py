@@ -59,13 +59,13 @@ class FenceRecord:
         rows: i64 = 0,
         digest: bytes = b"",
     ) -> None:
-        self.group = group
-        self.member = member
+        self.group: str = group
+        self.member: str = member
         self.sequence: i64 = sequence
         self.width: i64 = width
-        self.target = target
+        self.target: str = target
         self.rows: i64 = rows
-        self.digest = digest
+        self.digest: bytes = digest
 
 
 @final
@@ -95,7 +95,7 @@ class Passed:
         self.width: i64 = width
         self.time: i64 = time
         self.rows: i64 = rows
-        self.digest = digest
+        self.digest: bytes = digest
         self.repeated: i64 = repeated
 
 
@@ -106,8 +106,8 @@ class FenceRegistry:
     __slots__ = ("space", "changes", "most", "_groups", "_count")
 
     def __init__(self, space: str, changes: Changes, most: i64) -> None:
-        self.space = space
-        self.changes = changes
+        self.space: str = space
+        self.changes: Changes = changes
         self.most: i64 = most
         # By group, target and member.
         self._groups: dict[str, dict[str, dict[str, Passed]]] = {}

@@ -33,11 +33,11 @@ class Party:
     ) -> None:
         self.connection: i64 = connection
         self.session: i64 = session
-        self.container_id = container_id
+        self.container_id: str = container_id
         # The authenticated user; None if the client is anonymous.
-        self.user = user
-        self.peer = peer
-        self.access = access
+        self.user: str | None = user
+        self.peer: str = peer
+        self.access: ConnectionAccess = access
 
 
 @final
@@ -85,30 +85,30 @@ class SourceTerms:
     )
 
     def __init__(self, party: Party, link_name: str, part: str, filters: FilterSet) -> None:
-        self.party = party
-        self.link_name = link_name
-        self.part = part
-        self.filters = filters
+        self.party: Party = party
+        self.link_name: str = link_name
+        self.part: str = part
+        self.filters: FilterSet = filters
         self.distribution_mode: str | None = None
         self.durable: i64 = 0
-        self.expiry_policy = "session-end"
+        self.expiry_policy: str = "session-end"
         self.timeout: i64 = 0
         self.priority: i64 = 0
-        self.exclusive = False
+        self.exclusive: bool = False
         self.capabilities: list[str] = []
         self.properties: dict[str, object] = {}
         self.target_address: str | None = None
-        self.paired = False
-        self.max_message_size = 0
-        self.browses = False
+        self.paired: bool = False
+        self.max_message_size: int = 0
+        self.browses: bool = False
         # Whether the subscription was made for this link.
-        self.made = False
-        self.granted_mode = "move"
+        self.made: bool = False
+        self.granted_mode: str = "move"
         self.granted_durable: i64 = 0
-        self.granted_expiry_policy = "link-detach"
+        self.granted_expiry_policy: str = "link-detach"
         self.granted_timeout: i64 = 0
         self.granted_priority: i64 = 0
-        self.granted_exclusive = False
+        self.granted_exclusive: bool = False
         self.granted_capabilities: list[str] = []
         self.granted_properties: dict[str, object] = {}
 
@@ -133,12 +133,12 @@ class TargetTerms:
     )
 
     def __init__(self, party: Party, link_name: str, part: str) -> None:
-        self.party = party
-        self.link_name = link_name
-        self.part = part
+        self.party: Party = party
+        self.link_name: str = link_name
+        self.part: str = part
         self.capabilities: list[str] = []
         self.properties: dict[str, object] = {}
         self.source_address: str | None = None
-        self.paired = False
+        self.paired: bool = False
         self.granted_capabilities: list[str] = []
         self.granted_properties: dict[str, object] = {}

@@ -88,16 +88,16 @@ class BrokerMessage:
     )
 
     def __init__(self, payload: bytes, format: i64, header_end: i64) -> None:
-        self.payload = payload
+        self.payload: bytes = payload
         self.format: i64 = format
         self.header_end: i64 = header_end
         self.ttl: i64 = -1
         self.origin: i64 = 0
         self.holders: i32 = 0
         self.priority: u8 = DEFAULT_PRIORITY
-        self.durable = False
-        self.special = False
-        self.shared = False
+        self.durable: bool = False
+        self.special: bool = False
+        self.shared: bool = False
         self.view: MessageView | None = None
 
     @property

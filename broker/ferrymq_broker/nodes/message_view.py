@@ -57,7 +57,7 @@ class MessageView:
     )
 
     def __init__(self, message: BrokerMessage) -> None:
-        self.message = message
+        self.message: BrokerMessage = message
         self._located = False
         # Where the sections begin, −1 for a section that is absent.
         self._annotations_at: i64 = -1

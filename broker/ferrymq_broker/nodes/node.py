@@ -62,11 +62,11 @@ class Refusal:
         info: dict[str, object] | None = None,
         partly: bool = False,
     ) -> None:
-        self.condition = condition
-        self.description = description
-        self.released = released
-        self.info = info
-        self.partly = partly
+        self.condition: str = condition
+        self.description: str = description
+        self.released: bool = released
+        self.info: dict[str, object] | None = info
+        self.partly: bool = partly
 
 
 # How many nodes have their turns in one pass; the others have theirs in slices.
@@ -125,15 +125,15 @@ class Space:
     def __init__(
         self, name: str, agenda: Agenda, timers: TimerHeap, max_nodes: int = BOUNDLESS
     ) -> None:
-        self.name = name
-        self.max_nodes = max_nodes
-        self.services = 0
-        self.agenda = agenda
-        self.timers = timers
+        self.name: str = name
+        self.max_nodes: int = max_nodes
+        self.services: int = 0
+        self.agenda: Agenda = agenda
+        self.timers: TimerHeap = timers
         self.durables: dict[str, Node] = {}
         self.awaiting: dict[int, dict[Node, None]] = {}
-        self.fences = FenceRegistry(name, agenda.changes, max_nodes)
-        self.dead_letter_index = DeadLetterIndex(self)
+        self.fences: FenceRegistry = FenceRegistry(name, agenda.changes, max_nodes)
+        self.dead_letter_index: DeadLetterIndex = DeadLetterIndex(self)
         self.publishers: dict[int, ConnectionAccess] = {}
         self.strangers: ConnectionAccess | None = None
         self.leaving: dict[Node, LinkEnd] = {}
@@ -212,18 +212,18 @@ class Node(Stored):
 
     def __init__(self, address: str, space: Space, lifetime: i64 = PERMANENT) -> None:
         super().__init__()
-        self.address = address
-        self.space = space
-        self.agenda = space.agenda
+        self.address: str = address
+        self.space: Space = space
+        self.agenda: Agenda = space.agenda
         self.lifetime: i64 = lifetime
-        self.deleted = False
+        self.deleted: bool = False
         # The task that ends the links of the node, once it is deleted.
         self.ending: Eviction | None = None
         # Whether the node may have its turn in a later pass: nothing is lost if the broker ends
         # before.
-        self.may_wait = False
+        self.may_wait: bool = False
         # Whether the node is on the agenda.
-        self.dirty = False
+        self.dirty: bool = False
         self.links: i64 = 0
         self.producers: dict[Producer, None] = {}
         # The producers that wait for room, the longest waiting first; None without any.
@@ -231,12 +231,12 @@ class Node(Stored):
         self.promised: i64 = 0
         # Nodes in front whose producers use the room of this node; None without any.
         self.fronts: dict[Node, None] | None = None
-        self.creator = False
+        self.creator: bool = False
         # Nodes that publish to this one and must know when it is deleted; None without any.
         self.watchers: list[Node] | None = None
-        self.origin = ""
+        self.origin: str = ""
         self.owner: i64 = 0
-        self.declared = False
+        self.declared: bool = False
 
     @property
     def kind(self) -> str:
@@ -559,9 +559,9 @@ class Agenda:
         self.nodes: list[Node] = []
         self.now: i64 = 0
         self.wall: i64 = 0
-        self.dates = TimerHeap()
+        self.dates: TimerHeap = TimerHeap()
         self.held: i64 = 0
-        self.changes = Changes()
+        self.changes: Changes = Changes()
         self.store: Store | None = None
         self.bodies: dict[BrokerMessage, int] = {}
         self.pager: MessagePager | None = None
@@ -569,8 +569,8 @@ class Agenda:
         self.letters: i64 = 0
         # The map always has `OWNER`.
         self.remembered: set[int] = {0}
-        self.chunk_budget = ChunkBudget()
-        self.slices = Slices()
+        self.chunk_budget: ChunkBudget = ChunkBudget()
+        self.slices: Slices = Slices()
         self._waiting: _Turns | None = None
 
     def date_of(self, deadline: i64) -> i64:

@@ -52,8 +52,8 @@ class Request:
     )
 
     def __init__(self, party: Party) -> None:
-        self.party = party
-        self.properties = Properties()
+        self.party: Party = party
+        self.properties: Properties = Properties()
         self.application_properties: dict[str, object] = {}
         self.body: object = None
         self.size: i64 = 0
@@ -82,9 +82,9 @@ class Response:
         body: object = None,
         subject: str | None = None,
     ) -> None:
-        self.application_properties = application_properties
-        self.body = body
-        self.subject = subject
+        self.application_properties: dict[str, object] = application_properties
+        self.body: object = body
+        self.subject: str | None = subject
 
 
 def read_request(message: BrokerMessage, party: Party) -> Request:

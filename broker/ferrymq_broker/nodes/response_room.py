@@ -25,7 +25,7 @@ class ResponseRoom:
     __slots__ = ("node", "_least", "_holders", "_promised")
 
     def __init__(self, node: Node) -> None:
-        self.node = node
+        self.node: Node = node
         # The message for which room is kept; None if the node only counts messages.
         self._least: BrokerMessage | None = None
         self._holders: list[Node] = []

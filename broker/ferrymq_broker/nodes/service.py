@@ -55,12 +55,12 @@ class ResponseLink:
     __slots__ = ("party", "name", "target_address", "paired", "max_message_size", "queue")
 
     def __init__(self, terms: SourceTerms, queue: Queue) -> None:
-        self.party = terms.party
-        self.name = terms.link_name
-        self.target_address = terms.target_address
-        self.paired = terms.paired
+        self.party: Party = terms.party
+        self.name: str = terms.link_name
+        self.target_address: str | None = terms.target_address
+        self.paired: bool = terms.paired
         self.max_message_size: i64 = terms.max_message_size
-        self.queue = queue
+        self.queue: Queue = queue
 
 
 @final
@@ -71,11 +71,11 @@ class ServiceTarget(Node):
 
     def __init__(self, service: ServiceNode, terms: TargetTerms) -> None:
         super().__init__(service.address, service.space)
-        self.service = service
-        self.party = terms.party
-        self.link_name = terms.link_name
-        self.source_address = terms.source_address
-        self.paired = terms.paired
+        self.service: ServiceNode = service
+        self.party: Party = terms.party
+        self.link_name: str = terms.link_name
+        self.source_address: str | None = terms.source_address
+        self.paired: bool = terms.paired
 
     @property
     def kind(self) -> str:
@@ -131,8 +131,8 @@ class ServiceNode(Node):
         failed: Callable[[str], Response] | None = None,
     ) -> None:
         super().__init__(address, space)
-        self.answer = answer
-        self.failed = failed
+        self.answer: Callable[[Request], Response | None] = answer
+        self.failed: Callable[[str], Response] | None = failed
         self.served: i64 = 0
         self.refused: i64 = 0
         # The links for responses, in the order of their attachment.

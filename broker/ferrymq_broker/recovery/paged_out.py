@@ -124,7 +124,7 @@ class PagedOut:
     __slots__ = ("queue", "_ranges", "_at", "_runs")
 
     def __init__(self, queue: Queue, ranges: bytes) -> None:
-        self.queue = queue
+        self.queue: Queue = queue
         self._ranges = ranges
         self._at: i64 = _HEAD
         # By their first sequences in descending order: (sequence, level, run).

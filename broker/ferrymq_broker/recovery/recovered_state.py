@@ -31,8 +31,8 @@ class Fields:
     __slots__ = ("what", "map")
 
     def __init__(self, what: str, map: dict[str, object]) -> None:
-        self.what = what
-        self.map = map
+        self.what: str = what
+        self.map: dict[str, object] = map
 
     def text(self, key: str) -> str:
         """Return a string, empty if it is missing."""

@@ -93,7 +93,7 @@ class Authenticators(Authenticator):
         self._anonymous = anonymous
         self._nameless = nameless
         self._passwords = passwords
-        self.throttle = Throttle(0) if throttle is None else throttle
+        self.throttle: Throttle = Throttle(0) if throttle is None else throttle
         self._groups: Mapping[str, frozenset[str]] = {} if groups is None else groups
         self._watched = watched
         self._tasks: set[asyncio.Task[None]] = set()

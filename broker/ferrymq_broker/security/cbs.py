@@ -91,7 +91,7 @@ class Cbs:
         self._own = own
         self._limit = limit
         self._floods = LogRateLimiter(2 * limit, _RATE, verifier.clock.now)
-        self.service = ServiceNode(ADDRESS, space, self.answer, _failed)
+        self.service: ServiceNode = ServiceNode(ADDRESS, space, self.answer, _failed)
         # Requests of connections with a token that waits for keys; later requests wait too.
         self._waiting: dict[int, deque[Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -16,6 +16,7 @@ from ferrymq_broker.connections.login import AUTHENTICATED
 from ferrymq_broker.security.authenticator_factory import make_authenticators
 
 if TYPE_CHECKING:
+    from ferrymq_broker.security.authenticators import Authenticators
     from ferrymq_broker.security.tokens import TokenVerifier
 
 
@@ -41,7 +42,9 @@ class Admission:
             # Replaced after the login.
             AUTHENTICATED: False,
         }
-        self.authenticators = make_authenticators(config.security, changed, verifier=verifier)
+        self.authenticators: Authenticators = make_authenticators(
+            config.security, changed, verifier=verifier
+        )
 
     def authenticator_for(self, transport: ClientTransport) -> Authenticator:
         """Return the authenticator for this client."""

@@ -33,12 +33,12 @@ class Backup:
     """A backup. After `begin` its `state` becomes ``done`` or ``failed``."""
 
     def __init__(self, store: DurableStore, path: Path, target: Path) -> None:
-        self.state = "running"
-        self.reason = ""
+        self.state: str = "running"
+        self.reason: str = ""
         # The bytes that were copied, and those to copy, as far as they are known.
-        self.bytes = 0
-        self.total = 0
-        self.last_batch = 0
+        self.bytes: int = 0
+        self.total: int = 0
+        self.last_batch: int = 0
         self.target = target
         self._directory = BackupTarget(target)
         self._path = path

@@ -76,7 +76,7 @@ class AmqpListener:
 
     def __init__(self, server: Acceptor, address: ListenAddress) -> None:
         self._server = server
-        self.addresses = server.addresses(address)
+        self.addresses: list[ListenAddress] = server.addresses(address)
 
     def close(self) -> None:
         """Accept no more connections; existing ones stay."""

@@ -48,7 +48,7 @@ class Round:
     __slots__ = ("spent", "_armed", "_soon")
 
     def __init__(self, soon: Callable[[Callable[[], object]], object] | None = None) -> None:
-        self.spent = 0.0
+        self.spent: float = 0.0
         self._armed = False
         self._soon = soon or _soon
 

@@ -67,13 +67,13 @@ class BrokerServer:
         on_failure: Callable[[StoreError], object] | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
-        self.config = Config() if config is None else config
-        self.clock = Clock() if clock is None else clock
+        self.config: Config = Config() if config is None else config
+        self.clock: Clock = Clock() if clock is None else clock
         # The HTTP listener for monitoring; None if the configuration has no address for it.
         self.monitoring: MonitoringServer | None = None
         self.connections: set[AmqpProtocol] = set()
         # The round that the turns of all connections share.
-        self.round = Round()
+        self.round: Round = Round()
         self._empty = asyncio.Event()
         # Connections whose clients have messages to settle before the broker ends.
         self._unsettled: set[AmqpProtocol] = set()
@@ -130,11 +130,11 @@ class BrokerServer:
     async def start(self) -> None:
         """Recover the store, make the configured nodes, and listen."""
         config = self.config
-        self.broker = Broker(
+        self.broker: Broker = Broker(
             self._soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
         )
         try:
-            self.tls = TlsRegistry(config)
+            self.tls: TlsRegistry = TlsRegistry(config)
             self.on_reload.append(lambda: self.tls.refresh(force=True))
             if config.http.url is not None:
                 # Imported only when needed, because importing an HTTP server takes a while.
@@ -174,11 +174,11 @@ class BrokerServer:
             self.broker.finish_pass()
             user_kick = UserKick(lambda: self.connections)
             limits = config.limits
-            self.connection_limits = ConnectionLimits(
+            self.connection_limits: ConnectionLimits = ConnectionLimits(
                 limits.connections, limits.connections_per_address, self.broker.counters
             )
             self.connection_limits.begin()
-            self.admission = Admission(config, self.broker, user_kick, verifier)
+            self.admission: Admission = Admission(config, self.broker, user_kick, verifier)
             self._authenticators = self.admission.authenticators
             self.on_reload.append(lambda: self.admission.authenticators.refresh(force=True))
             for warning in warnings_of_strangers(config):

@@ -83,7 +83,7 @@ class Changes:
     )
 
     def __init__(self) -> None:
-        self.enabled = False
+        self.enabled: bool = False
         self.number: i64 = 1
         self.stable: i64 = 0
         self.total: i64 = 0

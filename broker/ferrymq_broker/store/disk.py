@@ -175,7 +175,7 @@ class RealFile(File):
 
     def __init__(self, path: Path, flags: int) -> None:
         # The current path, which `RealFolder.rename` updates.
-        self.path = path
+        self.path: Path = path
         self._descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
         self._inode = os.fstat(self._descriptor).st_ino
         # Whether one call writes and syncs, which costs the calling thread the least time.

@@ -82,7 +82,7 @@ class DurableStore(Store):
         progress: Progress | None = None,
     ) -> None:
         self.changes = changes
-        self.options = options or StoreOptions()
+        self.options: StoreOptions = options or StoreOptions()
         self._folder = folder
         self._executor: Executor | None = None
         self._applier: Checkpointer | None = None

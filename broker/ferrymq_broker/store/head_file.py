@@ -38,7 +38,7 @@ class HeadFile:
     """The head of an open store. `value` is its content."""
 
     def __init__(self, file: File, value: HeadContent, turn: int) -> None:
-        self.value = value
+        self.value: HeadContent = value
         self._file = file
         # The number of writes: the slot with the highest number is valid.
         self._turn = turn

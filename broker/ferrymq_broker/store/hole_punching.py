@@ -33,7 +33,7 @@ class HolePuncher:
 
     def __init__(self, path: Path, page_bytes: int) -> None:
         self.path = path
-        self.given = 0
+        self.given: int = 0
         self.waste = _WASTE
         self._page_bytes = page_bytes
         self._fallocate = _find_fallocate()

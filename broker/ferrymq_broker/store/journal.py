@@ -38,17 +38,17 @@ class Placement:
         batch: Sequence[bytes],
         is_first: bool,
     ) -> None:
-        self.journal = journal
+        self.journal: Journal = journal
         # If None, `write` creates a segment for this batch alone.
         self.segment = segment
-        self.number = number
+        self.number: int = number
         # The number of changes in the batch, and its parts.
-        self.count = count
-        self.batch = batch
+        self.count: int = count
+        self.batch: Sequence[bytes] = batch
         # Bytes of the frame.
-        self.size = frame_bytes(sum(map(len, batch)))
+        self.size: int = frame_bytes(sum(map(len, batch)))
         # Whether the batch is the first one in its segment.
-        self.is_first = is_first
+        self.is_first: bool = is_first
 
     def write(self) -> None:
         """Write the frame to disk. Raises `OSError`."""

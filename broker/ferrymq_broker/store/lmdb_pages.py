@@ -106,7 +106,7 @@ class PageFile:
     )
 
     def __init__(self, path: str, values: bool = True) -> None:
-        self.path = path
+        self.path: str = path
         self._values = values
         # Pages read ahead, and the number of the first.
         self._ahead = b""
@@ -125,7 +125,7 @@ class PageFile:
         # Transactions and the pages each has freed; None if they are not collected.
         self._lists: list[tuple[int, list[int]]] | None = None
         # The last transaction.
-        self.transaction = 0
+        self.transaction: int = 0
         self.page_bytes: i64 = 0
         self.last_page: i64 = 0
         try:
@@ -166,8 +166,8 @@ class PageFile:
         self.last_page = last_0 if txn_0 >= txn_1 else last_1
         if self.last_page < 1:
             raise self._wrong("the meta page has an invalid number of the last page")
-        self.free = Tree(newest, 40)
-        self.records = Tree(newest, 88)
+        self.free: Tree = Tree(newest, 40)
+        self.records: Tree = Tree(newest, 88)
         if self.free.flags & ~_INTEGER_KEYS or self.records.flags:
             raise self._wrong("the meta page names trees of a kind that ferrymq does not use")
 

@@ -58,7 +58,7 @@ class LmdbRecords(Records):
     not write."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / DATA_NAME
+        self.path: Path = folder / DATA_NAME
         size = self.path.stat().st_size if self.path.exists() else 0
         try:
             self._env = lmdb.open(
@@ -83,15 +83,15 @@ class LmdbRecords(Records):
         self._page_bytes: int = self._env.stat()["psize"]
         self._footprint = Footprint(self._page_bytes)
         # Returns free pages of the file to the file system.
-        self.holes = HolePuncher(self.path, self._page_bytes)
+        self.holes: HolePuncher = HolePuncher(self.path, self._page_bytes)
         # A temporary key behind those that are being put.
         self._end: bytes | None = None
         self._put_bytes = 0
         self._look_at = _LOOK_AFTER
         with self._env.begin() as txn:
             stored = txn.get(APPLIED_KEY)
-        self.is_new = stored is None
-        self.applied = 0 if stored is None else int.from_bytes(stored[4:], "big")
+        self.is_new: bool = stored is None
+        self.applied: int = 0 if stored is None else int.from_bytes(stored[4:], "big")
         foreign = self.is_new and self._env.stat()["entries"]
         if foreign or (stored is not None and not is_intact(APPLIED_KEY, stored)):
             self._env.close()

@@ -64,7 +64,7 @@ class LmdbPageStore(PageStore):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.path = folder / "data.mdb"
+        self.path: Path = folder / "data.mdb"
         self._env: Any = None
         self._count = 0
         shutil.rmtree(folder, ignore_errors=True)

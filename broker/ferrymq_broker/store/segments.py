@@ -41,12 +41,12 @@ class JournalSegment:
     __slots__ = ("name", "file", "capacity", "first", "last", "position")
 
     def __init__(self, name: str, file: File, capacity: int, first: int = 0) -> None:
-        self.name = name
-        self.file = file
-        self.capacity = capacity
-        self.first = first
-        self.last = first - 1
-        self.position = 0
+        self.name: str = name
+        self.file: File = file
+        self.capacity: int = capacity
+        self.first: int = first
+        self.last: int = first - 1
+        self.position: int = 0
 
 
 class JournalFrame(NamedTuple):
@@ -142,7 +142,7 @@ class JournalReader:
     def __init__(
         self, folder: Folder, secret: bytes, segments: list[JournalSegment], applied: int
     ) -> None:
-        self.last = applied
+        self.last: int = applied
         self._folder = folder
         self._secret = secret
         self._segments = segments

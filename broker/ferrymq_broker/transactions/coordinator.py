@@ -27,6 +27,7 @@ from ferrymq_types.transport import Error
 from ferrymq_types.unions import decode_section
 
 if TYPE_CHECKING:
+    from ferrymq_broker.connections.output import ConnectionOutput
     from ferrymq_broker.connections.parts import ConnectionParts
 
 _CREDIT: Final = 100
@@ -43,11 +44,11 @@ class Coordinator(ControlPort):
     __slots__ = ("link", "parts", "output", "rejects", "closed")
 
     def __init__(self, link: ReceiverLink, parts: ConnectionParts, rejects: bool) -> None:
-        self.link = link
-        self.parts = parts
-        self.output = parts.output
-        self.rejects = rejects
-        self.closed = False
+        self.link: ReceiverLink = link
+        self.parts: ConnectionParts = parts
+        self.output: ConnectionOutput = parts.output
+        self.rejects: bool = rejects
+        self.closed: bool = False
 
     # -- messages ------------------------------------------------------------------------
 

@@ -80,13 +80,13 @@ class BrokerTransaction(Timer):
         self, id: bytes, coordinator: ControlPort, timers: TimerHeap, limits: TransactionLimits
     ) -> None:
         super().__init__()
-        self.id = id
-        self.coordinator = coordinator
-        self.doomed = False
+        self.id: bytes = id
+        self.coordinator: ControlPort = coordinator
+        self.doomed: bool = False
         self.error: Error | None = None
         self.acquirers: dict[ConsumerPort, None] = {}
         self.discharge: IncomingDelivery | None = None
-        self.fails = False
+        self.fails: bool = False
         self.fence: FenceRecord | None = None
         self.bytes: i64 = 0
         self._work: list[TxnWork] = []

@@ -67,20 +67,20 @@ class TxnDelivery(TxnWork):
         entry: Entry | None,
         acquired: bool,
     ) -> None:
-        self.transaction = transaction
-        self.endpoint = endpoint
-        self.delivery = delivery
+        self.transaction: BrokerTransaction = transaction
+        self.endpoint: ConsumerPort = endpoint
+        self.delivery: OutgoingDelivery = delivery
         self.node: Node = endpoint.node
         self.entry = entry
         self.holder: Consumer = endpoint
-        self.acquired = acquired
+        self.acquired: bool = acquired
         self.outcome: Outcome | None = None
-        self.settled = delivery.settled
-        self.presettled = delivery.settled
-        self.orphaned = False
+        self.settled: bool = delivery.settled
+        self.presettled: bool = delivery.settled
+        self.orphaned: bool = False
         self.fate: Outcome | None = None
         # Whether the outcome has been applied to the message.
-        self.over = False
+        self.over: bool = False
         delivery.context = self
         endpoint.enlist(self)
 
@@ -202,8 +202,8 @@ class TxnBrowse(TxnWork):
     __slots__ = ("endpoint", "bookmark")
 
     def __init__(self, endpoint: ConsumerPort, bookmark: list[int]) -> None:
-        self.endpoint = endpoint
-        self.bookmark = bookmark
+        self.endpoint: ConsumerPort = endpoint
+        self.bookmark: list[int] = bookmark
 
     def roll_back(self, lost: bool) -> None:
         """Move the link back to where it began."""

@@ -52,13 +52,13 @@ class TxnPublish(TxnWork):
         delivery: IncomingDelivery,
         node: Node | None,
     ) -> None:
-        self.transaction = transaction
-        self.endpoint = endpoint
-        self.delivery = delivery
-        self.node = node
+        self.transaction: BrokerTransaction = transaction
+        self.endpoint: ProducerPort = endpoint
+        self.delivery: IncomingDelivery = delivery
+        self.node: Node | None = node
         self.message: BrokerMessage | None = None
         self.holders: list[Node] = []
-        self.promised = False
+        self.promised: bool = False
 
     def reserve(self, message: BrokerMessage) -> Refusal | None:
         """Take the message if it can be published later."""

@@ -17,14 +17,14 @@ class Pattern:
     __slots__ = ("text", "prefix", "weight", "open_ended", "_codes")
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text: str = text
         cut = 0
         while cut < len(text) and text[cut] != ANY and text[cut] != ONE:
             cut += 1
-        self.prefix = text[:cut]
+        self.prefix: str = text[:cut]
         # The number of characters that are not wildcards.
-        self.weight = len(text) - text.count(ANY) - text.count(ONE)
-        self.open_ended = text[cut:] == ANY
+        self.weight: int = len(text) - text.count(ANY) - text.count(ONE)
+        self.open_ended: bool = text[cut:] == ANY
         self._codes = pattern_codes(text)
 
     def matches(self, name: str) -> bool:

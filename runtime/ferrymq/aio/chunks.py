@@ -126,7 +126,7 @@ class ChunkReader(Iterated, Opened):
         self._first_offset = first
         self._incarnation = incarnation
         self._until = options.until
-        self.skipped = 0
+        self.skipped: int = 0
         # The last chunk taken, and the position before it.
         self._taken: tuple[Chunk, Delivery, tuple[int | None, int]] | None = None
 

@@ -102,7 +102,7 @@ class Connection(OtherNames, Opened):
         self.call_soon = LoopCaller()
         self._writable = Signal()
         # Woken when the peer has detached a link, whose name is then free.
-        self.freed = Signal()
+        self.freed: Signal = Signal()
         self._session: Session | None = None
         self._session_turn = asyncio.Lock()
         self._requests: RequestReply | None = None

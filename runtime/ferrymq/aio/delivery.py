@@ -79,13 +79,13 @@ class Delivery(OtherNames):
 
     def __init__(self, receiver: Receiver, engine: IncomingDelivery) -> None:
         state = engine.remote_state
-        self.receiver = receiver
+        self.receiver: Receiver = receiver
         self._engine = engine
         self._message: Message | None = None
         self._given = False
         self._confirmed: asyncio.Future[None] | None = None
         # Whether the node has taken the delivery back while the link was down.
-        self.gone = False
+        self.gone: bool = False
         # Whether its outcome was in our attach; whether the node may know the outcome.
         self._listed = False
         self._told = False
@@ -93,7 +93,9 @@ class Delivery(OtherNames):
         # if it needs no outcome, and once it has one.
         self._hand = 0
         # The id of the transaction that the message was acquired in.
-        self.transaction_id = state.txn_id if isinstance(state, TransactionalState) else None
+        self.transaction_id: bytes | None = (
+            state.txn_id if isinstance(state, TransactionalState) else None
+        )
 
     def __del__(self) -> None:
         if self._hand:

@@ -34,7 +34,7 @@ class Inbox:
     def __init__(self, receiver: Receiver, given: Iterable[Unsettled] | None) -> None:
         self.receiver = receiver
         # Whether the peer keeps its half. If not, these deliveries are lost with the connection.
-        self.keeping = False
+        self.keeping: bool = False
         # Deliveries of an earlier process that had an outcome.
         self.decided: list[Delivery] = []
         self._given = None if given is None else list(given)

@@ -56,17 +56,17 @@ class SentDelivery:
         held: bool,
         delivery: OutgoingDelivery | None = None,
     ) -> None:
-        self.tag = tag
-        self.payload = payload
-        self.message_format = 0
-        self.future = future
+        self.tag: bytes = tag
+        self.payload: bytes = payload
+        self.message_format: int = 0
+        self.future: asyncio.Future[None] = future
         # Whether it stays unsettled until the application settles it.
-        self.held = held
-        self.delivery = delivery
+        self.held: bool = held
+        self.delivery: OutgoingDelivery | None = delivery
         # The outcome, once it is known.
         self.state: Outcome | None = None
         # Whether the receiver does not know it: then it is no longer a delivery.
-        self.unsent = False
+        self.unsent: bool = False
 
     def know(self, state: DeliveryState | None) -> None:
         """Apply an outcome of the receiver, which completes the caller's `send`."""
@@ -87,7 +87,7 @@ class Outbox:
         self.entries: dict[bytes, SentDelivery] = {}
         # Whether the peer keeps its half. If not, deliveries in flight are lost with the
         # connection.
-        self.keeping = False
+        self.keeping: bool = False
         # Whether the link resumes, possibly with an empty map.
         self._resumes = given is not None
         self.given: list[SentDelivery] = []

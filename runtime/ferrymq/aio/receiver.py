@@ -113,7 +113,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         # The transaction that acquires messages.
         self._acquiring: Transaction | None = None
         # Whether this side ended the link.
-        self.closed_here = False
+        self.closed_here: bool = False
         # Deliveries whose outcome the sender has not confirmed yet.
         self.confirming: set[Delivery] = set()
         # Unsettled deliveries that survive the connection; None if the source does not keep them.
@@ -124,7 +124,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
     def __del__(self) -> None:
         if self._known and self._failure is None and not self._connection.closed:
             what = f"the receiver {self.name!r} from {self._address!r} was dropped and not closed"
-            self.dropped = self._connection.left_behind(what, self._abandon)
+            self.dropped: bool = self._connection.left_behind(what, self._abandon)
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
 

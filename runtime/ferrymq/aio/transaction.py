@@ -62,7 +62,7 @@ class Transaction:
     def __init__(self, control: Control, id: bytes, fence: Fence | None = None) -> None:
         self.id = id
         self.fence = fence
-        self.session = control.session
+        self.session: Session = control.session
         self._control = control
         self._state = _State.OPEN
         # The peer's reason for rolling the transaction back, if it gave one.

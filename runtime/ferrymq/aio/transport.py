@@ -101,7 +101,7 @@ class EngineTransport:
         tls: tuple[ssl.SSLContext, str] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self.wire = Wire(self)
+        self.wire: Wire = Wire(self)
         self._transport: asyncio.Transport | None = None
         self._on_event = on_event
         self._on_pass = on_pass
@@ -114,9 +114,9 @@ class EngineTransport:
         self._due = 0.0
         self._abort: asyncio.TimerHandle | None = None
         settings.max_output = MAX_OUTPUT
-        self.engine = Engine(settings, self._loop.time())
+        self.engine: Engine = Engine(settings, self._loop.time())
         # True while the transport's buffer is full: the application must wait.
-        self.paused = False
+        self.paused: bool = False
         self.cause: BaseException | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
 

@@ -35,8 +35,8 @@ class RecordDecoder:
         address: str | None = None,
         partition: int | None = None,
     ) -> None:
-        self.schema = schema_of(columns)
-        self.columns = tuple(columns)
+        self.schema: pa.Schema = schema_of(columns)
+        self.columns: tuple[str, ...] = tuple(columns)
         self.address = address
         self.partition = partition
         inside = [name for name in self.columns if name not in _OUTSIDE]

@@ -169,9 +169,9 @@ class Connection(OtherNames, _Opener[aio.Connection]):
         opening = self._behind.session(timeout=timeout)
         return self._portal.open(opening.opener(), Session, aio.Session.close)
 
-    request = blocking(aio.Connection.request)
-    fence = blocking(aio.Connection.fence)
-    committed = blocking(aio.Connection.committed)
+    request: Final = blocking(aio.Connection.request)
+    fence: Final = blocking(aio.Connection.fence)
+    committed: Final = blocking(aio.Connection.committed)
 
     def wait_closed(self, *, timeout: Duration | None = None) -> None:
         """Wait until the connection is over; see `aio.Connection.wait_closed`."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from ferrymq import aio
-from ferrymq.arguments import OtherNames
 from ferrymq.aio.unseen import RepeatedWarning, SentFuture
+from ferrymq.arguments import OtherNames
 from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction, unwrap
@@ -155,8 +155,8 @@ class Sender(OtherNames, _Link[aio.Sender]):
         """Settle a delivery whose outcome the application has stored; see `aio.Sender.settle`."""
         self._portal.call(lambda: self._behind.settle(delivery_tag))
 
-    ready = blocking(aio.Sender.ready)
-    resumed = blocking(aio.Sender.resumed)
+    ready: Final = blocking(aio.Sender.ready)
+    resumed: Final = blocking(aio.Sender.resumed)
 
     def send_nowait(
         self,
@@ -285,8 +285,8 @@ class Receiver(OtherNames, _Link[aio.Receiver]):
         within = unwrap(transaction)
         self._portal.call(lambda: self._behind.add_credit(credit, transaction=within))
 
-    drain = blocking(aio.Receiver.drain)
-    resumed = blocking(aio.Receiver.resumed)
+    drain: Final = blocking(aio.Receiver.drain)
+    resumed: Final = blocking(aio.Receiver.resumed)
 
     def __iter__(self) -> Iterator[Delivery]:
         while True:

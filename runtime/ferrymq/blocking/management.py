@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from ferrymq import aio
 from ferrymq.blocking.face import Face, blocking
@@ -23,7 +24,7 @@ class Pair(Face[aio.Pair]):
         """Whether one of the links is over."""
         return self._behind.closed
 
-    request = blocking(aio.Pair.request)
+    request: Final = blocking(aio.Pair.request)
 
     def close(self) -> None:
         """Close both links; see `aio.Pair.close`."""
@@ -49,14 +50,14 @@ class ManagementClient(Face[aio.ManagementClient]):
         """Whether a link of the client is over: then make a new client."""
         return self._behind.closed
 
-    request = blocking(aio.ManagementClient.request)
-    create = blocking(aio.ManagementClient.create)
-    read = blocking(aio.ManagementClient.read)
-    update = blocking(aio.ManagementClient.update)
-    delete = blocking(aio.ManagementClient.delete)
-    purge = blocking(aio.ManagementClient.purge)
-    move = blocking(aio.ManagementClient.move)
-    peek = blocking(aio.ManagementClient.peek)
+    request: Final = blocking(aio.ManagementClient.request)
+    create: Final = blocking(aio.ManagementClient.create)
+    read: Final = blocking(aio.ManagementClient.read)
+    update: Final = blocking(aio.ManagementClient.update)
+    delete: Final = blocking(aio.ManagementClient.delete)
+    purge: Final = blocking(aio.ManagementClient.purge)
+    move: Final = blocking(aio.ManagementClient.move)
+    peek: Final = blocking(aio.ManagementClient.peek)
 
     def query(
         self,

@@ -57,15 +57,15 @@ class CaptureFile:
         self.hour = hour
         self.partition = partition
         self.first = first
-        self.rows = 0
-        self.size = 0
+        self.rows: int = 0
+        self.size: int = 0
         # Bytes that wait for a row group.
-        self.pending = 0
+        self.pending: int = 0
         self._batches: list[pa.RecordBatch] = []
         self._waiting = 0
         self._row_group_rows = row_group_rows
         folder = CaptureName(hour, partition, first, first).folder
-        self.tmp = f"{folder}/{TMP}{label}p{partition}-{first}.parquet"
+        self.tmp: str = f"{folder}/{TMP}{label}p{partition}-{first}.parquet"
         self._sink: Any = place.create(self.tmp)
         facts = {
             "ferrymq.stream": stream,

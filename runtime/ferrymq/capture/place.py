@@ -57,8 +57,8 @@ class LocalPlace:
     """Folder of this machine."""
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder)
-        self.base = str(self.folder)
+        self.folder: Path = Path(folder)
+        self.base: str = str(self.folder)
         # Folders that exist durably.
         self._made: set[Path] = set()
 
@@ -132,7 +132,7 @@ class RemotePlace:
             raise CaptureError(f"{uri}: {error}") from None
         self._fs = fs
         self._root = f"{root.rstrip('/')}/{folder}".rstrip("/")
-        self.base = f"{uri.rstrip('/')}/{folder}".rstrip("/")
+        self.base: str = f"{uri.rstrip('/')}/{folder}".rstrip("/")
 
     def paths(self) -> Iterator[str]:
         """Yield the paths of all files."""

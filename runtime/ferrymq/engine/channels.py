@@ -30,7 +30,7 @@ class Channels:
         # Every link that is not detached on both sides, by (name, we are the sender): a name
         # identifies one link in all sessions of the connection (AMQP 1.0 §2.6.1).
         self.links: dict[tuple[str, bool], Link] = {}
-        self.unfinished = unfinished
+        self.unfinished: Unfinished = unfinished
 
     def allocate(self, session: Session, limit: i64) -> bool:
         """Give the session the lowest free channel; false when all up to `limit` are in use."""

@@ -98,26 +98,26 @@ class Connection:
     )
 
     def __init__(self, settings: ConnectionSettings, now: float) -> None:
-        self.settings = settings
+        self.settings: ConnectionSettings = settings
         self.state: ConnectionState = ConnectionState.START
         # True while both sides have opened and neither has closed.
-        self.opened = False
+        self.opened: bool = False
         # True while the peer may send: it may pipeline on its open before it has seen ours.
         self._receiving = False
         # True once `Terminated` has been emitted: write the output, then close the transport.
-        self.finished = False
+        self.finished: bool = False
         # True if the connection ended before the layers were complete: shut the transport down for
         # writing and read it to its end, so that the peer receives our last frame (AMQP 1.0 §2.2,
         # §5.1).
-        self.lingering = False
+        self.lingering: bool = False
         # The peer's error, while the peer's close is awaited.
         self.failure: AmqpError | None = None
         self.remote_open: Open | None = None
         # Until the peer's open is known, no larger frame may be sent (AMQP 1.0 §2.4.1).
         self.remote_max_frame_size: i64 = MIN_MAX_FRAME_SIZE
-        self.channels = Channels(Unfinished(settings.max_unfinished, settings.unfinished))
-        self.output = BytesWriter()
-        self.output_limit = OutputLimit(settings.max_output)
+        self.channels: Channels = Channels(Unfinished(settings.max_unfinished, settings.unfinished))
+        self.output: BytesWriter = BytesWriter()
+        self.output_limit: OutputLimit = OutputLimit(settings.max_output)
         self.context: object = None
         self._timers = ConnectionTimers(now, settings.idle_time_out, settings.handshake_timeout)
         self._now = now

@@ -40,15 +40,15 @@ class OutgoingDelivery:
     )
 
     def __init__(self, link: SenderLink, tag: bytes, settled: bool) -> None:
-        self.link = link
+        self.link: SenderLink = link
         self.id: i64 = -1
-        self.tag = tag
-        self.settled = settled
+        self.tag: bytes = tag
+        self.settled: bool = settled
         self.state: DeliveryState | None = None
-        self.remote_settled = False
+        self.remote_settled: bool = False
         self.remote_state: DeliveryState | None = None
         # Whether the last frame is in the output buffer.
-        self.sent = False
+        self.sent: bool = False
         self.context: object = None
 
     def update(self, state: DeliveryState) -> None:
@@ -98,24 +98,24 @@ class IncomingDelivery:
     )
 
     def __init__(self, link: ReceiverLink, id: i64, tag: bytes, message_format: i64) -> None:
-        self.link = link
+        self.link: ReceiverLink = link
         self.id: i64 = id
-        self.tag = tag
+        self.tag: bytes = tag
         self.message_format: i64 = message_format
         self.payload: bytes = b""
-        self.settled = False
+        self.settled: bool = False
         self.state: DeliveryState | None = None
-        self.remote_settled = False
+        self.remote_settled: bool = False
         self.remote_state: DeliveryState | None = None
         self.context: object = None
         # Whether all of the message has arrived.
-        self.complete = False
+        self.complete: bool = False
         # Whether the sender has to settle first (AMQP 1.0 §2.7.5, rcv-settle-mode).
-        self.second = False
+        self.second: bool = False
         # True for a resumed delivery that is unknown here: its frames are skipped.
-        self.ignored = False
+        self.ignored: bool = False
         # Whether the sender has resumed the delivery on the current attachment of the link.
-        self.resumed = False
+        self.resumed: bool = False
         # The frames received so far of a message with several frames, None if there are none. They
         # are joined when the last one arrives; a large message is in `_grown` instead.
         self._begun: list[bytes] | None = None

@@ -49,11 +49,11 @@ class DispositionQueue:
 
     __slots__ = ("session", "role", "_empty", "_first", "_last", "_state", "_settled")
     # Deleted by `drop_references`, after the last call.
-    __deletable__ = ("session",)
+    __deletable__: tuple[str, ...] = ("session",)
 
     def __init__(self, session: Session, role: Role) -> None:
-        self.session = session
-        self.role = role
+        self.session: Session = session
+        self.role: Role = role
         self._empty = True
         self._first: i64 = 0
         self._last: i64 = 0

@@ -40,7 +40,7 @@ class HeaderReceived(Event):
     __slots__ = ("protocol_id",)
 
     def __init__(self, protocol_id: int) -> None:
-        self.protocol_id = protocol_id
+        self.protocol_id: int = protocol_id
 
 
 class TlsAgreed(Event):
@@ -74,11 +74,11 @@ class AuthenticationRequested(Event):
         hostname: str | None,
         token: str | None = None,
     ) -> None:
-        self.mechanism = mechanism
-        self.username = username
-        self.password = password
-        self.hostname = hostname
-        self.token = token
+        self.mechanism: str = mechanism
+        self.username: str | None = username
+        self.password: str | None = password
+        self.hostname: str | None = hostname
+        self.token: str | None = token
 
 
 class ScramKeysRequested(Event):
@@ -90,9 +90,9 @@ class ScramKeysRequested(Event):
     __slots__ = ("mechanism", "username", "hostname")
 
     def __init__(self, mechanism: str, username: str, hostname: str | None) -> None:
-        self.mechanism = mechanism
-        self.username = username
-        self.hostname = hostname
+        self.mechanism: str = mechanism
+        self.username: str = username
+        self.hostname: str | None = hostname
 
 
 class Authenticated(Event):
@@ -101,8 +101,8 @@ class Authenticated(Event):
     __slots__ = ("mechanism", "username")
 
     def __init__(self, mechanism: str, username: str | None) -> None:
-        self.mechanism = mechanism
-        self.username = username
+        self.mechanism: str = mechanism
+        self.username: str | None = username
 
 
 class OpenReceived(Event):
@@ -111,7 +111,7 @@ class OpenReceived(Event):
     __slots__ = ("open",)
 
     def __init__(self, open: Open) -> None:
-        self.open = open
+        self.open: Open = open
 
 
 class CloseReceived(Event):
@@ -120,7 +120,7 @@ class CloseReceived(Event):
     __slots__ = ("error",)
 
     def __init__(self, error: Error | None) -> None:
-        self.error = error
+        self.error: Error | None = error
 
 
 class Terminated(Event):
@@ -135,7 +135,7 @@ class Terminated(Event):
     __slots__ = ("error",)
 
     def __init__(self, error: AmqpError | None) -> None:
-        self.error = error
+        self.error: AmqpError | None = error
 
 
 class BeginReceived(Event):
@@ -144,7 +144,7 @@ class BeginReceived(Event):
     __slots__ = ("session",)
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        self.session: Session = session
 
 
 class EndReceived(Event):
@@ -153,8 +153,8 @@ class EndReceived(Event):
     __slots__ = ("session", "error")
 
     def __init__(self, session: Session, error: Error | None) -> None:
-        self.session = session
-        self.error = error
+        self.session: Session = session
+        self.error: Error | None = error
 
 
 class SessionTerminated(Event):
@@ -167,8 +167,8 @@ class SessionTerminated(Event):
     __slots__ = ("session", "error")
 
     def __init__(self, session: Session, error: AmqpError | None) -> None:
-        self.session = session
-        self.error = error
+        self.session: Session = session
+        self.error: AmqpError | None = error
 
 
 class AttachReceived(Event):
@@ -180,7 +180,7 @@ class AttachReceived(Event):
     __slots__ = ("link",)
 
     def __init__(self, link: Link) -> None:
-        self.link = link
+        self.link: Link = link
 
 
 class DetachReceived(Event):
@@ -193,9 +193,9 @@ class DetachReceived(Event):
     __slots__ = ("link", "closed", "error")
 
     def __init__(self, link: Link, closed: bool, error: Error | None) -> None:
-        self.link = link
-        self.closed = closed
-        self.error = error
+        self.link: Link = link
+        self.closed: bool = closed
+        self.error: Error | None = error
 
 
 class LinkFailed(Event):
@@ -204,8 +204,8 @@ class LinkFailed(Event):
     __slots__ = ("link", "error")
 
     def __init__(self, link: Link, error: AmqpError) -> None:
-        self.link = link
-        self.error = error
+        self.link: Link = link
+        self.error: AmqpError = error
 
 
 class CreditReceived(Event):
@@ -218,8 +218,8 @@ class CreditReceived(Event):
     __slots__ = ("link", "properties")
 
     def __init__(self, link: SenderLink, properties: dict[str, object] | None = None) -> None:
-        self.link = link
-        self.properties = properties
+        self.link: SenderLink = link
+        self.properties: dict[str, object] | None = properties
 
 
 class DrainCompleted(Event):
@@ -228,7 +228,7 @@ class DrainCompleted(Event):
     __slots__ = ("link",)
 
     def __init__(self, link: ReceiverLink) -> None:
-        self.link = link
+        self.link: ReceiverLink = link
 
 
 class DeliveryReceived(Event):
@@ -237,8 +237,8 @@ class DeliveryReceived(Event):
     __slots__ = ("link", "delivery")
 
     def __init__(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
-        self.link = link
-        self.delivery = delivery
+        self.link: ReceiverLink = link
+        self.delivery: IncomingDelivery = delivery
 
 
 class PostingBegun(Event):
@@ -252,8 +252,8 @@ class PostingBegun(Event):
     __slots__ = ("link", "state")
 
     def __init__(self, link: ReceiverLink, state: TransactionalState) -> None:
-        self.link = link
-        self.state = state
+        self.link: ReceiverLink = link
+        self.state: TransactionalState = state
 
 
 class TransferIgnored(Event):
@@ -266,8 +266,8 @@ class TransferIgnored(Event):
     __slots__ = ("link", "state")
 
     def __init__(self, link: ReceiverLink, state: DeliveryState) -> None:
-        self.link = link
-        self.state = state
+        self.link: ReceiverLink = link
+        self.state: DeliveryState = state
 
 
 class DeliveryAborted(Event):
@@ -276,8 +276,8 @@ class DeliveryAborted(Event):
     __slots__ = ("link", "delivery")
 
     def __init__(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
-        self.link = link
-        self.delivery = delivery
+        self.link: ReceiverLink = link
+        self.delivery: IncomingDelivery = delivery
 
 
 class OutcomeReceived(Event):
@@ -286,7 +286,7 @@ class OutcomeReceived(Event):
     __slots__ = ("delivery",)
 
     def __init__(self, delivery: OutgoingDelivery) -> None:
-        self.delivery = delivery
+        self.delivery: OutgoingDelivery = delivery
 
 
 class TransactionalStateReceived(Event):
@@ -301,9 +301,9 @@ class TransactionalStateReceived(Event):
     def __init__(
         self, delivery: OutgoingDelivery, state: TransactionalState, settled: bool
     ) -> None:
-        self.delivery = delivery
-        self.state = state
-        self.settled = settled
+        self.delivery: OutgoingDelivery = delivery
+        self.state: TransactionalState = state
+        self.settled: bool = settled
 
 
 class TransactionalStateIgnored(Event):
@@ -316,7 +316,7 @@ class TransactionalStateIgnored(Event):
     __slots__ = ("state",)
 
     def __init__(self, state: TransactionalState) -> None:
-        self.state = state
+        self.state: TransactionalState = state
 
 
 class SettlementReceived(Event):
@@ -325,4 +325,4 @@ class SettlementReceived(Event):
     __slots__ = ("delivery",)
 
     def __init__(self, delivery: IncomingDelivery) -> None:
-        self.delivery = delivery
+        self.delivery: IncomingDelivery = delivery

@@ -48,10 +48,10 @@ class IncomingHalf:
         "_errant",
     )
     # Deleted by `drop_references`, after the last call.
-    __deletable__ = ("session",)
+    __deletable__: tuple[str, ...] = ("session",)
 
     def __init__(self, session: Session, window: i64) -> None:
-        self.session = session
+        self.session: Session = session
         self.unsettled: dict[int, IncomingDelivery] = {}
         # next-incoming-id: the transfer-id expected next.
         self.next_id: i64 = 0
@@ -60,7 +60,7 @@ class IncomingHalf:
         # §2.5.6).
         self.remote_outgoing_window: i64 = 0
         self._max_window: i64 = window
-        self.dispositions = DispositionQueue(session, Role.RECEIVER)
+        self.dispositions: DispositionQueue = DispositionQueue(session, Role.RECEIVER)
         # Unsettled deliveries of failed links: a frame that refers to one is an error.
         self._errant: dict[int, ReceiverLink] = {}
 

@@ -35,12 +35,12 @@ class FrameInput:
                  "_buffered", "_needed")  # fmt: skip
 
     def __init__(self) -> None:
-        self.data = b""
-        self.reader = Reader(b"", 0, 0)
+        self.data: bytes = b""
+        self.reader: Reader = Reader(b"", 0, 0)
         self.channel: i64 = 0
         self.work: i64 = 0
-        self.unread = False
-        self.whole = False
+        self.unread: bool = False
+        self.whole: bool = False
         self._pos: i64 = 0
         # The data after `data`, and how many bytes are needed before reading can go on.
         self._chunks: list[bytes] = []

@@ -50,13 +50,13 @@ class Layers:
 
     __slots__ = ("connection", "stage", "sasl", "secured", "_sent")
     # Deleted by `drop_references`, after the last call.
-    __deletable__ = ("connection",)
+    __deletable__: tuple[str, ...] = ("connection",)
 
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+        self.connection: Connection = connection
         self.stage: i64 = HEADER
-        self.sasl = SaslExchange(connection)
-        self.secured = False
+        self.sasl: SaslExchange = SaslExchange(connection)
+        self.secured: bool = False
         # The protocol id of the initiator's last header.
         self._sent: int = AMQP_PROTOCOL
 

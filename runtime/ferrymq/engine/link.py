@@ -79,17 +79,17 @@ class Link:
     )
 
     def __init__(self, session: Session, name: str, initiated: bool, is_sender: bool) -> None:
-        self.session = session
-        self.name = name
+        self.session: Session = session
+        self.name: str = name
         self.handle: i64 = -1
         self.remote_handle: i64 = -1
-        self.initiated = initiated
-        self.is_sender = is_sender
+        self.initiated: bool = initiated
+        self.is_sender: bool = is_sender
         self.state: LinkState = LinkState.DETACHED
         # True from the second attach to the first detach: transfers and flows are allowed.
-        self.usable = False
-        self.local_detached = False
-        self.remote_detached = False
+        self.usable: bool = False
+        self.local_detached: bool = False
+        self.remote_detached: bool = False
         self.source: Source | None = None
         self.target: Target | None = None
         self.remote_attach: Attach | None = None
@@ -98,24 +98,24 @@ class Link:
         self.snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED
         self.rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST
         # Copies of the settle modes as flags: every delivery reads them on the hot path.
-        self.always_settled = False
-        self.never_settled = False
-        self.settles_second = False
+        self.always_settled: bool = False
+        self.never_settled: bool = False
+        self.settles_second: bool = False
         # Bytes; 0 means without a limit (AMQP 1.0 §2.7.3).
         self.max_message_size: int = 0
         self.remote_max_message_size: int = 0
         self.credit: i64 = 0
         self.delivery_count: i64 = 0
-        self.drain = False
+        self.drain: bool = False
         # A link attached only to be closed; the user has never seen it.
-        self.ghost = False
+        self.ghost: bool = False
         # Detached because the peer broke a rule: no further frame may come for it.
-        self.failed = False
+        self.failed: bool = False
         # Whether each side has closed the link, and not only detached it.
-        self.local_closed = False
-        self.remote_closed = False
+        self.local_closed: bool = False
+        self.remote_closed: bool = False
         # Whether our attach made it half of a pair (Link Pairing 1.0 §2.2.1).
-        self.paired = False
+        self.paired: bool = False
         # Whether dispositions still reach its deliveries after a detach (AMQP 1.0 §2.7.6).
         self._live = True
         self.context: object = None

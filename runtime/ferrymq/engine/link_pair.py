@@ -23,8 +23,8 @@ class LinkPair:
     __slots__ = ("sender", "receiver")
 
     def __init__(self, sender: SenderLink, receiver: ReceiverLink) -> None:
-        self.sender = sender
-        self.receiver = receiver
+        self.sender: SenderLink = sender
+        self.receiver: ReceiverLink = receiver
 
     @property
     def paired(self) -> bool:

@@ -97,10 +97,10 @@ class OutgoingHalf:
                  "_backlog", "_withheld", "queued", "dispositions", "_cut_off", "_asked",
                  "_errant")  # fmt: skip
     # Deleted by `drop_references`, after the last call.
-    __deletable__ = ("session",)
+    __deletable__: tuple[str, ...] = ("session",)
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        self.session: Session = session
         self.unsettled: dict[int, OutgoingDelivery] = {}
         # next-outgoing-id: the transfer-id of the next transfer frame.
         self.next_id: i64 = 0
@@ -111,8 +111,8 @@ class OutgoingHalf:
         # Deliveries that lost their credit before their first frame, in order, by link.
         self._withheld: dict[Link, list[_Parked]] = {}
         # Whether this half waits for its turn in `OutputLimit.waiting`.
-        self.queued = False
-        self.dispositions = DispositionQueue(session, Role.SENDER)
+        self.queued: bool = False
+        self.dispositions: DispositionQueue = DispositionQueue(session, Role.SENDER)
         # Deliveries, by delivery-id, that were unsettled when their link ended.
         self._cut_off: dict[int, None] = {}
         # Unsettled deliveries of failed links: a frame that refers to one is an error.

@@ -41,6 +41,11 @@ class ReceiverLink(Link):
         "_highest_number",
     )
 
+    # Attributes of `Link` that the methods assign: their types for type checkers.
+    credit: i64
+    delivery_count: i64
+    drain: bool
+
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
         super().__init__(session, name, initiated, False)
         # The sender's last `available`, and its delivery-count at that time.
@@ -59,10 +64,10 @@ class ReceiverLink(Link):
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self.resumption: ReceiverResumption | None = None
         # The link failed within a delivery, of which more frames may come.
-        self.cut_short = False
+        self.cut_short: bool = False
         # Whether a repeated tag of an unsettled delivery ends the link (§2.6.12). A user that never
         # resumes the link may switch this off, because some senders repeat tags.
-        self.unique_tags = True
+        self.unique_tags: bool = True
         # Tags of unsettled deliveries. None while the tags rise, as those of nearly all senders do:
         # then no tag can repeat.
         self._tags: set[bytes] | None = None

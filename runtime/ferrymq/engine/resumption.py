@@ -132,7 +132,7 @@ class SenderResumption:
     __slots__ = ("link", "unsettled", "complete", "remote", "remote_complete")
 
     def __init__(self, link: SenderLink, unsettled: dict[bytes, OutgoingDelivery]) -> None:
-        self.link = link
+        self.link: SenderLink = link
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         for tag, delivery in unsettled.items():
             if not delivery.settled:
@@ -142,9 +142,9 @@ class SenderResumption:
                 delivery.id = -1
                 delivery.sent = False
                 self.unsettled[tag] = delivery
-        self.complete = True
+        self.complete: bool = True
         self.remote: dict[bytes, DeliveryState | None] = {}
-        self.remote_complete = True
+        self.remote_complete: bool = True
 
     def states(self) -> dict[object, object]:
         """Return our unsettled map for the attach."""
@@ -218,7 +218,7 @@ class ReceiverResumption:
     __slots__ = ("link", "unsettled", "complete", "listed", "skip", "continued")
 
     def __init__(self, link: ReceiverLink, unsettled: dict[bytes, IncomingDelivery]) -> None:
-        self.link = link
+        self.link: ReceiverLink = link
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         for tag, delivery in unsettled.items():
             if not delivery.settled:
@@ -228,13 +228,13 @@ class ReceiverResumption:
                 delivery.id = -1
                 delivery.resumed = False
                 self.unsettled[tag] = delivery
-        self.complete = True
+        self.complete: bool = True
         # Number of entries, from the first, that fit into the map of our attach.
         self.listed: i64 = len(self.unsettled)
         # Bytes of the delivery being resumed that are still to be skipped: they are here already.
         self.skip: i64 = 0
         # Whether the sender has sent bytes of that delivery since it resumed it.
-        self.continued = False
+        self.continued: bool = False
 
     def states(self) -> dict[object, object]:
         """Return our unsettled map for the attach: outcomes, and the positions of the other

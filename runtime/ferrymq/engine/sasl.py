@@ -16,8 +16,8 @@ class SaslMechanism:
     __slots__ = ("name", "username")
 
     def __init__(self, name: str, username: str | None) -> None:
-        self.name = name
-        self.username = username
+        self.name: str = name
+        self.username: str | None = username
 
     def initial_response(self) -> bytes | None:
         """Return the initial response for the sasl-init, or None for none. Begins a new exchange.
@@ -47,7 +47,7 @@ class Anonymous(SaslMechanism):
 
     def __init__(self, trace: str = "anonymous") -> None:
         super().__init__("ANONYMOUS", None)
-        self.trace = trace
+        self.trace: str = trace
 
     def initial_response(self) -> bytes | None:
         """Return the trace."""

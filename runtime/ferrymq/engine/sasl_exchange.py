@@ -60,15 +60,15 @@ class SaslExchange:
         "_hostname",
     )
     # Deleted by `drop_references`, when nothing is called any more.
-    __deletable__ = ("connection",)
+    __deletable__: tuple[str, ...] = ("connection",)
 
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.waiting = False
-        self.done = False
-        self.mechanism = ""
+        self.connection: Connection = connection
+        self.waiting: bool = False
+        self.done: bool = False
+        self.mechanism: str = ""
         self.username: str | None = None
-        self.waiting_for_keys = False
+        self.waiting_for_keys: bool = False
         self._client: SaslMechanism | None = None
         self._server: SaslServerMechanism | None = None
         # Additional data of a successful outcome.

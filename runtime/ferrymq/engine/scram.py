@@ -45,10 +45,10 @@ class ScramKeys:
     __slots__ = ("salt", "stored_key", "server_key", "iterations")
 
     def __init__(self, salt: bytes, stored_key: bytes, server_key: bytes, iterations: int) -> None:
-        self.salt = salt
-        self.stored_key = stored_key
-        self.server_key = server_key
-        self.iterations = iterations
+        self.salt: bytes = salt
+        self.stored_key: bytes = stored_key
+        self.server_key: bytes = server_key
+        self.iterations: int = iterations
 
     @classmethod
     def derive(

@@ -46,6 +46,11 @@ class SenderLink(Link):
         "_next_tag",
     )
 
+    # Attributes of `Link` that the methods assign: their types for type checkers.
+    credit: i64
+    delivery_count: i64
+    drain: bool
+
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
         super().__init__(session, name, initiated, True)
         self.available: i64 = 0
@@ -64,7 +69,7 @@ class SenderLink(Link):
         # Tags of unsettled deliveries that the engine did not make; most links have none.
         self.own_tags: set[bytes] | None = None
         # Whether credit is assumed until the receiver has attached.
-        self.assuming = False
+        self.assuming: bool = False
         self._next_tag: i64 = 0
 
     def send(

@@ -102,18 +102,18 @@ class Session:
     )
 
     def __init__(self, connection: Connection, initiated: bool) -> None:
-        self.connection = connection
+        self.connection: Connection = connection
         self.channel: i64 = -1
         self.remote_channel: i64 = -1
-        self.initiated = initiated
+        self.initiated: bool = initiated
         self.state: SessionState = SessionState.UNMAPPED
-        self.mapped = False
-        self.open_for_output = False
+        self.mapped: bool = False
+        self.open_for_output: bool = False
         # The peer may pipeline frames on its begin; frames that come after our end are discarded.
-        self.open_for_input = False
+        self.open_for_input: bool = False
         self.remote_begin: Begin | None = None
-        self.incoming = IncomingHalf(self, connection.settings.incoming_window)
-        self.outgoing = OutgoingHalf(self)
+        self.incoming: IncomingHalf = IncomingHalf(self, connection.settings.incoming_window)
+        self.outgoing: OutgoingHalf = OutgoingHalf(self)
         # Every link that is not detached on both sides, by (name, we are the sender).
         self.links: dict[tuple[str, bool], Link] = {}
         self.context: object = None
@@ -123,7 +123,7 @@ class Session:
         self._handle_max: i64 = connection.settings.handle_max
         self._remote_handle_max: i64 = 0xFFFFFFFF
         # Whether the connection must flush this session before its output is taken.
-        self.touched = False
+        self.touched: bool = False
         # The link of the latest transfer: most transfers follow one on the same link.
         self._last_link: ReceiverLink | None = None
         # True if the peer's end followed its begin before we answered the begin.

@@ -117,35 +117,35 @@ class ConnectionSettings:
     ) -> None:
         if not 512 <= max_frame_size <= 0xFFFFFFFF:
             raise ValueError(f"max_frame_size {max_frame_size}: it must be 512 … 4294967295")
-        self.container_id = container_id
-        self.hostname = hostname
-        self.sasl_hostname = sasl_hostname
-        self.initiator = initiator
-        self.max_frame_size = max_frame_size
-        self.channel_max = channel_max
-        self.handle_max = handle_max
-        self.incoming_window = incoming_window
-        self.idle_time_out = idle_time_out
-        self.handshake_timeout = handshake_timeout
-        self.close_timeout = close_timeout
-        self.offered_capabilities = offered_capabilities
-        self.desired_capabilities = desired_capabilities
-        self.properties = properties
+        self.container_id: str = container_id
+        self.hostname: str | None = hostname
+        self.sasl_hostname: str | None = sasl_hostname
+        self.initiator: bool = initiator
+        self.max_frame_size: int = max_frame_size
+        self.channel_max: int = channel_max
+        self.handle_max: int = handle_max
+        self.incoming_window: int = incoming_window
+        self.idle_time_out: float | None = idle_time_out
+        self.handshake_timeout: float | None = handshake_timeout
+        self.close_timeout: float | None = close_timeout
+        self.offered_capabilities: list[str] | None = offered_capabilities
+        self.desired_capabilities: list[str] | None = desired_capabilities
+        self.properties: dict[str, object] | None = properties
         self.sasl: list[SaslMechanism] = []
         if isinstance(sasl, list):
             self.sasl = sasl
         elif sasl is not None:
             self.sasl = [sasl]
         self.sasl_mechanisms: list[str] = [] if sasl_mechanisms is None else sasl_mechanisms
-        self.sasl_required = sasl_required
-        self.tls = tls
-        self.tls_required = tls_required
+        self.sasl_required: bool = sasl_required
+        self.tls: bool = tls
+        self.tls_required: bool = tls_required
         self.required_capabilities: list[str] = (
             [] if required_capabilities is None else required_capabilities
         )
-        self.max_links = max_links
-        self.max_unfinished = max_unfinished
+        self.max_links: int = max_links
+        self.max_unfinished: int = max_unfinished
         self.unfinished: Budget = Budget() if unfinished is None else unfinished
-        self.keeps_partial = keeps_partial
-        self.max_output = max_output
+        self.keeps_partial: bool = keeps_partial
+        self.max_output: int = max_output
         self.opening: Open = make_open(self)

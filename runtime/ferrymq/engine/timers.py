@@ -26,13 +26,13 @@ class ConnectionTimers:
     )
 
     def __init__(self, now: float, idle_time_out: float | None, handshake: float | None) -> None:
-        self.last_received = now
-        self.idle_time_out = idle_time_out
+        self.last_received: float = now
+        self.idle_time_out: float | None = idle_time_out
         self.keepalive_interval: float | None = None
-        self.keepalive_due = 0.0
-        self.sent_since = False
+        self.keepalive_due: float = 0.0
+        self.sent_since: bool = False
         # A time before the last output, by no more than a keep-alive interval.
-        self.sent_after = now
+        self.sent_after: float = now
         self.handshake_due: float | None = None if handshake is None else now + handshake
         self.close_due: float | None = None
 

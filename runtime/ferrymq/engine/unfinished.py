@@ -39,7 +39,7 @@ class Unfinished:
     def __init__(self, limit: i64, shared: Budget) -> None:
         self.limit: i64 = limit
         self.held: i64 = 0
-        self.shared = shared
+        self.shared: Budget = shared
 
     def add(self, link: ReceiverLink, size: i64) -> bool:
         """Count more bytes of an incomplete message on the link; return false if that is too

@@ -17,7 +17,7 @@ from ferrymq_broker.cli.admin.messages import move, peek, purge
 from ferrymq_broker.cli.admin.stream_holds import holds, release
 from ferrymq_broker.cli.connect_options import take_options
 
-admin = typer.Typer(
+admin: typer.Typer = typer.Typer(
     name="admin",
     help="Inspect and change a running broker.",
     no_args_is_help=True,
@@ -27,5 +27,5 @@ admin = typer.Typer(
 
 admin.callback(help="Inspect and change a running broker.")(take_options)
 admin.command("list")(list_entities)
-for command in (show, create, update, delete, bind, unbind, purge, move, peek, holds, release):
-    admin.command()(command)
+for _command in (show, create, update, delete, bind, unbind, purge, move, peek, holds, release):
+    admin.command()(_command)

@@ -10,13 +10,13 @@ from ferrymq_broker.cli.store.export import export
 from ferrymq_broker.cli.store.import_ import import_
 from ferrymq_broker.cli.store.verify import info, verify
 
-store = typer.Typer(
+store: typer.Typer = typer.Typer(
     name="store",
     help="Inspect, check, copy, export and import the files of a store.",
     no_args_is_help=True,
     add_completion=False,
 )
 store.callback(help="Inspect, check, copy, export and import the files of a store.")(take_options)
-for command in (verify, info, compact, backup, export):
-    store.command()(command)
+for _command in (verify, info, compact, backup, export):
+    store.command()(_command)
 store.command("import")(import_)

@@ -67,7 +67,7 @@ class Contents:
         self.last = 0
         self.findings: list[Finding] = []
         # The number of findings, including those that are not in the list.
-        self.found = 0
+        self.found: int = 0
 
     def add(self, file: Path, reason: str) -> None:
         """Add a finding."""

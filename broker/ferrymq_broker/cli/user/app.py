@@ -22,7 +22,7 @@ from ferrymq_broker.cli.user.options import (
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.security.users import MAX_NAME, StoredUser, check_name
 
-user = typer.Typer(
+user: typer.Typer = typer.Typer(
     name="user",
     help="Manage the users in the file of the setting security.users-file.",
     no_args_is_help=True,

@@ -27,10 +27,10 @@ class LinkIdentity:
     __slots__ = ("key", "address", "durable", "mode")
 
     def __init__(self, key: LinkKey, address: str, durable: i64, mode: str | None) -> None:
-        self.key = key
-        self.address = address
+        self.key: LinkKey = key
+        self.address: str = address
         self.durable: i64 = durable
-        self.mode = mode
+        self.mode: str | None = mode
 
     def matches(self, other: LinkIdentity) -> bool:
         """Return whether the other identity is that of the same link."""

@@ -64,9 +64,9 @@ class TerminusRegistry:
     )
 
     def __init__(self, agenda: Agenda, timers: TimerHeap, numbers: NumberSequence) -> None:
-        self.agenda = agenda
-        self.timers = timers
-        self.numbers = numbers
+        self.agenda: Agenda = agenda
+        self.timers: TimerHeap = timers
+        self.numbers: NumberSequence = numbers
         self.unsettled: i64 = UNSETTLED
         self.per_user: i64 = 0
         self._by_key: dict[LinkKey, Terminus] = {}

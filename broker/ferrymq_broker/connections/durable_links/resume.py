@@ -51,12 +51,12 @@ class SourceResumption:
         terminus: SourceTerminus,
         unsettled: dict[bytes, OutgoingDelivery],
     ) -> None:
-        self.endpoint = endpoint
-        self.output = output
-        self.terminus = terminus
+        self.endpoint: ConsumerPort = endpoint
+        self.output: ConnectionOutput = output
+        self.terminus: SourceTerminus = terminus
         self.live: i64 = 0
         resumption = endpoint.link.resumption
-        self.whole = resumption is None or resumption.whole
+        self.whole: bool = resumption is None or resumption.whole
         self._todo: deque[OutgoingDelivery] = deque()
         if resumption is not None:
             for delivery in unsettled.values():

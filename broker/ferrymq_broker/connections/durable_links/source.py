@@ -52,8 +52,8 @@ class UnsettledSend:
 
     def __init__(self, number: i64, entry: Entry, first: bool, left: i64) -> None:
         self.number: i64 = number
-        self.entry = entry
-        self.first = first
+        self.entry: Entry = entry
+        self.first: bool = first
         self.left: i64 = left
 
 
@@ -90,14 +90,14 @@ class SourceTerminus(Terminus):
     ) -> None:
         super().__init__(identity, termini, told)
         self.store_id = store_id
-        self.node = node
+        self.node: Node = node
         self.sent: dict[bytes, UnsettledSend] = {}
         # By the number of the consumer that sent them, and the tag.
         self._lent: dict[tuple[int, bytes], UnsettledSend] = {}
-        self.holder = Consumer(0, False)
-        self.holds = True
+        self.holder: Consumer = Consumer(0, False)
+        self.holds: bool = True
         # Whether the terminus has had no link before.
-        self.fresh = True
+        self.fresh: bool = True
         self.default: Outcome | None = None
         self.imposed: Outcome | None = None
         # Stored queues know the terminus by the same number after a restart; no consumer uses it.

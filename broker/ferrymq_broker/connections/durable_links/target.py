@@ -42,7 +42,7 @@ class UnsettledReceive:
 
     def __init__(self, number: i64, outcome: Outcome) -> None:
         self.number: i64 = number
-        self.outcome = outcome
+        self.outcome: Outcome = outcome
 
 
 @final
@@ -55,7 +55,7 @@ class TargetTerminus(Terminus):
         super().__init__(identity, termini, told)
         self.known: dict[bytes, UnsettledReceive] = {}
         # Whether a repeated delivery is recognised by its tag.
-        self.once = False
+        self.once: bool = False
         # Messages of open transactions, by tag.
         self.provisional: dict[bytes, TxnPublish] = {}
         # Deliveries that the broker has settled, in order.
@@ -189,7 +189,7 @@ class RememberedTags(Tags):
     __slots__ = ("terminus", "session", "connection")
 
     def __init__(self, terminus: TargetTerminus, session: i64, connection: i64) -> None:
-        self.terminus = terminus
+        self.terminus: TargetTerminus = terminus
         self.session: i64 = session
         self.connection: i64 = connection
 

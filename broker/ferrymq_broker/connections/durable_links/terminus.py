@@ -57,22 +57,22 @@ class Terminus(Timer):
         self, identity: LinkIdentity, termini: TerminusRegistry, told: Source | Target
     ) -> None:
         super().__init__()
-        self.key = identity.key
-        self.identity = identity
-        self.termini = termini
+        self.key: tuple[str, str | None, str, str, bool] = identity.key
+        self.identity: LinkIdentity = identity
+        self.termini: TerminusRegistry = termini
         # The owner of the termini of its user; None before the terminus is registered.
         self.owner: TerminusOwner | None = None
-        self.told = told
+        self.told: Source | Target = told
         self.store_id: i64 = 0
         self.durable: i64 = identity.durable
-        self.expiry_policy = "link-detach"
+        self.expiry_policy: str = "link-detach"
         # In seconds.
         self.timeout: i64 = 0
-        self.attached = False
-        self.gone = False
+        self.attached: bool = False
+        self.gone: bool = False
         self.since: i64 = 0
         self.awaits: i64 = 0
-        self.lost = False
+        self.lost: bool = False
         # The last link of the terminus; dispositions for that link may still come.
         self.link: Link | None = None
 

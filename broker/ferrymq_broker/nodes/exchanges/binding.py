@@ -20,7 +20,7 @@ class Destination:
     __slots__ = ("node", "bindings", "seen")
 
     def __init__(self, node: Node) -> None:
-        self.node = node
+        self.node: Node = node
         self.bindings: i64 = 0
         self.seen: i64 = 0
 
@@ -40,11 +40,11 @@ class Binding:
     def __init__(
         self, target: Destination, key: str, arguments: dict[str, object], order: i64
     ) -> None:
-        self.target = target
-        self.key = key
-        self.arguments = arguments
+        self.target: Destination = target
+        self.key: str = key
+        self.arguments: dict[str, object] = arguments
         self.order: i64 = order
-        self.stored = False
+        self.stored: bool = False
 
     @property
     def destination(self) -> str:

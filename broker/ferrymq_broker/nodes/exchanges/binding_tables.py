@@ -25,7 +25,7 @@ class BindingTable:
     __slots__ = ("keyed",)
 
     def __init__(self, keyed: bool) -> None:
-        self.keyed = keyed
+        self.keyed: bool = keyed
 
     def check(self, key: str, arguments: dict[str, object]) -> None:
         """Raise `BrokerError` if such a binding is invalid for this type of exchange."""

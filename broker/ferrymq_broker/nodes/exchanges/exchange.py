@@ -81,7 +81,7 @@ class Exchange(Node):
         self, address: str, space: Space, policy: ExchangePolicy, lifetime: i64 = PERMANENT
     ) -> None:
         super().__init__(address, space, lifetime)
-        self.policy = policy
+        self.policy: ExchangePolicy = policy
         self.published: i64 = 0
         self.unroutable: i64 = 0
         self.refused: i64 = 0

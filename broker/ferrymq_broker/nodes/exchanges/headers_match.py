@@ -29,7 +29,7 @@ class HeadersMatch:
             match = read_match(arguments)
         except ValueError as error:
             raise BrokerError("amqp:invalid-field", str(error)) from None
-        self.any = match.startswith("any")
+        self.any: bool = match.startswith("any")
         with_x = match.endswith("-with-x")
         self._wanted: list[tuple[str, object]] = []
         for name, value in arguments.items():

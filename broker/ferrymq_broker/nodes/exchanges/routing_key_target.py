@@ -23,8 +23,8 @@ class RoutingKeyTarget(Node):
 
     def __init__(self, exchange: Exchange, key: str) -> None:
         super().__init__(f"{exchange.address}{PART}{key}", exchange.space)
-        self.exchange = exchange
-        self.key = key
+        self.exchange: Exchange = exchange
+        self.key: str = key
         self._backpressures = BackpressureGroup(self)
 
     @property

@@ -100,8 +100,8 @@ class Pager(MessagePager):
     )
 
     def __init__(self, agenda: Agenda, store: Store, pages: PageStore, high: i64) -> None:
-        self.agenda = agenda
-        self.store = store
+        self.agenda: Agenda = agenda
+        self.store: Store = store
         self.high: i64 = high
         self.low: i64 = high - high // _MARGIN
         self.least: i64 = _LEAST
@@ -111,7 +111,7 @@ class Pager(MessagePager):
         self.paged_in: i64 = 0
         self.damaged: i64 = 0
         # Whether the disk refused pages when it was asked last.
-        self.full = False
+        self.full: bool = False
         # Bytes that the next `flush` takes out of memory.
         self.pending: i64 = 0
         # Bytes of messages that are in memory again and that several queues may have. The `Sweep`

@@ -51,7 +51,7 @@ class PagingState:
     )
 
     def __init__(self, entries: QueueEntries, id: i64, least: i64) -> None:
-        self.entries = entries
+        self.entries: QueueEntries = entries
         # The smallest number of messages in a run.
         self.least: i64 = least
         # The id in the keys of its pages.
@@ -65,7 +65,7 @@ class PagingState:
         self.marks: deque[tuple[int, int]] = deque()
         self.amended: dict[int, int] = {}
         self.restored: i64 = 0
-        self.withheld = False
+        self.withheld: bool = False
         # Entries since the last `fold` whose messages were left on disk when they were restored.
         self._blanks: i64 = 0
 

@@ -62,7 +62,7 @@ class Sweep:
     def __init__(self, pager: Pager, nodes: Callable[[], list[Node]]) -> None:
         agenda: Agenda = pager.agenda
         changes: Changes = agenda.changes
-        self.pager = pager
+        self.pager: Pager = pager
         self.period: i64 = _LOOK
         self.again: i64 = _AGAIN
         self._agenda = agenda

@@ -33,7 +33,7 @@ class Browser(EntryPointer):
     __slots__ = ("consumer", "_entries", "_positions", "_patience")
 
     def __init__(self, entries: QueueEntries, consumer: Consumer) -> None:
-        self.consumer = consumer
+        self.consumer: Consumer = consumer
         self._entries = entries
         self._positions: list[Entry | None] = [None] * LEVELS
         # The amount that it may still be shown in this turn.

@@ -55,12 +55,12 @@ class ConsumerRegistry:
 
     def __init__(self, node: Node, entries: QueueEntries, policy: QueuePolicy) -> None:
         self._node = node
-        self.entries = entries
-        self.policy = policy
+        self.entries: QueueEntries = entries
+        self.policy: QueuePolicy = policy
         self.consumers: dict[Consumer, None] = {}
         self.takers: i64 = 0
         self.exclusive_consumers: i64 = 0
-        self.plain = FilterView(entries, None)
+        self.plain: FilterView = FilterView(entries, None)
         self.views: dict[str, FilterView] = {UNFILTERED: self.plain}
         self.tiers: list[ViewTier] = []
         self.sole: ViewTier | None = None

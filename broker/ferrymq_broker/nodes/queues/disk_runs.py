@@ -76,8 +76,8 @@ class Kind:
     __slots__ = ("message", "stored", "attempts")
 
     def __init__(self, message: BrokerMessage, stored: bool, attempts: i64) -> None:
-        self.message = message
-        self.stored = stored
+        self.message: BrokerMessage = message
+        self.stored: bool = stored
         self.attempts: i64 = attempts
 
 
@@ -93,9 +93,9 @@ class DiskRun:
         self.begin: i64 = 0
         self.end: i64 = 0
         self.bytes: i64 = 0
-        self.rows = b""
-        self.deadlines = b""
-        self.others = b""
+        self.rows: bytes = b""
+        self.deadlines: bytes = b""
+        self.others: bytes = b""
         self.kinds: list[Kind] = []
 
     def count(self) -> i64:
@@ -225,8 +225,8 @@ class DiskRuns:
     __slots__ = ("entries", "priority_level", "least", "_runs")
 
     def __init__(self, entries: QueueEntries, priority_level: PriorityLevel, least: i64) -> None:
-        self.entries = entries
-        self.priority_level = priority_level
+        self.entries: QueueEntries = entries
+        self.priority_level: PriorityLevel = priority_level
         self.least: i64 = least
         self._runs: dict[Entry, DiskRun] = {}
 

@@ -82,7 +82,7 @@ class Dispatcher:
         self.declined: i64 = 0
         # Consumers that want to know when no message is left for them.
         self.draining: dict[Consumer, None] = {}
-        self.continuation = Continuation(node)
+        self.continuation: Continuation = Continuation(node)
         self._agenda = node.agenda
         self._entries = entries
         self._registry = registry

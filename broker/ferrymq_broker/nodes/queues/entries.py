@@ -28,7 +28,7 @@ from ferrymq_broker.nodes.queues.priority_levels import (
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.message import BrokerMessage
-    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.node import Agenda, Node
     from ferrymq_broker.nodes.paging.state import PagingState
     from ferrymq_broker.nodes.queues.groups import Groups
 
@@ -85,15 +85,15 @@ class QueueEntries:
     )
 
     def __init__(self, node: Node, persist: bool, watcher: EntryWatcher) -> None:
-        self.node = node
-        self.agenda = node.agenda
-        self.records = QueueRecords(node, persist)
+        self.node: Node = node
+        self.agenda: Agenda = node.agenda
+        self.records: QueueRecords = QueueRecords(node, persist)
         self.available: i64 = 0
         self.acquired: i64 = 0
         self.bytes: i64 = 0
         self.published: i64 = 0
         self.recovered: i64 = 0
-        self.default_level = PriorityLevel(DEFAULT_LEVEL)
+        self.default_level: PriorityLevel = PriorityLevel(DEFAULT_LEVEL)
         self.priority_levels: list[PriorityLevel] = [self.default_level]
         self.groups: Groups | None = None
         self.paging: PagingState | None = None

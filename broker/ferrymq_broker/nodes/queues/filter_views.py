@@ -73,8 +73,8 @@ class FilterView(EntryPointer):
     )
 
     def __init__(self, entries: QueueEntries, filter: Filter | None) -> None:
-        self.entries = entries
-        self.filter = filter
+        self.entries: QueueEntries = entries
+        self.filter: Filter | None = filter
         self.cursors: list[LevelCursor] = []
         self.returned: list[tuple[int, Entry]] = []
         self.aside: list[tuple[int, Entry]] = []
@@ -273,6 +273,6 @@ class ViewTier(PriorityTier):
 
     def __init__(self, view: FilterView, priority: i64, number: i64) -> None:
         super().__init__()
-        self.view = view
+        self.view: FilterView = view
         self.priority: i64 = priority
         self.number: i64 = number

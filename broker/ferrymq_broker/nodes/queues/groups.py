@@ -40,7 +40,7 @@ class Group:
     __slots__ = ("id", "count", "consumer", "waiting", "blockers", "left")
 
     def __init__(self, id: str) -> None:
-        self.id = id
+        self.id: str = id
         self.count: i64 = 0
         self.consumer: Consumer | None = None
         self.waiting: list[Entry] = []

@@ -83,9 +83,9 @@ class QueueRecords:
     __slots__ = ("node", "agenda", "persist", "stable", "unstable", "_sealed")
 
     def __init__(self, node: Node, persist: bool) -> None:
-        self.node = node
-        self.agenda = node.agenda
-        self.persist = persist
+        self.node: Node = node
+        self.agenda: Agenda = node.agenda
+        self.persist: bool = persist
         self.stable: i64 = BOUNDLESS
         self.unstable: i64 = 0
         # The last entry of the batch that is being written.

@@ -45,7 +45,7 @@ class LevelCursor:
     __slots__ = ("priority_level", "next")
 
     def __init__(self, priority_level: PriorityLevel) -> None:
-        self.priority_level = priority_level
+        self.priority_level: PriorityLevel = priority_level
         self.next: Entry | None = priority_level.first
 
     def has_passed(self, entry: Entry) -> bool:
@@ -70,7 +70,7 @@ class PriorityLevel:
         self.first: Entry | None = None
         self.last: Entry | None = None
         self.oldest: Entry | None = None
-        self.plain = LevelCursor(self)
+        self.plain: LevelCursor = LevelCursor(self)
         self.others: dict[LevelCursor, None] | None = None
         self.out: LevelCursor | None = None
         self.runs: DiskRuns | None = None

@@ -38,7 +38,7 @@ class Purge(SlicedTask):
     ) -> None:
         super().__init__()
         self.count: i64 = 0
-        self.over = False
+        self.over: bool = False
         self._entries = entries
         self._views = views
         # The sequence of the last message to drop.

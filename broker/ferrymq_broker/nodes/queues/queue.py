@@ -90,7 +90,7 @@ class Queue(Node):
         self, address: str, space: Space, policy: QueuePolicy, lifetime: i64 = PERMANENT
     ) -> None:
         super().__init__(address, space, lifetime)
-        self.policy = policy
+        self.policy: QueuePolicy = policy
         self.may_wait = True
         self.released: i64 = 0
         self.modified: i64 = 0
@@ -100,11 +100,11 @@ class Queue(Node):
         # The purge of the deleted queue.
         self._rest: Purge | None = None
         entries = QueueEntries(self, policy.persist, _Watcher(self))
-        self.entries = entries
+        self.entries: QueueEntries = entries
         self._read_policy()
-        self.registry = ConsumerRegistry(self, entries, policy)
-        self.lifecycle = MessageLifecycle(self, entries, policy)
-        self.dispatcher = Dispatcher(self, entries, self.registry, self.lifecycle)
+        self.registry: ConsumerRegistry = ConsumerRegistry(self, entries, policy)
+        self.lifecycle: MessageLifecycle = MessageLifecycle(self, entries, policy)
+        self.dispatcher: Dispatcher = Dispatcher(self, entries, self.registry, self.lifecycle)
         entries.row_watcher = self.lifecycle
         self.reconsider()
 

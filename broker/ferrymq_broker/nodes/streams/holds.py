@@ -49,10 +49,10 @@ class RetentionHold:
     __slots__ = ("holder", "id", "since", "whole", "offsets", "begun")
 
     def __init__(self, holder: str, id: i64, since: i64, whole: bool) -> None:
-        self.holder = holder
+        self.holder: str = holder
         self.id: i64 = id
         self.since: i64 = since
-        self.whole = whole
+        self.whole: bool = whole
         self.offsets: dict[int, int] = {}
         self.begun: dict[int, int] = {}
 
@@ -64,7 +64,7 @@ class RetentionHolds:
     __slots__ = ("stream", "_holds")
 
     def __init__(self, stream: Stream) -> None:
-        self.stream = stream
+        self.stream: Stream = stream
         self._holds: dict[str, RetentionHold] = {}
 
     def __len__(self) -> int:

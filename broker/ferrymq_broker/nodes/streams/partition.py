@@ -63,7 +63,7 @@ class RecordWaiter:
     __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self.waiting = False
+        self.waiting: bool = False
 
     def rouse(self) -> None:
         """Continue reading: there is another record."""
@@ -78,7 +78,7 @@ class PartitionOwner(Node):
         self, address: str, space: Space, policy: StreamPolicy, lifetime: i64 = PERMANENT
     ) -> None:
         super().__init__(address, space, lifetime)
-        self.policy = policy
+        self.policy: StreamPolicy = policy
 
     def keeper_of(self, partition: i64) -> str:
         """Return the holder of the lowest offset of a partition; empty if there is no hold."""
@@ -116,14 +116,17 @@ class StreamPartition(Node):
         "_encoded_offsets",
     )
 
+    # Attributes of `Node` that the methods assign: their types for type checkers.
+    store_id: i64
+
     def __init__(self, stream: PartitionOwner, number: i64) -> None:
         super().__init__(f"{stream.address}{PART}{number}", stream.space)
-        self.stream = stream
+        self.stream: PartitionOwner = stream
         self.number: i64 = number
         self.log: PartitionLog = MemoryLog(ENDLESS, ENDLESS, ENDLESS)
         self.waiting: list[RecordWaiter] = []
         self.readers: i64 = 0
-        self.shared = False
+        self.shared: bool = False
         self.held: i64 = ENDLESS
         # Whether it has been logged that holds keep much more than the limits.
         self._warned = False

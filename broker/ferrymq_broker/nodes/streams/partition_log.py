@@ -104,6 +104,10 @@ class MemoryLog(PartitionLog):
 
     __slots__ = ("_division", "_row", "_tail", "_time")
 
+    # Attributes of `PartitionLog` that the methods assign: their types for type checkers.
+    first: i64
+    next: i64
+
     def __init__(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
         super().__init__()
         self._division = Division(segment_bytes, segment_records, segment_span)

@@ -47,9 +47,9 @@ class PartitionCursor(RecordWaiter):
 
     def __init__(self, reader: StreamReader, partition: StreamPartition, offset: i64) -> None:
         super().__init__()
-        self.reader = reader
-        self.partition = partition
-        self.segment = _somewhere(offset)
+        self.reader: StreamReader = reader
+        self.partition: StreamPartition = partition
+        self.segment: LogSegment = _somewhere(offset)
         self.index: i64 = 0
         self.until: i64 = ENDLESS
         self.skipped: i64 = 0
@@ -104,13 +104,13 @@ class StreamReader(Node):
 
     def __init__(self, stream: Stream, whole: bool, forgiving: bool) -> None:
         super().__init__(stream.address, stream.space)
-        self.stream = stream
+        self.stream: Stream = stream
         self.consumer: Consumer | None = None
         self.cursors: list[PartitionCursor] = []
         # Whether it reads all partitions, including those that are added later.
-        self.whole = whole
-        self.forgiving = forgiving
-        self.parked = False
+        self.whole: bool = whole
+        self.forgiving: bool = forgiving
+        self.parked: bool = False
         self.fault: Error | None = None
         # How many records a filter has rejected since others had their turn.
         self.scanned: i64 = 0

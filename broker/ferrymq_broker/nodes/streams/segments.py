@@ -54,10 +54,10 @@ class LogSegment(Extent):
     def __init__(self, first: i64) -> None:
         super().__init__(first)
         self.payloads: list[bytes] = []
-        self.times = vec[i64]()
-        self.origins = vec[i64]()
+        self.times: vec[i64] = vec[i64]()
+        self.origins: vec[i64] = vec[i64]()
         self.formats: dict[int, int] | None = None
-        self.dropped = False
+        self.dropped: bool = False
 
     def add(self, index: i64, payload: bytes, time: i64, origin: i64, format: i64) -> None:
         """Add a record behind the others; it gets this index."""

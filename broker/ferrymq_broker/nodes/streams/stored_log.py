@@ -34,6 +34,7 @@ from ferrymq_broker.timers import Timer
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.node import Agenda
     from ferrymq_broker.nodes.streams.partition import StreamPartition
 
 # How many bytes of messages a partition keeps in memory: of the newest records, and in pages.
@@ -111,10 +112,14 @@ class StoredLog(PartitionLog):
         "_relief",
     )
 
+    # Attributes of `PartitionLog` that the methods assign: their types for type checkers.
+    first: i64
+    next: i64
+
     def __init__(self, partition: StreamPartition, id: i64) -> None:
         super().__init__()
-        self.partition = partition
-        self.agenda = partition.agenda
+        self.partition: StreamPartition = partition
+        self.agenda: Agenda = partition.agenda
         self.id: i64 = id
         # The offset of the next record.
         self.end: i64 = 0
@@ -143,7 +148,7 @@ class StoredLog(PartitionLog):
         self._written = False
         # The index of the first stretch with a segment in memory.
         self._resident: i64 = 0
-        self.pages = PageCache(partition, id, PAGE_BYTES)
+        self.pages: PageCache = PageCache(partition, id, PAGE_BYTES)
         # A cached head: records of one read mostly have the same head.
         self._record_head = b""
         self._record_time: i64 = -1

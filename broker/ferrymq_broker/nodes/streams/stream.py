@@ -77,15 +77,18 @@ class Stream(PartitionOwner):
         "_turns",
     )
 
+    # Attributes of `PartitionOwner` that the methods assign: their types for type checkers.
+    store_id: i64
+
     def __init__(
         self, address: str, space: Space, policy: StreamPolicy, lifetime: i64 = PERMANENT
     ) -> None:
         super().__init__(address, space, policy, lifetime)
-        self.incarnation = uuid4()
+        self.incarnation: UUID = uuid4()
         self.created: i64 = self.agenda.wall
         self.partitions: list[StreamPartition] = []
         self.readers: list[StreamReader] = []
-        self.holds = RetentionHolds(self)
+        self.holds: RetentionHolds = RetentionHolds(self)
         # The number of messages that came before the broker was started.
         self._recovered: i64 = 0
         # The partition for the next message that names neither a partition nor a key.

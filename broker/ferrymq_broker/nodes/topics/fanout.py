@@ -47,7 +47,7 @@ class Fanout:
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
         # Whether a message may go to several queues.
-        self.several = False
+        self.several: bool = False
         self._by_key: dict[str, _Group] = {}
         # The number of subscriptions in all groups.
         self._count: i64 = 0

@@ -24,7 +24,7 @@ class SubscriptionRecords:
     __slots__ = ("topic",)
 
     def __init__(self, topic: Node) -> None:
-        self.topic = topic
+        self.topic: Node = topic
 
     def keep(self, subscription: Subscription) -> None:
         """Store a new subscription from now on, if it is kept."""

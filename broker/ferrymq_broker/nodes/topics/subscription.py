@@ -61,25 +61,25 @@ class Subscription:
     )
 
     def __init__(self, name: str, key: str, queue: Queue) -> None:
-        self.name = name
-        self.key = key
-        self.queue = queue
+        self.name: str = name
+        self.key: str = key
+        self.queue: Queue = queue
         self.filter: Filter | None = None
         self.filters: dict[str, object] = {}
-        self.kept = False
-        self.declared = False
-        self.shared = False
-        self.everywhere = False
-        self.container = ""
+        self.kept: bool = False
+        self.declared: bool = False
+        self.shared: bool = False
+        self.everywhere: bool = False
+        self.container: str = ""
         self.user: str | None = None
-        self.link_name = ""
+        self.link_name: str = ""
         self.links: dict[SourceTerms, None] = {}
         self.visitors: i64 = 0
-        self.expiry_policy = "link-detach"
+        self.expiry_policy: str = "link-detach"
         self.timeout: i64 = 0
         self.awaits: i64 = 0
         self.refused: i64 = 0
-        self.gone = False
+        self.gone: bool = False
         # The index in its group of the fan-out.
         self.place: i64 = 0
         self.store_id: i64 = 0
@@ -145,7 +145,7 @@ class SubscriptionOwner(Node):
         self, address: str, space: Space, policy: TopicPolicy, lifetime: i64 = PERMANENT
     ) -> None:
         super().__init__(address, space, lifetime)
-        self.policy = policy
+        self.policy: TopicPolicy = policy
 
     def subscription_added(self) -> None:
         """Take notice of a new subscription: the topic is in use."""

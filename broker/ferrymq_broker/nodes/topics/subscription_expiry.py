@@ -41,7 +41,7 @@ class SubscriptionExpiry:
     __slots__ = ("topic", "_records", "_deadlines", "_awaiting")
 
     def __init__(self, topic: SubscriptionOwner, records: SubscriptionRecords) -> None:
-        self.topic = topic
+        self.topic: SubscriptionOwner = topic
         self._records = records
         self._deadlines: dict[Subscription, _Deadline] = {}
         # The key is the number of the session or connection whose end starts the expiry time.

@@ -44,19 +44,19 @@ class SubscriptionIdentity:
     def __init__(self, terms: SourceTerms) -> None:
         party = terms.party
         policy = terms.expiry_policy
-        self.kept = (
+        self.kept: bool = (
             terms.durable > 0
             or terms.timeout > 0
             or policy == "never"
             or policy == "connection-close"
         )
-        self.shared = "shared" in terms.capabilities
-        self.everywhere = self.shared and "global" in terms.capabilities
+        self.shared: bool = "shared" in terms.capabilities
+        self.everywhere: bool = self.shared and "global" in terms.capabilities
         name = terms.link_name
         if self.shared:
             name = name.partition("|")[0]
-        self.label = name
-        self.key = (
+        self.label: str = name
+        self.key: str = (
             global_key(name) if self.everywhere else own_key(party.user, party.container_id, name)
         )
 

@@ -66,10 +66,10 @@ class SubscriptionRegistry:
     )
 
     def __init__(self, topic: SubscriptionOwner) -> None:
-        self.topic = topic
-        self.records = SubscriptionRecords(topic)
-        self.fanout = Fanout(topic.agenda.slices)
-        self.expiry = SubscriptionExpiry(topic, self.records)
+        self.topic: SubscriptionOwner = topic
+        self.records: SubscriptionRecords = SubscriptionRecords(topic)
+        self.fanout: Fanout = Fanout(topic.agenda.slices)
+        self.expiry: SubscriptionExpiry = SubscriptionExpiry(topic, self.records)
         self.ended: dict[bool, EndedSubscriptions] = {}
         self._by_name: dict[str, Subscription] = {}
         # Subscriptions that several links can find: kept and shared ones.

@@ -122,8 +122,8 @@ class Texts:
     __slots__ = ("validity", "data", "limit", "_spare", "_length", "_views", "_rendered")
 
     def __init__(self, data: bytes, limit: i64) -> None:
-        self.validity = Validity()
-        self.data = data
+        self.validity: Validity = Validity()
+        self.data: bytes = data
         self.limit: i64 = limit
         self._spare: i64 = _SPARE
         self._length: i64 = len(data)
@@ -260,7 +260,7 @@ class Numbers:
     __slots__ = ("validity", "_values")
 
     def __init__(self) -> None:
-        self.validity = Validity()
+        self.validity: Validity = Validity()
         self._values = BytesWriter()
 
     def null(self) -> None:
@@ -290,7 +290,7 @@ class Booleans:
     __slots__ = ("validity", "_values")
 
     def __init__(self) -> None:
-        self.validity = Validity()
+        self.validity: Validity = Validity()
         self._values = Bits()
 
     def null(self) -> None:
@@ -323,9 +323,9 @@ class Maps:
     __slots__ = ("validity", "keys", "items", "_ends", "_last")
 
     def __init__(self, data: bytes, limit: i64) -> None:
-        self.validity = Validity()
-        self.keys = Texts(data, limit)
-        self.items = Texts(data, limit)
+        self.validity: Validity = Validity()
+        self.keys: Texts = Texts(data, limit)
+        self.items: Texts = Texts(data, limit)
         self._ends = BytesWriter()
         self._last: i64 = 0
         write_i32_le(self._ends, 0)

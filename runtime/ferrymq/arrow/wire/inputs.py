@@ -37,8 +37,8 @@ class TextInput:
     __slots__ = ("valid", "data", "_ends", "_base")
 
     def __init__(self, valid: BitInput | None, ends: bytes, data: bytes, base: i64) -> None:
-        self.valid = valid
-        self.data = data
+        self.valid: BitInput | None = valid
+        self.data: bytes = data
         self._ends = ends
         self._base: i64 = base
 
@@ -118,8 +118,8 @@ class MapInput:
     def __init__(
         self, valid: BitInput | None, ends: bytes, base: i64, keys: TextInput, items: TextInput
     ) -> None:
-        self.keys = keys
-        self.items = items
+        self.keys: TextInput = keys
+        self.items: TextInput = items
         self._valid = valid
         self._ends = ends
         self._base: i64 = base

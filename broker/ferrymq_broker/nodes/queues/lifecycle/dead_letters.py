@@ -84,8 +84,8 @@ class Chain:
     __slots__ = ("node", "cause")
 
     def __init__(self, node: Node, cause: Chain | None) -> None:
-        self.node = node
-        self.cause = cause
+        self.node: Node = node
+        self.cause: Chain | None = cause
 
     def contains(self, node: Node) -> bool:
         """Return whether the chain has a message that left this queue."""
@@ -128,13 +128,13 @@ class DeadLetter:
         chain: Chain,
         returns: bool,
     ) -> None:
-        self.entry = entry
+        self.entry: Entry = entry
         self.message: BrokerMessage | None = None
-        self.address = address
-        self.reason = reason
-        self.error = error
-        self.chain = chain
-        self.returns = returns
+        self.address: str = address
+        self.reason: str = reason
+        self.error: Error | None = error
+        self.chain: Chain = chain
+        self.returns: bool = returns
 
 
 @final
@@ -160,12 +160,12 @@ class DeadLetters(Node):
 
     def __init__(self, queue: Node, entries: QueueEntries) -> None:
         super().__init__(queue.address, queue.space)
-        self.queue = queue
+        self.queue: Node = queue
         self._entries = entries
-        self.sent = 0
-        self.returned = 0
-        self.dropped = 0
-        self.circles = 0
+        self.sent: int = 0
+        self.returned: int = 0
+        self.dropped: int = 0
+        self.circles: int = 0
         # Dead letters caused by consumers, which do not wait for another slice.
         self._urgent: deque[DeadLetter] = deque()
         self._letters: deque[DeadLetter] = deque()

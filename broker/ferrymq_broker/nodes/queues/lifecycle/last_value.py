@@ -49,7 +49,7 @@ class LastValues:
     __slots__ = ("key", "_newest", "_values")
 
     def __init__(self, key: str) -> None:
-        self.key = key
+        self.key: str = key
         self._newest: dict[object, Entry] = {}
         # The values of the entries in the queue, by their sequences.
         self._values: dict[int, object] = {}

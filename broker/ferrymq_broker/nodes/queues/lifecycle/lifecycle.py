@@ -104,16 +104,16 @@ class MessageLifecycle(RowWatcher):
     )
 
     def __init__(self, node: Node, entries: QueueEntries, policy: QueuePolicy) -> None:
-        self.node = node
-        self.entries = entries
-        self.policy = policy
-        self.guarded = False
+        self.node: Node = node
+        self.entries: QueueEntries = entries
+        self.policy: QueuePolicy = policy
+        self.guarded: bool = False
         self.refusal: Refusal | None = None
-        self.refusals = 0
-        self.expirations = 0
-        self.overflowed = 0
-        self.duplicated = 0
-        self.replaced = 0
+        self.refusals: int = 0
+        self.expirations: int = 0
+        self.overflowed: int = 0
+        self.duplicated: int = 0
+        self.replaced: int = 0
         # Room that is reserved for messages to come; None until the first reservation.
         self.reservations: Reservations | None = None
         # Earlier settings that still hold for older messages; None if there are none.

@@ -99,9 +99,9 @@ class Scheduled:
     def __init__(self, sequence: i64, due: i64, message: BrokerMessage, size: i64) -> None:
         self.sequence: i64 = sequence
         self.due: i64 = due
-        self.message = message
-        self.size = size
-        self.stored = False
+        self.message: BrokerMessage = message
+        self.size: i64 = size
+        self.stored: bool = False
 
 
 @final
