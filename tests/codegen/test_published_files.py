@@ -64,6 +64,7 @@ def test_bare_files_of_2011(workshop) -> None:
     names = {path.name for path in workshop.out.iterdir()}
     assert names == {
         *("__init__.py", "py.typed", "unions.py", "registry.py", "descriptors.py", "types.py"),
+        "schema.py",
         "transport.py",
         *("messaging.py", "transactions.py", "security.py"),
     }
