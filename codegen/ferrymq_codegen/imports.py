@@ -25,6 +25,7 @@ IMPORTS: Final = {
     "NULL": "ferrymq_codec.codes",
     "Array": "ferrymq_codec.containers",
     "Composite": "ferrymq_codec.composite",
+    "declare": "ferrymq_codec.declared",
     "EncodeError": "ferrymq_codec.errors",
     "Reader": "ferrymq_codec.reader",
     "Described": "ferrymq_codec.scalars",

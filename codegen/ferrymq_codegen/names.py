@@ -63,7 +63,7 @@ RESERVED_MODULES: Final = frozenset(
 _ANNOTATION_NAMES: Final = frozenset(
     {"bool", "int", "float", "str", "bytes", "list", "dict", "object", "Decimal", "UUID", "Array"}
 )
-_METHODS: Final = frozenset({"encode", "self"})
+_METHODS: Final = frozenset({"encode", "from_bytes", "self", "to_bytes"})
 _LOCALS: Final = frozenset({"r", "w", "value", "count", "outer", "mark", "nulls", "start", "field"})
 # Parts of another package, beside parts of the same name in this one.
 _IMPORTED: Final = "amqp-"

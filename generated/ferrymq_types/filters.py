@@ -17,6 +17,7 @@ from librt.strings import BytesWriter
 
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.compound import write_descriptor, write_empty_composite
+from ferrymq_codec.declared import declare
 from ferrymq_codec.maps import read_map, write_map
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import equal_values
@@ -62,6 +63,24 @@ class LegacyAmqpDirectBinding(Composite):
         """Write the value with its descriptor."""
         encode_legacy_amqp_direct_binding(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> LegacyAmqpDirectBinding:
+        """Read a legacy-amqp-direct-binding from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_legacy_amqp_direct_binding(r, "legacy-amqp-direct-binding")
+        r.finish("legacy-amqp-direct-binding")
+        return value
+
+
+declare(
+    LegacyAmqpDirectBinding,
+    {
+        "value": "str",
+    },
+    {},
+    ("value",),
+)
+
 
 def encode_legacy_amqp_direct_binding(w: BytesWriter, value: LegacyAmqpDirectBinding) -> None:
     """Write a legacy-amqp-direct-binding with its descriptor."""
@@ -102,6 +121,24 @@ class LegacyAmqpTopicBinding(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_legacy_amqp_topic_binding(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> LegacyAmqpTopicBinding:
+        """Read a legacy-amqp-topic-binding from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_legacy_amqp_topic_binding(r, "legacy-amqp-topic-binding")
+        r.finish("legacy-amqp-topic-binding")
+        return value
+
+
+declare(
+    LegacyAmqpTopicBinding,
+    {
+        "value": "str",
+    },
+    {},
+    ("value",),
+)
 
 
 def encode_legacy_amqp_topic_binding(w: BytesWriter, value: LegacyAmqpTopicBinding) -> None:
@@ -155,6 +192,24 @@ class LegacyAmqpHeadersBinding(Composite):
         """Write the value with its descriptor."""
         encode_legacy_amqp_headers_binding(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> LegacyAmqpHeadersBinding:
+        """Read a legacy-amqp-headers-binding from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_legacy_amqp_headers_binding(r, "legacy-amqp-headers-binding")
+        r.finish("legacy-amqp-headers-binding")
+        return value
+
+
+declare(
+    LegacyAmqpHeadersBinding,
+    {
+        "value": "dict[object, object]",
+    },
+    {},
+    ("value",),
+)
+
 
 def encode_legacy_amqp_headers_binding(w: BytesWriter, value: LegacyAmqpHeadersBinding) -> None:
     """Write a legacy-amqp-headers-binding with its descriptor."""
@@ -193,6 +248,21 @@ class NoLocalFilter(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_no_local_filter(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> NoLocalFilter:
+        """Read a no-local-filter from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_no_local_filter(r, "no-local-filter")
+        r.finish("no-local-filter")
+        return value
+
+
+declare(
+    NoLocalFilter,
+    {},
+    {},
+)
 
 
 def encode_no_local_filter(w: BytesWriter, value: NoLocalFilter) -> None:
@@ -238,6 +308,24 @@ class SelectorFilter(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_selector_filter(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> SelectorFilter:
+        """Read a selector-filter from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_selector_filter(r, "selector-filter")
+        r.finish("selector-filter")
+        return value
+
+
+declare(
+    SelectorFilter,
+    {
+        "value": "str",
+    },
+    {},
+    ("value",),
+)
 
 
 def encode_selector_filter(w: BytesWriter, value: SelectorFilter) -> None:

@@ -26,6 +26,7 @@ from ferrymq_codec.compound import (
     write_descriptor,
     write_empty_composite,
 )
+from ferrymq_codec.declared import declare
 from ferrymq_codec.maps import (
     read_annotations,
     read_string_map,
@@ -274,6 +275,33 @@ class Header(Composite):
         """Write the value with its descriptor."""
         encode_header(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Header:
+        """Read a header from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_header(r, "header")
+        r.finish("header")
+        return value
+
+
+declare(
+    Header,
+    {
+        "durable": "bool",
+        "priority": "int",
+        "ttl": "int | None",
+        "first_acquirer": "bool",
+        "delivery_count": "int",
+    },
+    {
+        "durable": False,
+        "priority": 4,
+        "ttl": None,
+        "first_acquirer": False,
+        "delivery_count": 0,
+    },
+)
+
 
 def encode_header(w: BytesWriter, value: Header) -> None:
     """Write a header with its descriptor."""
@@ -377,6 +405,24 @@ class DeliveryAnnotations(Composite):
         """Write the value with its descriptor."""
         encode_delivery_annotations(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> DeliveryAnnotations:
+        """Read a delivery-annotations from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_delivery_annotations(r, "delivery-annotations")
+        r.finish("delivery-annotations")
+        return value
+
+
+declare(
+    DeliveryAnnotations,
+    {
+        "value": "dict[str | int, object]",
+    },
+    {},
+    ("value",),
+)
+
 
 def encode_delivery_annotations(w: BytesWriter, value: DeliveryAnnotations) -> None:
     """Write a delivery-annotations with its descriptor."""
@@ -415,6 +461,24 @@ class MessageAnnotations(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_message_annotations(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> MessageAnnotations:
+        """Read a message-annotations from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_message_annotations(r, "message-annotations")
+        r.finish("message-annotations")
+        return value
+
+
+declare(
+    MessageAnnotations,
+    {
+        "value": "dict[str | int, object]",
+    },
+    {},
+    ("value",),
+)
 
 
 def encode_message_annotations(w: BytesWriter, value: MessageAnnotations) -> None:
@@ -565,6 +629,49 @@ class Properties(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_properties(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Properties:
+        """Read a properties from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_properties(r, "properties")
+        r.finish("properties")
+        return value
+
+
+declare(
+    Properties,
+    {
+        "message_id": "_unions.MessageId | None",
+        "user_id": "bytes | None",
+        "to": "str | None",
+        "subject": "str | None",
+        "reply_to": "str | None",
+        "correlation_id": "_unions.MessageId | None",
+        "content_type": "str | None",
+        "content_encoding": "str | None",
+        "absolute_expiry_time": "int | None",
+        "creation_time": "int | None",
+        "group_id": "str | None",
+        "group_sequence": "int | None",
+        "reply_to_group_id": "str | None",
+    },
+    {
+        "message_id": None,
+        "user_id": None,
+        "to": None,
+        "subject": None,
+        "reply_to": None,
+        "correlation_id": None,
+        "content_type": None,
+        "content_encoding": None,
+        "absolute_expiry_time": None,
+        "creation_time": None,
+        "group_id": None,
+        "group_sequence": None,
+        "reply_to_group_id": None,
+    },
+)
 
 
 def encode_properties(w: BytesWriter, value: Properties) -> None:
@@ -765,6 +872,24 @@ class ApplicationProperties(Composite):
         """Write the value with its descriptor."""
         encode_application_properties(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> ApplicationProperties:
+        """Read an application-properties from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_application_properties(r, "application-properties")
+        r.finish("application-properties")
+        return value
+
+
+declare(
+    ApplicationProperties,
+    {
+        "value": "dict[str, object]",
+    },
+    {},
+    ("value",),
+)
+
 
 def encode_application_properties(w: BytesWriter, value: ApplicationProperties) -> None:
     """Write an application-properties with its descriptor."""
@@ -803,6 +928,24 @@ class Data(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_data(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Data:
+        """Read a data from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_data(r, "data")
+        r.finish("data")
+        return value
+
+
+declare(
+    Data,
+    {
+        "value": "bytes",
+    },
+    {},
+    ("value",),
+)
 
 
 def encode_data(w: BytesWriter, value: Data) -> None:
@@ -853,6 +996,24 @@ class AmqpSequence(Composite):
         """Write the value with its descriptor."""
         encode_amqp_sequence(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> AmqpSequence:
+        """Read an amqp-sequence from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_amqp_sequence(r, "amqp-sequence")
+        r.finish("amqp-sequence")
+        return value
+
+
+declare(
+    AmqpSequence,
+    {
+        "value": "list[object]",
+    },
+    {},
+    ("value",),
+)
+
 
 def encode_amqp_sequence(w: BytesWriter, value: AmqpSequence) -> None:
     """Write an amqp-sequence with its descriptor."""
@@ -902,6 +1063,24 @@ class AmqpValue(Composite):
         """Write the value with its descriptor."""
         encode_amqp_value(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> AmqpValue:
+        """Read an amqp-value from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_amqp_value(r, "amqp-value")
+        r.finish("amqp-value")
+        return value
+
+
+declare(
+    AmqpValue,
+    {
+        "value": "object",
+    },
+    {},
+    ("value",),
+)
+
 
 def encode_amqp_value(w: BytesWriter, value: AmqpValue) -> None:
     """Write an amqp-value with its descriptor."""
@@ -940,6 +1119,24 @@ class Footer(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_footer(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Footer:
+        """Read a footer from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_footer(r, "footer")
+        r.finish("footer")
+        return value
+
+
+declare(
+    Footer,
+    {
+        "value": "dict[str | int, object]",
+    },
+    {},
+    ("value",),
+)
 
 
 def encode_footer(w: BytesWriter, value: Footer) -> None:
@@ -998,6 +1195,24 @@ class Received(Composite):
         """Write the value with its descriptor."""
         encode_received(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Received:
+        """Read a received from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_received(r, "received")
+        r.finish("received")
+        return value
+
+
+declare(
+    Received,
+    {
+        "section_number": "int",
+        "section_offset": "int",
+    },
+    {},
+)
+
 
 def encode_received(w: BytesWriter, value: Received) -> None:
     """Write a received with its descriptor."""
@@ -1054,6 +1269,21 @@ class Accepted(Composite):
         """Write the value with its descriptor."""
         encode_accepted(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Accepted:
+        """Read an accepted from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_accepted(r, "accepted")
+        r.finish("accepted")
+        return value
+
+
+declare(
+    Accepted,
+    {},
+    {},
+)
+
 
 def encode_accepted(w: BytesWriter, value: Accepted) -> None:
     """Write an accepted with its descriptor."""
@@ -1104,6 +1334,25 @@ class Rejected(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_rejected(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Rejected:
+        """Read a rejected from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_rejected(r, "rejected")
+        r.finish("rejected")
+        return value
+
+
+declare(
+    Rejected,
+    {
+        "error": "_transport.Error | None",
+    },
+    {
+        "error": None,
+    },
+)
 
 
 def encode_rejected(w: BytesWriter, value: Rejected) -> None:
@@ -1157,6 +1406,21 @@ class Released(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_released(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Released:
+        """Read a released from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_released(r, "released")
+        r.finish("released")
+        return value
+
+
+declare(
+    Released,
+    {},
+    {},
+)
 
 
 def encode_released(w: BytesWriter, value: Released) -> None:
@@ -1226,6 +1490,29 @@ class Modified(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_modified(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Modified:
+        """Read a modified from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_modified(r, "modified")
+        r.finish("modified")
+        return value
+
+
+declare(
+    Modified,
+    {
+        "delivery_failed": "bool | None",
+        "undeliverable_here": "bool | None",
+        "message_annotations": "dict[str, object] | None",
+    },
+    {
+        "delivery_failed": None,
+        "undeliverable_here": None,
+        "message_annotations": None,
+    },
+)
 
 
 def encode_modified(w: BytesWriter, value: Modified) -> None:
@@ -1402,6 +1689,45 @@ class Source(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_source(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Source:
+        """Read a source from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_source(r, "source")
+        r.finish("source")
+        return value
+
+
+declare(
+    Source,
+    {
+        "address": "str | None",
+        "durable": "TerminusDurability",
+        "expiry_policy": "TerminusExpiryPolicy",
+        "timeout": "int",
+        "dynamic": "bool",
+        "dynamic_node_properties": "dict[str, object] | None",
+        "distribution_mode": "str | None",
+        "filter": "dict[str, object] | None",
+        "default_outcome": "_unions.DeliveryState | None",
+        "outcomes": "list[str] | None",
+        "capabilities": "list[str] | None",
+    },
+    {
+        "address": None,
+        "durable": _TERMINUS_DURABILITY_NONE,
+        "expiry_policy": _TERMINUS_EXPIRY_POLICY_SESSION_END,
+        "timeout": 0,
+        "dynamic": False,
+        "dynamic_node_properties": None,
+        "distribution_mode": None,
+        "filter": None,
+        "default_outcome": None,
+        "outcomes": None,
+        "capabilities": None,
+    },
+)
 
 
 def encode_source(w: BytesWriter, value: Source) -> None:
@@ -1638,6 +1964,37 @@ class Target(Composite):
         """Write the value with its descriptor."""
         encode_target(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Target:
+        """Read a target from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_target(r, "target")
+        r.finish("target")
+        return value
+
+
+declare(
+    Target,
+    {
+        "address": "str | None",
+        "durable": "TerminusDurability",
+        "expiry_policy": "TerminusExpiryPolicy",
+        "timeout": "int",
+        "dynamic": "bool",
+        "dynamic_node_properties": "dict[str, object] | None",
+        "capabilities": "list[str] | None",
+    },
+    {
+        "address": None,
+        "durable": _TERMINUS_DURABILITY_NONE,
+        "expiry_policy": _TERMINUS_EXPIRY_POLICY_SESSION_END,
+        "timeout": 0,
+        "dynamic": False,
+        "dynamic_node_properties": None,
+        "capabilities": None,
+    },
+)
+
 
 def encode_target(w: BytesWriter, value: Target) -> None:
     """Write a target with its descriptor."""
@@ -1762,6 +2119,21 @@ class DeleteOnClose(Composite):
         """Write the value with its descriptor."""
         encode_delete_on_close(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnClose:
+        """Read a delete-on-close from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_delete_on_close(r, "delete-on-close")
+        r.finish("delete-on-close")
+        return value
+
+
+declare(
+    DeleteOnClose,
+    {},
+    {},
+)
+
 
 def encode_delete_on_close(w: BytesWriter, value: DeleteOnClose) -> None:
     """Write a delete-on-close with its descriptor."""
@@ -1802,6 +2174,21 @@ class DeleteOnNoLinks(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_delete_on_no_links(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnNoLinks:
+        """Read a delete-on-no-links from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_delete_on_no_links(r, "delete-on-no-links")
+        r.finish("delete-on-no-links")
+        return value
+
+
+declare(
+    DeleteOnNoLinks,
+    {},
+    {},
+)
 
 
 def encode_delete_on_no_links(w: BytesWriter, value: DeleteOnNoLinks) -> None:
@@ -1844,6 +2231,21 @@ class DeleteOnNoMessages(Composite):
         """Write the value with its descriptor."""
         encode_delete_on_no_messages(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnNoMessages:
+        """Read a delete-on-no-messages from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_delete_on_no_messages(r, "delete-on-no-messages")
+        r.finish("delete-on-no-messages")
+        return value
+
+
+declare(
+    DeleteOnNoMessages,
+    {},
+    {},
+)
+
 
 def encode_delete_on_no_messages(w: BytesWriter, value: DeleteOnNoMessages) -> None:
     """Write a delete-on-no-messages with its descriptor."""
@@ -1884,6 +2286,21 @@ class DeleteOnNoLinksOrMessages(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_delete_on_no_links_or_messages(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnNoLinksOrMessages:
+        """Read a delete-on-no-links-or-messages from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_delete_on_no_links_or_messages(r, "delete-on-no-links-or-messages")
+        r.finish("delete-on-no-links-or-messages")
+        return value
+
+
+declare(
+    DeleteOnNoLinksOrMessages,
+    {},
+    {},
+)
 
 
 def encode_delete_on_no_links_or_messages(w: BytesWriter, value: DeleteOnNoLinksOrMessages) -> None:

@@ -18,6 +18,7 @@ from librt.strings import BytesWriter
 from ferrymq_codec.codes import NULL
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.compound import begin_composite, end_list
+from ferrymq_codec.declared import declare
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.multiples import read_multiple_symbol, write_multiple_symbol
 from ferrymq_codec.reader import Reader
@@ -140,6 +141,23 @@ class SaslMechanisms(Composite):
         """Write the value with its descriptor."""
         encode_sasl_mechanisms(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> SaslMechanisms:
+        """Read a sasl-mechanisms from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_sasl_mechanisms(r, "sasl-mechanisms")
+        r.finish("sasl-mechanisms")
+        return value
+
+
+declare(
+    SaslMechanisms,
+    {
+        "sasl_server_mechanisms": "list[str]",
+    },
+    {},
+)
+
 
 def encode_sasl_mechanisms(w: BytesWriter, value: SaslMechanisms) -> None:
     """Write a sasl-mechanisms with its descriptor."""
@@ -228,6 +246,28 @@ class SaslInit(Composite):
         """Write the value with its descriptor."""
         encode_sasl_init(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> SaslInit:
+        """Read a sasl-init from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_sasl_init(r, "sasl-init")
+        r.finish("sasl-init")
+        return value
+
+
+declare(
+    SaslInit,
+    {
+        "mechanism": "str",
+        "initial_response": "bytes | None",
+        "hostname": "str | None",
+    },
+    {
+        "initial_response": None,
+        "hostname": None,
+    },
+)
+
 
 def encode_sasl_init(w: BytesWriter, value: SaslInit) -> None:
     """Write a sasl-init with its descriptor."""
@@ -308,6 +348,23 @@ class SaslChallenge(Composite):
         """Write the value with its descriptor."""
         encode_sasl_challenge(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> SaslChallenge:
+        """Read a sasl-challenge from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_sasl_challenge(r, "sasl-challenge")
+        r.finish("sasl-challenge")
+        return value
+
+
+declare(
+    SaslChallenge,
+    {
+        "challenge": "bytes",
+    },
+    {},
+)
+
 
 def encode_sasl_challenge(w: BytesWriter, value: SaslChallenge) -> None:
     """Write a sasl-challenge with its descriptor."""
@@ -369,6 +426,23 @@ class SaslResponse(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_sasl_response(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> SaslResponse:
+        """Read a sasl-response from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_sasl_response(r, "sasl-response")
+        r.finish("sasl-response")
+        return value
+
+
+declare(
+    SaslResponse,
+    {
+        "response": "bytes",
+    },
+    {},
+)
 
 
 def encode_sasl_response(w: BytesWriter, value: SaslResponse) -> None:
@@ -441,6 +515,26 @@ class SaslOutcome(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_sasl_outcome(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> SaslOutcome:
+        """Read a sasl-outcome from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_sasl_outcome(r, "sasl-outcome")
+        r.finish("sasl-outcome")
+        return value
+
+
+declare(
+    SaslOutcome,
+    {
+        "code": "SaslCode",
+        "additional_data": "bytes | None",
+    },
+    {
+        "additional_data": None,
+    },
+)
 
 
 def encode_sasl_outcome(w: BytesWriter, value: SaslOutcome) -> None:

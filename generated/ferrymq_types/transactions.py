@@ -19,6 +19,7 @@ from mypy_extensions import i64
 
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.compound import begin_composite, end_list
+from ferrymq_codec.declared import declare
 from ferrymq_codec.multiples import read_multiple_symbol, write_multiple_symbol
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.values import read_value, write_value
@@ -97,6 +98,25 @@ class Coordinator(Composite):
         """Write the value with its descriptor."""
         encode_coordinator(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Coordinator:
+        """Read a coordinator from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_coordinator(r, "coordinator")
+        r.finish("coordinator")
+        return value
+
+
+declare(
+    Coordinator,
+    {
+        "capabilities": "list[str] | None",
+    },
+    {
+        "capabilities": None,
+    },
+)
+
 
 def encode_coordinator(w: BytesWriter, value: Coordinator) -> None:
     """Write a coordinator with its descriptor."""
@@ -160,6 +180,25 @@ class Declare(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_declare(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Declare:
+        """Read a declare from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_declare(r, "declare")
+        r.finish("declare")
+        return value
+
+
+declare(
+    Declare,
+    {
+        "global_id": "object",
+    },
+    {
+        "global_id": None,
+    },
+)
 
 
 def encode_declare(w: BytesWriter, value: Declare) -> None:
@@ -232,6 +271,26 @@ class Discharge(Composite):
         """Write the value with its descriptor."""
         encode_discharge(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Discharge:
+        """Read a discharge from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_discharge(r, "discharge")
+        r.finish("discharge")
+        return value
+
+
+declare(
+    Discharge,
+    {
+        "txn_id": "bytes",
+        "fail": "bool | None",
+    },
+    {
+        "fail": None,
+    },
+)
+
 
 def encode_discharge(w: BytesWriter, value: Discharge) -> None:
     """Write a discharge with its descriptor."""
@@ -299,6 +358,23 @@ class Declared(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_declared(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Declared:
+        """Read a declared from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_declared(r, "declared")
+        r.finish("declared")
+        return value
+
+
+declare(
+    Declared,
+    {
+        "txn_id": "bytes",
+    },
+    {},
+)
 
 
 def encode_declared(w: BytesWriter, value: Declared) -> None:
@@ -368,6 +444,26 @@ class TransactionalState(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_transactional_state(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> TransactionalState:
+        """Read a transactional-state from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_transactional_state(r, "transactional-state")
+        r.finish("transactional-state")
+        return value
+
+
+declare(
+    TransactionalState,
+    {
+        "txn_id": "bytes",
+        "outcome": "_unions.Outcome | None",
+    },
+    {
+        "outcome": None,
+    },
+)
 
 
 def encode_transactional_state(w: BytesWriter, value: TransactionalState) -> None:

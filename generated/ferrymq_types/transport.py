@@ -20,6 +20,7 @@ from mypy_extensions import i64
 from ferrymq_codec.codes import NULL
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.compound import begin_composite, end_list
+from ferrymq_codec.declared import declare
 from ferrymq_codec.maps import read_map, read_symbol_map, write_map, write_symbol_map
 from ferrymq_codec.multiples import read_multiple_symbol, write_multiple_symbol
 from ferrymq_codec.reader import Reader
@@ -461,6 +462,42 @@ class Open(Composite):
         """Write the value with its descriptor."""
         encode_open(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Open:
+        """Read an open from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_open(r, "open")
+        r.finish("open")
+        return value
+
+
+declare(
+    Open,
+    {
+        "container_id": "str",
+        "hostname": "str | None",
+        "max_frame_size": "int",
+        "channel_max": "int",
+        "idle_time_out": "int | None",
+        "outgoing_locales": "list[str] | None",
+        "incoming_locales": "list[str] | None",
+        "offered_capabilities": "list[str] | None",
+        "desired_capabilities": "list[str] | None",
+        "properties": "dict[str, object] | None",
+    },
+    {
+        "hostname": None,
+        "max_frame_size": 4294967295,
+        "channel_max": 65535,
+        "idle_time_out": None,
+        "outgoing_locales": None,
+        "incoming_locales": None,
+        "offered_capabilities": None,
+        "desired_capabilities": None,
+        "properties": None,
+    },
+)
+
 
 def encode_open(w: BytesWriter, value: Open) -> None:
     """Write an open with its descriptor."""
@@ -656,6 +693,36 @@ class Begin(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_begin(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Begin:
+        """Read a begin from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_begin(r, "begin")
+        r.finish("begin")
+        return value
+
+
+declare(
+    Begin,
+    {
+        "remote_channel": "int | None",
+        "next_outgoing_id": "int",
+        "incoming_window": "int",
+        "outgoing_window": "int",
+        "handle_max": "int",
+        "offered_capabilities": "list[str] | None",
+        "desired_capabilities": "list[str] | None",
+        "properties": "dict[str, object] | None",
+    },
+    {
+        "remote_channel": None,
+        "handle_max": 4294967295,
+        "offered_capabilities": None,
+        "desired_capabilities": None,
+        "properties": None,
+    },
+)
 
 
 def encode_begin(w: BytesWriter, value: Begin) -> None:
@@ -887,6 +954,48 @@ class Attach(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_attach(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Attach:
+        """Read an attach from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_attach(r, "attach")
+        r.finish("attach")
+        return value
+
+
+declare(
+    Attach,
+    {
+        "name": "str",
+        "handle": "int",
+        "role": "Role",
+        "snd_settle_mode": "SenderSettleMode",
+        "rcv_settle_mode": "ReceiverSettleMode",
+        "source": "_unions.Source | None",
+        "target": "_unions.Target | None",
+        "unsettled": "dict[object, object] | None",
+        "incomplete_unsettled": "bool",
+        "initial_delivery_count": "int | None",
+        "max_message_size": "int | None",
+        "offered_capabilities": "list[str] | None",
+        "desired_capabilities": "list[str] | None",
+        "properties": "dict[str, object] | None",
+    },
+    {
+        "snd_settle_mode": _SENDER_SETTLE_MODE_MIXED,
+        "rcv_settle_mode": _RECEIVER_SETTLE_MODE_FIRST,
+        "source": None,
+        "target": None,
+        "unsettled": None,
+        "incomplete_unsettled": False,
+        "initial_delivery_count": None,
+        "max_message_size": None,
+        "offered_capabilities": None,
+        "desired_capabilities": None,
+        "properties": None,
+    },
+)
 
 
 def encode_attach(w: BytesWriter, value: Attach) -> None:
@@ -1138,6 +1247,42 @@ class Flow(Composite):
         """Write the value with its descriptor."""
         encode_flow(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Flow:
+        """Read a flow from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_flow(r, "flow")
+        r.finish("flow")
+        return value
+
+
+declare(
+    Flow,
+    {
+        "next_incoming_id": "int | None",
+        "incoming_window": "int",
+        "next_outgoing_id": "int",
+        "outgoing_window": "int",
+        "handle": "int | None",
+        "delivery_count": "int | None",
+        "link_credit": "int | None",
+        "available": "int | None",
+        "drain": "bool",
+        "echo": "bool",
+        "properties": "dict[str, object] | None",
+    },
+    {
+        "next_incoming_id": None,
+        "handle": None,
+        "delivery_count": None,
+        "link_credit": None,
+        "available": None,
+        "drain": False,
+        "echo": False,
+        "properties": None,
+    },
+)
+
 
 def encode_flow(w: BytesWriter, value: Flow) -> None:
     """Write a flow with its descriptor."""
@@ -1367,6 +1512,44 @@ class Transfer(Composite):
         """Write the value with its descriptor."""
         encode_transfer(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Transfer:
+        """Read a transfer from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_transfer(r, "transfer")
+        r.finish("transfer")
+        return value
+
+
+declare(
+    Transfer,
+    {
+        "handle": "int",
+        "delivery_id": "int | None",
+        "delivery_tag": "bytes | None",
+        "message_format": "int | None",
+        "settled": "bool | None",
+        "more": "bool",
+        "rcv_settle_mode": "ReceiverSettleMode | None",
+        "state": "_unions.DeliveryState | None",
+        "resume": "bool",
+        "aborted": "bool",
+        "batchable": "bool",
+    },
+    {
+        "delivery_id": None,
+        "delivery_tag": None,
+        "message_format": None,
+        "settled": None,
+        "more": False,
+        "rcv_settle_mode": None,
+        "state": None,
+        "resume": False,
+        "aborted": False,
+        "batchable": False,
+    },
+)
+
 
 def encode_transfer(w: BytesWriter, value: Transfer) -> None:
     """Write a transfer with its descriptor."""
@@ -1550,6 +1733,33 @@ class Disposition(Composite):
         """Write the value with its descriptor."""
         encode_disposition(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Disposition:
+        """Read a disposition from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_disposition(r, "disposition")
+        r.finish("disposition")
+        return value
+
+
+declare(
+    Disposition,
+    {
+        "role": "Role",
+        "first": "int",
+        "last": "int | None",
+        "settled": "bool",
+        "state": "_unions.DeliveryState | None",
+        "batchable": "bool",
+    },
+    {
+        "last": None,
+        "settled": False,
+        "state": None,
+        "batchable": False,
+    },
+)
+
 
 def encode_disposition(w: BytesWriter, value: Disposition) -> None:
     """Write a disposition with its descriptor."""
@@ -1662,6 +1872,28 @@ class Detach(Composite):
         """Write the value with its descriptor."""
         encode_detach(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Detach:
+        """Read a detach from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_detach(r, "detach")
+        r.finish("detach")
+        return value
+
+
+declare(
+    Detach,
+    {
+        "handle": "int",
+        "closed": "bool",
+        "error": "Error | None",
+    },
+    {
+        "closed": False,
+        "error": None,
+    },
+)
+
 
 def encode_detach(w: BytesWriter, value: Detach) -> None:
     """Write a detach with its descriptor."""
@@ -1736,6 +1968,25 @@ class End(Composite):
         """Write the value with its descriptor."""
         encode_end(w, self)
 
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> End:
+        """Read an end from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_end(r, "end")
+        r.finish("end")
+        return value
+
+
+declare(
+    End,
+    {
+        "error": "Error | None",
+    },
+    {
+        "error": None,
+    },
+)
+
 
 def encode_end(w: BytesWriter, value: End) -> None:
     """Write an end with its descriptor."""
@@ -1797,6 +2048,25 @@ class Close(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_close(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Close:
+        """Read a close from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_close(r, "close")
+        r.finish("close")
+        return value
+
+
+declare(
+    Close,
+    {
+        "error": "Error | None",
+    },
+    {
+        "error": None,
+    },
+)
 
 
 def encode_close(w: BytesWriter, value: Close) -> None:
@@ -1875,6 +2145,28 @@ class Error(Composite):
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
         encode_error(w, self)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Error:
+        """Read an error from its bytes with the descriptor: see `Composite.from_bytes`."""
+        r = Reader(bytes(data))
+        value = read_error(r, "error")
+        r.finish("error")
+        return value
+
+
+declare(
+    Error,
+    {
+        "condition": "str",
+        "description": "str | None",
+        "info": "dict[str, object] | None",
+    },
+    {
+        "description": None,
+        "info": None,
+    },
+)
 
 
 def encode_error(w: BytesWriter, value: Error) -> None:

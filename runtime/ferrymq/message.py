@@ -17,7 +17,7 @@ A plain list is a value, so it travels as an amqp-value holding a list; say
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
@@ -32,6 +32,7 @@ from ferrymq.message_body import (
 )
 from ferrymq.message_errors import located
 from ferrymq.message_fields import MessageFields
+from ferrymq_codec.declared import declare, given, pydantic_schema
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.limits import ELEMENT_MEMORY, MAX_MEMORY
 from ferrymq_codec.reader import Reader
@@ -55,10 +56,7 @@ from ferrymq_types.messaging import (
     encode_message_annotations,
     encode_properties,
 )
-from ferrymq_types.unions import decode_section
-
-if TYPE_CHECKING:
-    from ferrymq_types.unions import MessageId
+from ferrymq_types.unions import MessageId, decode_section
 
 __all__ = ["AnyAnnotations", "BodySection", "Message"]
 
@@ -394,6 +392,11 @@ class Message(MessageFields):
 
     # ── Python ─────────────────────────────────────────────────────────────────────────────────
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> Any:
+        """Return the schema by which pydantic checks and serializes messages."""
+        return pydantic_schema(cls, handler, given)
+
     def __eq__(self, other: object) -> bool:
         """Return whether all sections are equal; an empty map equals a missing one.
 
@@ -431,6 +434,53 @@ class Message(MessageFields):
         if self._footer:
             parts.append(f"footer={_short(self._footer)}")
         return f"Message({', '.join(parts)})"
+
+
+# The parameters of the constructor again: a compiled class does not know their types.
+declare(
+    Message,
+    {
+        "body": "Any",
+        "durable": "bool",
+        "priority": "int",
+        "ttl": "int | None",
+        "first_acquirer": "bool",
+        "delivery_count": "int",
+        "message_id": "MessageId | None",
+        "user_id": "bytes | None",
+        "to": "str | None",
+        "subject": "str | None",
+        "reply_to": "str | None",
+        "correlation_id": "MessageId | None",
+        "content_type": "str | None",
+        "content_encoding": "str | None",
+        "absolute_expiry_time": "int | None",
+        "creation_time": "int | None",
+        "group_id": "str | None",
+        "group_sequence": "int | None",
+        "reply_to_group_id": "str | None",
+        "application_properties": "Mapping[str, object] | None",
+        "message_annotations": "AnyAnnotations | None",
+        "delivery_annotations": "AnyAnnotations | None",
+        "footer": "AnyAnnotations | None",
+    },
+    {
+        **dict.fromkeys(
+            [
+                *("body", "ttl", "message_id", "user_id", "to", "subject", "reply_to"),
+                *("correlation_id", "content_type", "content_encoding", "absolute_expiry_time"),
+                *("creation_time", "group_id", "group_sequence", "reply_to_group_id"),
+                *("application_properties", "message_annotations", "delivery_annotations"),
+                "footer",
+            ]
+        ),
+        "durable": False,
+        "priority": 4,
+        "first_acquirer": False,
+        "delivery_count": 0,
+    },
+    ("body",),
+)
 
 
 def _check_next(reader: Reader, start: i64, first: BodySection, section: BodySection) -> None:

@@ -90,6 +90,11 @@ class Reader:
         """Return the number of bytes between the position and `end`."""
         return self.end - self.pos
 
+    def finish(self, field: str) -> None:
+        """Raise DecodeError if bytes are left."""
+        if self.pos != self.end:
+            self.fail(field, f"{self.end - self.pos} bytes follow the value")
+
     # ── Constructors ───────────────────────────────────────────────────────────────────────────
 
     def take_null(self) -> bool:
