@@ -284,6 +284,9 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "client/request-reply": ("client/test_requests.py",),
     "client/own-types": (
+        "client/test_own_types.py",
+        "types/test_bytes.py",
+        "types/test_introspection.py",
         "codegen/test_installed.py",
         "codegen/test_own_spec.py",
         "client/test_describe.py",

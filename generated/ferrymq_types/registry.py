@@ -303,7 +303,7 @@ def decode_described(r: Reader, field: str) -> Composite | Described:
         return decoder(r)
     r.pos = start
     value = read_value(r, field)
-    if not isinstance(value, Described):
+    if not isinstance(value, (Described, Composite)):
         r.fail(field, "not a described value")
     return value
 

@@ -33,6 +33,7 @@ from ferrymq.message_body import (
 from ferrymq.message_errors import located
 from ferrymq.message_fields import MessageFields
 from ferrymq_codec.declared import declare, given, pydantic_schema
+from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.limits import ELEMENT_MEMORY, MAX_MEMORY
 from ferrymq_codec.reader import Reader
@@ -323,11 +324,17 @@ class Message(MessageFields):
         return w.getvalue()
 
     @staticmethod
-    def decode(data: bytes | bytearray | memoryview, *, max_memory: int = MAX_MEMORY) -> Message:
+    def decode(
+        data: bytes | bytearray | memoryview,
+        *,
+        max_memory: int = MAX_MEMORY,
+        types: DescribedTypes | None = None,
+    ) -> Message:
         """Decode the message in `data`, all of which must be sections of it.
 
         The elements of its lists, maps and arrays may take `max_memory` bytes of memory, at 64
-        bytes each; 256 MiB by default, which is 4 194 304 elements.
+        bytes each; 256 MiB by default, which is 4 194 304 elements. Values of the described `types`
+        become instances of their classes; those of other types become `Described`.
 
         Raises `DecodeError` for anything else: a section that is malformed, unknown, given twice
         or in the wrong place, and bodies of mixed kinds. A message without a body is accepted,
@@ -335,6 +342,7 @@ class Message(MessageFields):
         """
         reader = Reader(data if isinstance(data, bytes) else bytes(data))
         reader.budget = max_memory // ELEMENT_MEMORY
+        reader.types = types
         message = Message()
         message._received = True
         body: list[BodySection] = []

@@ -8,7 +8,7 @@ are in seconds or timedeltas; a timeout of None waits as long as the connection 
 from __future__ import annotations
 
 import ssl as _ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, TypeAlias, TypedDict
@@ -20,6 +20,7 @@ from ferrymq.engine.sasl import SaslMechanism
 from ferrymq.engine.settings import DEFAULT_INCOMING_WINDOW, DEFAULT_MAX_FRAME_SIZE
 from ferrymq.reconnect import ReconnectPolicy
 from ferrymq.unsettled import Unsettled
+from ferrymq_codec.described_types import DescribedTypes, TypeTables
 from ferrymq_types.messaging import TerminusDurability, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
 from ferrymq_types.unions import Outcome
@@ -105,6 +106,12 @@ class ConnectionOptions:
     reconnect: bool | ReconnectPolicy = False
     """Whether to connect again when the connection is lost; see `ReconnectPolicy`."""
 
+    types: TypeTables | Sequence[TypeTables] | None = None
+    """Types of your own that become instances of their classes where a message or a frame may have
+    any value: in bodies, annotations, properties and filters. Give the module `registry` of their
+    generated package, or several. Other described values become `Described`. What you send is
+    encoded in any case."""
+
     def __post_init__(self) -> None:
         check_timeout(self.timeout)
         check_timeout(self.close_timeout, "close_timeout")
@@ -114,6 +121,8 @@ class ConnectionOptions:
                 f"idle_time_out {idle!r} is no time to wait for the peer: give "
                 "seconds above 0, or None"
             )
+        if self.types is not None:
+            DescribedTypes.of(self.types)
 
 
 class ConnectionArguments(TypedDict, total=False):
@@ -135,6 +144,7 @@ class ConnectionArguments(TypedDict, total=False):
     desired_capabilities: list[str] | None
     required_capabilities: list[str] | None
     reconnect: bool | ReconnectPolicy
+    types: TypeTables | Sequence[TypeTables] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,7 @@ def declare(
         for field in fields(cls):
             name = field.name
             # A text, as in every module that postpones the evaluation of annotations.
-            field.type = annotations[name]  # type: ignore[assignment]
+            field.type = annotations[name]
             field.kw_only = name not in positional
             if name in defaults:
                 field.default = defaults[name]

@@ -7,7 +7,7 @@ position is undefined: drop it, or reset it.
 
 from __future__ import annotations
 
-from typing import Final, NoReturn, final
+from typing import TYPE_CHECKING, Final, NoReturn, final
 from uuid import UUID
 
 from librt.strings import read_f64_be, read_i16_be, read_i32_be, read_i64_be
@@ -23,6 +23,9 @@ from ferrymq_codec.limits import (
     MAX_ELEMENTS,
 )
 
+if TYPE_CHECKING:
+    from ferrymq_codec.described_types import DescribedTypes
+
 U32: Final = 0xFFFFFFFF
 _symbols: Final[dict[bytes, str]] = {}
 
@@ -33,11 +36,12 @@ class Reader:
 
     `depth` counts the containers that are open, `budget` the untyped elements that may still be
     decoded, `symbol` holds the text of the last symbolic descriptor. `converted` is true once a
-    string was read in place of a symbol, as the key of a map. Without `end` the Reader covers all
-    of `data`. Raises ValueError if the bounds lie outside `data`.
+    string was read in place of a symbol, as the key of a map. `types` are the described types that
+    become instances of their classes where any value may be; the others become `Described`. Without
+    `end` the Reader covers all of `data`. Raises ValueError if the bounds lie outside `data`.
     """
 
-    __slots__ = ("budget", "converted", "data", "depth", "end", "pos", "symbol")
+    __slots__ = ("budget", "converted", "data", "depth", "end", "pos", "symbol", "types")
 
     def __init__(self, data: bytes, pos: i64 = 0, end: i64 = -1) -> None:
         size: i64 = len(data)
@@ -52,6 +56,7 @@ class Reader:
         self.budget: i64 = MAX_ELEMENTS
         self.converted: bool = False
         self.symbol: str = ""
+        self.types: DescribedTypes | None = None
 
     def reset(self, data: bytes, pos: i64, end: i64) -> None:
         """Start again on other bytes, with all limits restored; bounds as in the constructor."""

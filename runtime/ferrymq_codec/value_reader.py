@@ -209,9 +209,22 @@ def _read_elements(r: Reader, count: i64, outer: i64, field: str) -> list[object
     return items
 
 
-def _read_described(r: Reader, field: str) -> Described:
+def _read_described(r: Reader, field: str) -> object:
     if r.depth >= MAX_DEPTH:
         r.fail(field, "nested too deeply")
+    types = r.types
+    if types is not None:
+        start = r.pos
+        code: int = r.read_descriptor(field)
+        if code == -1:
+            code = types.codes.get(r.symbol, -2)
+        decoder = types.decoders.get(code)
+        if decoder is not None:
+            r.depth += 1
+            typed = decoder(r)
+            r.depth -= 1
+            return typed
+        r.pos = start
     r.depth += 1
     r.pos += 1
     descriptor = read_value(r, field)

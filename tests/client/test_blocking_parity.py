@@ -26,6 +26,7 @@ EXCEPTIONS = {
     "Connection.recovery": _BOOKS,
     "Connection.freed": _BOOKS,
     "Connection.call_soon": _BOOKS,
+    "Connection.types": _BOOKS,
     "Session.connection": _UPWARDS,
     "Session.leaving": _BOOKS,
     "Sender.dropped": _BOOKS,

@@ -188,6 +188,7 @@ async def open_transport(connection: Connection) -> None:
         sasl=sasl,
         tls=options.upgrade_tls,
         sasl_hostname=_server_name(url, options),
+        types=connection.types,
     )
     context = None
     if url.secure or options.upgrade_tls:

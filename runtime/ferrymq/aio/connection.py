@@ -39,6 +39,7 @@ from ferrymq.options import (
     Timeout,
     check_timeout,
 )
+from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_types.transport import Error, Open
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ class Connection(OtherNames, Opened):
     def __init__(self, url: Url, options: ConnectionOptions) -> None:
         self.url = url
         self.options = options
+        # Types of the user's own that are decoded into their classes.
+        self.types: DescribedTypes | None = (
+            None if options.types is None else DescribedTypes.of(options.types)
+        )
         self.sessions: dict[Session, None] = {}
         # Senders whose `poll` must be called after each pass.
         self.polled: dict[Sender, None] = {}

@@ -126,7 +126,8 @@ class Delivery(OtherNames):
         """The message, decoded at the first use. Raises `DecodeError` if it is malformed."""
         message = self._message
         if message is None:
-            message = Message.decode(self._engine.payload)
+            types = self.receiver.session.connection.types
+            message = Message.decode(self._engine.payload, types=types)
             self._message = message
         return message
 

@@ -130,7 +130,7 @@ class Connection:
         self._open_wanted = False
         # True if the peer sent open and close before we answered its open.
         self._closed_early = False
-        self._input = FrameInput()
+        self._input = FrameInput(settings.types)
         self._layers.begin()
 
     # -- what the user calls ---------------------------------------------------

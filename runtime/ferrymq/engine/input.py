@@ -9,6 +9,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.unfinished import is_wasteful
 from ferrymq.errors import RemoteProtocolError
+from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_codec.reader import Reader
 
 # Deliveries that may be looked at in one pass, besides those that arrive.
@@ -29,18 +30,20 @@ class FrameInput:
     deliveries, is added to `work`. When it is more than `MAX_WORK` reading pauses, for others are
     to have their turn, and `unread` is true until `go_on`, or until more input comes. `whole`
     becomes true with each whole header or frame: a part is no sign of life (AMQP 1.0 §2.4.5).
+    `types` are those of `Reader`.
     """
 
-    __slots__ = ("data", "reader", "channel", "work", "unread", "whole", "_pos", "_chunks",
+    __slots__ = ("data", "reader", "channel", "work", "unread", "whole", "types", "_pos", "_chunks",
                  "_buffered", "_needed")  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, types: DescribedTypes | None = None) -> None:
         self.data: bytes = b""
         self.reader: Reader = Reader(b"", 0, 0)
         self.channel: i64 = 0
         self.work: i64 = 0
         self.unread: bool = False
         self.whole: bool = False
+        self.types: DescribedTypes | None = types
         self._pos: i64 = 0
         # The data after `data`, and how many bytes are needed before reading can go on.
         self._chunks: list[bytes] = []
@@ -65,6 +68,7 @@ class FrameInput:
         self.data = data
         self._pos = 0
         self.reader = Reader(data, 0, 0)
+        self.reader.types = self.types
         return True
 
     def go_on(self) -> None:

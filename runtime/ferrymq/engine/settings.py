@@ -7,6 +7,7 @@ from typing import Final
 from ferrymq.engine.opening import make_open
 from ferrymq.engine.sasl import SaslMechanism
 from ferrymq.engine.unfinished import Budget
+from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_types.transport import Open
 
 # 64 KiB holds a batch of small messages in one frame and bounds the memory of a frame.
@@ -48,6 +49,9 @@ class ConnectionSettings:
     `Connection.data_to_send` has taken them, 0 for no limit. A message of any size then needs
     about that much output at a time.
 
+    `types` are described types that become instances of their classes in the maps of frames, such
+    as a filter set; the others become `Described`.
+
     `hostname` is that of our open, `sasl_hostname` that of our sasl-init (§5.3.3.2); None names
     none.
 
@@ -83,6 +87,7 @@ class ConnectionSettings:
         "unfinished",
         "keeps_partial",
         "max_output",
+        "types",
         "opening",
     )
 
@@ -114,6 +119,7 @@ class ConnectionSettings:
         keeps_partial: bool = True,
         max_output: int = 0,
         sasl_hostname: str | None = None,
+        types: DescribedTypes | None = None,
     ) -> None:
         if not 512 <= max_frame_size <= 0xFFFFFFFF:
             raise ValueError(f"max_frame_size {max_frame_size}: it must be 512 … 4294967295")
@@ -148,4 +154,5 @@ class ConnectionSettings:
         self.unfinished: Budget = Budget() if unfinished is None else unfinished
         self.keeps_partial: bool = keeps_partial
         self.max_output: int = max_output
+        self.types: DescribedTypes | None = types
         self.opening: Open = make_open(self)
