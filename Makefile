@@ -47,8 +47,8 @@ INTERPRETED := $(addprefix tests/, arrow codec engine types \
 
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-all test-pure test-compiled regen check-generated lint type \
-        bench bench-spark standstill interop conformance fuzz fuzz-targets crash outages audit docs clean \
-        distclean
+        bench bench-spark standstill interop conformance fuzz fuzz-targets crash outages audit docs check-docs \
+        clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -189,7 +189,11 @@ type: $(READY_DEV) ## mypy --strict
 audit: $(READY_DEV) ## what is imported is declared, and has no known vulnerability
 	@$(PY) .ci/audit.py
 
-docs: $(READY_DEV) ## check the links and the code of every page
+docs: $(READY_DEV) ## build the site of the documentation into build/site; any warning fails
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+	@echo "ready: build/site/index.html"
+
+check-docs: $(READY_DEV) ## check the links and the code of every page
 	@$(PURE) $(PY) -m pytest -q tests/house/test_docs.py
 
 bench: $(READY_DEV) build ## measure codec and broker against their peers; ARGS="--help"

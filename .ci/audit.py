@@ -35,7 +35,7 @@ OPTIONAL = {"uvloop"}
 FOR_OTHERS = {"pandas"}
 # What another brings with it, and pins.
 PARTS: dict[str, str] = {"py4j": "pyspark", "pydantic-core": "pydantic"}
-NOT_SHIPPED = ("compile", "dev", "fuzz", "interop")
+NOT_SHIPPED = ("compile", "dev", "docs", "fuzz", "interop")
 
 
 def main() -> int:
@@ -127,7 +127,7 @@ def closure(extras: list[str]) -> list[str]:
 
 def vulnerable() -> bool:
     """Whether pip-audit knows a vulnerability of anything that is installed for us."""
-    checked = closure(["broker", "compile", "dev", "fuzz", "interop", "spark"])
+    checked = closure(["broker", "compile", "dev", "docs", "fuzz", "interop", "spark"])
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
         pins.writelines(f"{name}=={metadata.version(name)}\n" for name in checked)
         pins.flush()
