@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from rich.console import Console
 
 import hatch_build
-from bench import markdown, profile
+from bench import markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
 from bench.parts.broker import CASES, BrokerBench, Candidate
 from bench.parts.durable import DurableBench
@@ -34,6 +35,8 @@ from bench.tree import ROOT, Trees, command, environment, variant_on
 
 PARTS: Final = ("codec", "broker", "features", "security", "latency", "durable", "memory")
 FORMAT: Final = 1
+PAGE: Final = ROOT / "docs" / "performance.md"
+"""The page with the results, from which README.md has its figures."""
 # The width of tables that are written to a file.
 FILE_WIDTH: Final = 132
 
@@ -73,8 +76,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--markdown", metavar="FILE", help="update the tables in a document")
     made.add_argument("--from", dest="source", metavar="FILE", help="show an earlier --json FILE")
     made.add_argument(
+        "--readme", action="store_true",
+        help="write the figures of README.md and the chart again from docs/performance.md; "
+        "measure nothing",
+    )  # fmt: skip
+    made.add_argument(
         "--peer", action="append", default=[], metavar="NAME=URL",
-        help="another running AMQP 1.0 broker to measure",
+        help="another running AMQP 1.0 broker to measure; the path of the URL is the address of "
+        "its queue, without a path it is `bench`",
     )  # fmt: skip
     made.add_argument(
         "--amqpload", metavar="PATH", default=os.environ.get("AMQPLOAD") or None,
@@ -109,6 +118,9 @@ def main(argv: list[str] | None = None) -> int:
         return profile.profile_broker(
             chosen.tool, chosen.out, seconds=chosen.seconds, case=chosen.case
         )
+    if "--readme" in given:
+        parser().parse_args(given)
+        return 0 if summary.write(PAGE) else 1
     return carry_out(parser(), given, PARTS, measure)
 
 
@@ -145,7 +157,10 @@ def carry_out(
     elif arguments.json is not None:
         Path(arguments.json).write_text(json.dumps(run, indent=1) + "\n", "utf-8")
     if arguments.markdown is not None:
-        markdown.update(Path(arguments.markdown), markdown.render(run), *marks)
+        page = Path(arguments.markdown)
+        markdown.update(page, markdown.render(run), *marks)
+        if summary.write(page):
+            console.print("README.md and its chart are written from it", style="dim")
     return verdict(run, check=arguments.check)
 
 
@@ -190,7 +205,7 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
     where["load after"] = load()
     return {
         "format": FORMAT,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC",
         "quick": arguments.quick,
         "machine": where,
         "reports": [report.to_json() for report in reports],
@@ -339,8 +354,7 @@ def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Repo
                 continue
             candidates.append(Candidate(server.name, f"amqp://127.0.0.1:{server.port}", server))
         for peer in arguments.peer:
-            name, _, url = peer.partition("=")
-            candidates.append(Candidate(name, url))
+            candidates.append(peer_of(peer))
         bench = BrokerBench(
             trees,
             candidates,
@@ -356,6 +370,14 @@ def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Repo
         **versions(),
     }
     return report
+
+
+def peer_of(text: str) -> Candidate:
+    """Return the broker that `--peer NAME=URL` names."""
+    name, _, url = text.partition("=")
+    parts = urlsplit(url)
+    address = unquote(parts.path) or "bench"
+    return Candidate(name, f"{parts.scheme}://{parts.netloc}", address=address)
 
 
 def worker(trees: Trees, part: str, *options: str) -> Report:

@@ -71,18 +71,34 @@ def update(path: Path, text: str, opening: str = BEGIN, closing: str = END) -> N
     Raises:
         ValueError: the document has no such markers.
     """
-    document = path.read_text("utf-8")
-    before, begin, rest = document.partition(opening)
-    old, end, after = rest.partition(closing)
-    if not begin or not end:
-        raise ValueError(f"{path} has no lines {opening!r} and {closing!r}")
-    found = _sections(old) | _sections(text)
+    old = _between(path, opening, closing)[1]
+    found = sections(old) | sections(text)
     titles = list(TITLES.values())
     made = "".join(found[title] for title in sorted(found, key=titles.index))
-    path.write_text(f"{before}{opening}\n\n{made}{closing}{after}", "utf-8")
+    replace(path, made.rstrip(), opening, closing)
 
 
-def _sections(text: str) -> dict[str, str]:
+def replace(path: Path, text: str, opening: str, closing: str) -> None:
+    """Replace the text between two markers of the document at `path`.
+
+    Raises:
+        ValueError: the document has no such markers.
+    """
+    before, _, after = _between(path, opening, closing)
+    path.write_text(f"{before}{opening}\n\n{text}\n\n{closing}{after}", "utf-8")
+
+
+def _between(path: Path, opening: str, closing: str) -> tuple[str, str, str]:
+    """Return the text before, between and after the markers."""
+    document = path.read_text("utf-8")
+    before, begin, rest = document.partition(opening)
+    between, end, after = rest.partition(closing)
+    if not begin or not end:
+        raise ValueError(f"{path} has no lines {opening!r} and {closing!r}")
+    return before, between, after
+
+
+def sections(text: str) -> dict[str, str]:
     """Return the sections of known parts by title, each with its heading and an empty line at its
     end."""
     parts = re.split(f"^{_HEADING}", text, flags=re.MULTILINE)[1:]

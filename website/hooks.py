@@ -1,7 +1,7 @@
 """The steps of `mkdocs` that the pages need to work on a code host and on the site alike.
 
-On a code host a page may link to any file of the repository. The site has only the pages of `docs/`,
-so the files that pages link to become pages of the site, which show the source.
+On a code host a page may link to any file of the repository. The site has only the pages of
+`docs/`, so the files that pages link to become pages of the site, which show the source.
 """
 
 from __future__ import annotations

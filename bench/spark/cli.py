@@ -80,7 +80,7 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
     where["load after"] = load()
     return {
         "format": FORMAT,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC",
         "quick": arguments.quick,
         "machine": where,
         "reports": [report.to_json() for report in reports],
