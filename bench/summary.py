@@ -186,7 +186,7 @@ def picture(parts: dict[str, Part]) -> str:
     where = ", ".join(run[2].split(", ")[:3])
     return chart.render(
         "Messages per second through one queue",
-        "one producer, one consumer, 500 in flight, every outcome awaited, nothing on disk",
+        "one producer, one consumer, 500 in flight, every outcome awaited, messages not durable",
         groups,
         f"one run, {run[0]}: {where}; clients and broker share the cores",
     )
