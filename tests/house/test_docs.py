@@ -58,6 +58,17 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(path), f"{page.name}: {link} names no heading"
 
 
+DOCS = [page for page in PAGES if page.is_relative_to(ROOT / "docs")]
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_opens_with_one_sentence_that_says_what_it_is_for(page: Path) -> None:
+    title, opening, *_ = page.read_text("utf-8").strip().split("\n\n")
+    assert re.fullmatch(r"# .+", title)
+    assert re.fullmatch(r"This (page|part|decision) .+\.", opening, re.DOTALL), opening
+    assert not re.search(r"[.:!?]\s+[A-Z`\[]", opening), f"more than a sentence: {opening}"
+
+
 @pages
 def test_python_examples_compile_and_import_what_exists(page: Path) -> None:
     for code in python_blocks(page):
