@@ -65,7 +65,7 @@ DOCS = [page for page in PAGES if page.is_relative_to(ROOT / "docs")]
 def test_a_page_opens_with_one_sentence_that_says_what_it_is_for(page: Path) -> None:
     title, opening, *_ = page.read_text("utf-8").strip().split("\n\n")
     assert re.fullmatch(r"# .+", title)
-    assert re.fullmatch(r"This (page|part|decision) .+\.", opening, re.DOTALL), opening
+    assert re.fullmatch(r"This (page|part|decision|tutorial) .+\.", opening, re.DOTALL), opening
     assert not re.search(r"[.:!?]\s+[A-Z`\[]", opening), f"more than a sentence: {opening}"
 
 
