@@ -144,12 +144,12 @@ def test_the_documented_values_are_the_defaults_where_nothing_else_is_said(
 TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 CONFIGURED = [
     page
-    for page in sorted((ROOT / "docs/broker").glob("*.md"))
+    for page in [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
     if TOML.search(page.read_text("utf-8"))
 ]
 
 
-@pytest.mark.parametrize("page", CONFIGURED, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", CONFIGURED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_documented_configurations_are_good(tmp_path: Path, page: Path) -> None:
     for block in TOML.findall(page.read_text("utf-8")):
         loaded(tmp_path, block)
