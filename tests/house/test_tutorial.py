@@ -31,3 +31,20 @@ def test_a_killed_worker_loses_nothing(newcomer: Newcomer) -> None:
     # What was sent before the broker was stopped is there again.
     assert newcomer.waits("orders") == [f"order {number}" for number in range(1, 11)]
     assert newcomer.waits("orders.dead") == []
+
+
+@pytest.mark.timeout(400)
+def test_a_worker_tries_again_gives_up_and_outlives_its_broker(newcomer: Newcomer) -> None:
+    """In the environment, and with the broker, of the first page."""
+    began = len(newcomer.printed)
+    newcomer.follow(TUTORIAL / "worker.md")
+    printed = newcomer.printed[began:]
+    done = {f"order {number}" for number in range(1, 11)} - {"order 7"}
+    # Three times: by hand, by the worker, and after the broker was away.
+    packed = [line.removeprefix("packed ") for line in printed if line.startswith("packed ")]
+    assert {order: packed.count(order) for order in packed} == dict.fromkeys(done, 3)
+    assert printed.count("failed: order 7 is too heavy") == 4
+    assert printed.count("attempt 2: order 3") == 2
+    assert printed.count("attempt 1: order 7") == 2
+    assert newcomer.waits("orders") == []
+    assert newcomer.waits("orders.dead") == ["order 7"] * 3
