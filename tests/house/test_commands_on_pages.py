@@ -26,7 +26,7 @@ from tests.house.test_makefile import EXPLAINED
 SHELL: Final = ("sh", "bash")
 # Programs of others, with which a page shows something.
 OTHERS: Final = {
-    ".", "cd", "curl", "export", "kill", "seq", "sleep", "tshark", "xxd", "zip",
+    ".", "cat", "cd", "curl", "echo", "export", "kill", "seq", "sleep", "tshark", "xxd", "zip",
     "env/bin/venv-pack", "spark-submit", "$SPARK_HOME/bin/spark-class", "for", "do", "done",
 }  # fmt: skip
 # Modules of others that are run.
@@ -40,6 +40,8 @@ def commands(code: str) -> list[list[str]]:
     """Return the commands of a block, each as words, without comments and output."""
     found: list[list[str]] = []
     for line in code.replace("\\\n", " ").splitlines():
+        # Where output goes is no argument.
+        line = re.sub(r" \d?>(&\d| *[\w./-]+)", "", line)
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;()")
         lexer.whitespace_split = True
         words: list[str] = []
