@@ -189,8 +189,9 @@ type: $(READY_DEV) ## mypy --strict
 audit: $(READY_DEV) ## what is imported is declared, and has no known vulnerability
 	@$(PY) .ci/audit.py
 
+# With --quiet, warnings would not be counted.
 docs: $(READY_DEV) ## build the site of the documentation into build/site; any warning fails
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 	@echo "ready: build/site/index.html"
 
 check-docs: $(READY_DEV) ## check the links and the code of every page

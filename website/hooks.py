@@ -91,8 +91,10 @@ def file_page(path: str) -> str:
     text = (ROOT / path).read_text("utf-8")
     suffix = posixpath.splitext(path)[1]
     if suffix == ".md":
-        # Its links lead to places that the site does not have.
-        return "---\nsearch:\n  exclude: true\n---\n\n" + _LINK.sub(r"\1#\3", text)
+        # Its links and pictures lead to places that the site does not have.
+        text = re.sub(r"!\[([^\]]*)\]\([^)]*\)", r"*\1*", text)
+        text = re.sub(r"\[([^\]]*)\]\((?![a-z]+:)[^)]*\)", r"\1", text)
+        return f"---\nsearch:\n  exclude: true\n---\n\n{text}"
     return f"{_head(path)}````{LANGUAGES.get(suffix, '')}\n{text.rstrip()}\n````\n"
 
 

@@ -25,7 +25,7 @@ FETCHED_BY_CSS = re.compile(r"(?:@import|url\()\s*[\"']?(https?:[^\"')]*)")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
     done = subprocess.run(
         [*command, "--site-dir", str(folder)],
         cwd=ROOT,
