@@ -11,7 +11,7 @@ from ferrymq_broker.nodes.queues.queue import Queue
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
-    from ferrymq_broker.nodes.policy import QueuePolicy
+    from ferrymq_broker.values.policy import QueuePolicy
 
 # Anonymous Terminus for Message Routing 1.0 §2.1.
 ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
