@@ -222,7 +222,8 @@ class TestOptions:
         assert receiver.credit == 0
         receiver.add_credit(3)
         assert len([await receiver.receive(timeout=5) for _ in range(3)]) == 3
-        with pytest.raises(TimeoutError, match=r"^no message came from 'orders' within 0.05 s$"):
+        expected = r"^no message came from 'orders' within 0.05 s: the receiver has no credit, "
+        with pytest.raises(TimeoutError, match=expected):
             await receiver.receive(timeout=0.05)
 
     def test_bad_values_are_named(self) -> None:

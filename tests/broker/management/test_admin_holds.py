@@ -52,7 +52,7 @@ def test_holds_are_listed_and_released(url: str) -> None:
     assert as_json(url, "holds", "free") == []
     assert "use --yes" in failed(url, "release", "orders", "archive")
     told = done(url, "release", "orders", "archive", "--yes")
-    assert told == "archive holds nothing of orders any more\n"
+    assert told == "archive holds no records of orders any more\n"
     assert [one["stream"] for one in as_json(url, "holds")] == ["wide"]
     assert "'orders' has no hold 'archive'" in failed(url, "release", "orders", "archive", "--yes")
     assert "no stream 'nosuch'" in failed(url, "holds", "nosuch")
