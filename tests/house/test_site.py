@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,28 @@ def test_the_search_finds_pages_and_names_of_the_reference(site: Path) -> None:
     assert "broker/queues.html" in places
     assert "reference/client.html#ferrymq.Connection.receiver" in places
     assert not [place for place in places if place.startswith("source/")]
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+def test_the_search_works_from_a_folder(site: Path, tmp_path: Path) -> None:
+    assert CHROMIUM is not None
+    # Without a sandbox, because in a container there may be none; the pages are our own.
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    page = f"{(site / 'broker/queues.html').as_uri()}?q=credit"
+    done = subprocess.run(
+        [CHROMIUM, *options, "--virtual-time-budget=60000", "--dump-dom", page],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    found = re.search(r'md-search-result__meta">\s*(\d+) matching documents', done.stdout)
+    assert found is not None and int(found[1]) > 10
+    links = re.findall(r'href="([^"]*)" class="md-search-result__link"', done.stdout)
+    assert any("concepts/deliveries.html" in link for link in links), links
 
 
 def test_links_to_files_of_the_repository_lead_to_their_text(site: Path) -> None:

@@ -1,22 +1,86 @@
-/* iframe-worker 1.0.4, shim. The search of the site works from files with it.
-   Copyright (c) 2020-2022 Martin Donath <martin.donath@squidfunk.com>
+/* The search of the site, when the site is opened from a folder.
 
-   Permission is hereby granted, free of charge, to any person obtaining a copy
-   of this software and associated documentation files (the "Software"), to
-   deal in the Software without restriction, including without limitation the
-   rights to use, copy, modify, merge, publish, distribute, sublicense, and/or
-   sell copies of the Software, and to permit persons to whom the Software is
-   furnished to do so, subject to the following conditions:
+   The theme searches in a `Worker`, and browsers refuse workers to a page whose address begins with
+   file://. For such pages, this script replaces `Worker` by `FrameWorker`, which runs the worker's
+   script in a hidden frame. The frame is of the page's own origin, so both sides can reach each
+   other. The search then runs in the thread of the page, which a reader does not notice.
 
-   The above copyright notice and this permission notice shall be included in
-   all copies or substantial portions of the Software.
+   What a script in the frame finds is as in a worker, but `importScripts` returns a promise, because
+   a page cannot load a script and wait for it.
 
-   THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
-   IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
-   FITNESS FOR A PARTICULAR PURPOSE AND NON-INFRINGEMENT. IN NO EVENT SHALL THE
-   AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
-   LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING
-   FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS
-   IN THE SOFTWARE.
-*/
-"use strict";(()=>{function c(s,n){parent.postMessage(s,n||"*")}function d(...s){return s.reduce((n,e)=>n.then(()=>new Promise(r=>{let t=document.createElement("script");t.src=e,t.onload=r,document.body.appendChild(t)})),Promise.resolve())}var o=class extends EventTarget{constructor(e){super();this.url=e;this.m=e=>{e.source===this.w&&(this.dispatchEvent(new MessageEvent("message",{data:e.data})),this.onmessage&&this.onmessage(e))};this.e=(e,r,t,i,m)=>{if(r===`${this.url}`){let a=new ErrorEvent("error",{message:e,filename:r,lineno:t,colno:i,error:m});this.dispatchEvent(a),this.onerror&&this.onerror(a)}};let r=document.createElement("iframe");r.hidden=!0,document.body.appendChild(this.iframe=r),this.w.document.open(),this.w.document.write(`<html><body><script>postMessage=${c};importScripts=${d};addEventListener("error",({error})=>{parent.dispatchEvent(new ErrorEvent("error",{filename:"${e}",error}))})<\/script><script src=${e}?${+Date.now()}><\/script></body></html>`),this.w.document.close(),onmessage=this.m,onerror=this.e,this.r=new Promise((t,i)=>{this.w.onload=t,this.w.onerror=i})}terminate(){this.iframe.remove(),onmessage=onerror=null}postMessage(e){this.r.catch().then(()=>{this.w.dispatchEvent(new MessageEvent("message",structuredClone({data:e})))})}get w(){return this.iframe.contentWindow}};window.IFrameWorker=o;location.protocol==="file:"&&(window.Worker=o);})();
+   The plugin `offline` of the theme fetches a script for this purpose from the network, unless the
+   name of one in `extra.polyfills` contains "iframe-worker". */
+
+"use strict";
+
+{
+  /** Load a script into a document; the promise is kept when the script has run. */
+  const load = (inside, address) =>
+    new Promise((resolve, reject) => {
+      const script = inside.createElement("script");
+      script.onload = resolve;
+      script.onerror = () => reject(new Error(`cannot load ${address}`));
+      script.src = address;
+      inside.head.append(script);
+    });
+
+  class FrameWorker extends EventTarget {
+    onmessage = null;
+    onerror = null;
+    // As between a page and a worker: values are copied, in order, and wait until somebody listens.
+    #channel = new MessageChannel();
+    #frame = document.createElement("iframe");
+
+    constructor(script) {
+      super();
+      this.addEventListener("message", (event) => this.onmessage?.(event));
+      this.addEventListener("error", (event) => this.onerror?.(event));
+      this.#channel.port1.onmessage = ({ data, ports }) =>
+        this.dispatchEvent(new MessageEvent("message", { data, ports }));
+
+      const address = new URL(script, document.baseURI).href;
+      this.#frame.hidden = true;
+      this.#frame.srcdoc = "<!doctype html><title>A worker</title>";
+      this.#frame.addEventListener("load", () => this.#run(address), { once: true });
+      document.body.append(this.#frame);
+    }
+
+    /** Give the frame what a worker has, run the script, then let the messages in. */
+    async #run(address) {
+      const scope = this.#frame.contentWindow;
+      const port = this.#channel.port2;
+      scope.postMessage = (data, transfer) => port.postMessage(data, transfer);
+      scope.close = () => this.terminate();
+      scope.importScripts = async (...scripts) => {
+        for (const each of scripts) await load(scope.document, new URL(each, address).href);
+      };
+      scope.addEventListener("error", ({ message, filename, lineno, colno, error }) =>
+        this.#report({ message, filename, lineno, colno, error }),
+      );
+      try {
+        await load(scope.document, address);
+      } catch (error) {
+        this.#report({ message: error.message, filename: address, error });
+        return;
+      }
+      port.onmessage = ({ data, ports }) =>
+        scope.dispatchEvent(new scope.MessageEvent("message", { data, ports }));
+    }
+
+    #report(what) {
+      this.dispatchEvent(new ErrorEvent("error", what));
+    }
+
+    postMessage(data, transfer) {
+      this.#channel.port1.postMessage(data, transfer);
+    }
+
+    terminate() {
+      this.#channel.port1.close();
+      this.#channel.port2.close();
+      this.#frame.remove();
+    }
+  }
+
+  if (location.protocol === "file:") window.Worker = FrameWorker;
+}
