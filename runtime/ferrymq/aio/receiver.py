@@ -655,7 +655,7 @@ def _say_dropped(count: int, address: str | None) -> str:
     )
 
 
-class OpeningReceiver(Opening[Receiver]):
+class OpeningReceiver(Iterated, Opening[Receiver]):
     """Receiver that is not attached yet; ``async for`` attaches, iterates and closes it.
 
     If the loop is left early, the receiver is closed when the iterator is finalised, which in a

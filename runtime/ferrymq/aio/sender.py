@@ -251,6 +251,7 @@ class Sender(OtherNames, Link[SenderLink]):
         Raises `LocalProtocolError` when there is no credit or the message is larger than the peer
         accepts, `EncodeError`, `TypeError` as `send`, and the error that ended the link.
         """
+        self._connection.check_loop()
         payload = to_message(message, "send_nowait").encode()
         future = SentFuture(loop=asyncio.get_running_loop())
         future.warning = self._unseen or self._watch()
