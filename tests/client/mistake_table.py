@@ -18,12 +18,16 @@ BLOCKING: Final = "blocking"
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake: what it is, what the user wrote, and the last line that Python shows."""
+    """One mistake: what it is, what the user wrote, and the last line that Python shows.
+
+    `compiled` is what the compiled build shows, where mypyc itself refuses an argument.
+    """
 
     name: str
     written: str
     shown: str
     client: str = ASYNC
+    compiled: str | None = None
 
 
 MISTAKES: Final = [
@@ -251,6 +255,11 @@ MISTAKES: Final = [
         "ValueError: timeout -1 is no time: give seconds from 0 on, or None",
     ),
     Mistake(
+        "a time-out as text",
+        "await receiver.receive(timeout='5')",
+        "TypeError: timeout takes seconds or a timedelta, not str",
+    ),
+    Mistake(
         "no messages at all",
         "connection.receiver('orders').receive_many(0)",
         "ValueError: limit 0 is below 1",
@@ -363,6 +372,18 @@ MISTAKES: Final = [
     ),
     # ── Messages ───────────────────────────────────────────────────────────────────────────────
     Mistake(
+        "a number instead of a message",
+        "await sender.send(5)",
+        "TypeError: send takes a Message, bytes, str, dict or list, not int",
+    ),
+    Mistake(
+        "a subject that is no text",
+        "sender.send(Message('x', subject=5))",
+        "EncodeError: properties.subject: int is not of the type of this field",
+        BLOCKING,
+        compiled="TypeError: str or None object expected; got int",
+    ),
+    Mistake(
         "a value in the body that has no type in AMQP",
         "await sender.send(Message({'items': [1, {'price': object()}]}))",
         "EncodeError: message.body['items'][1]['price']: object has no AMQP type: give bytes, str, "
@@ -421,6 +442,26 @@ MISTAKES: Final = [
         "no message comes",
         "receiver.receive(timeout=0.05)",
         "TimeoutError: no message came from '$QUEUE' within 0.05 s",
+        BLOCKING,
+    ),
+    Mistake(
+        "all credit is held by messages without an outcome",
+        "some = await connection.receiver('some', credit=1)\n"
+        "async with connection.sender('some') as to_some:\n"
+        "    await to_some.send_many([Message('x'), Message('y')])\n"
+        "first = await some.receive(timeout=20)\n"
+        "second = await some.receive(timeout=0.05)",
+        "TimeoutError: no message came from 'some' within 0.05 s: all 1 credits are held by "
+        "deliveries without an outcome: settle them, or raise credit",
+    ),
+    Mistake(
+        "all credit is held, in threads",
+        "some = connection.receiver('few', credit=1)\n"
+        "connection.sender('few').send(Message('x'))\n"
+        "first = some.receive(timeout=20)\n"
+        "second = some.receive(timeout=0.05)",
+        "TimeoutError: no message came from 'few' within 0.05 s: all 1 credits are held by "
+        "deliveries without an outcome: settle them, or raise credit",
         BLOCKING,
     ),
     Mistake(
