@@ -1,6 +1,6 @@
 """The generator as users have it: the wheel with the extra `codegen`, in a new environment.
 
-What is generated and run are the examples of the page about types of your own.
+The test generates and runs the examples of the page about types of your own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from ferrymq.blocking.portal import Portal
+from ferrymq_broker.config import Config
+from ferrymq_broker.server import BrokerServer
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = """
 import sys
@@ -25,7 +29,7 @@ print(*WheelBuilder({root!r}).build(directory=sys.argv[1], versions=["standard"]
 """
 PAGE = (ROOT / "docs" / "client" / "own-types.md").read_text("utf-8")
 (SPEC,) = re.findall(r"^```xml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-(PROGRAM,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PROGRAM, CLIENT = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 (COMMAND,) = re.findall(r"^ferrymq (generate .*)$", PAGE, re.MULTILINE)
 DESCRIBES = re.findall(r"^ferrymq (describe .*)$", PAGE, re.MULTILINE)
 WRONG = "from shop_types.orders import OrderLine\nOrderLine(article=b'tea')\n"
@@ -95,6 +99,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
                 here.symlink_to(Path(str(distribution.locate_file(top))))
     (folder / "shop.xml").write_text(SPEC, "utf-8")
     (folder / "program.py").write_text(PROGRAM, "utf-8")
+    (folder / "client.py").write_text(CLIENT, "utf-8")
     (folder / "wrong.py").write_text(WRONG, "utf-8")
     return Installation(environment / "bin", folder)
 
@@ -110,6 +115,20 @@ def generated(installation: Installation) -> Installation:
 def test_a_value_is_the_same_after_the_wire(generated: Installation) -> None:
     done = generated.run("python", "program.py")
     assert (done.returncode, done.stdout) == (0, "the same after the wire\n"), done.stderr
+
+
+def test_a_client_has_values_of_the_classes(generated: Installation) -> None:
+    program = generated.folder / "connected.py"
+    config = Config.model_validate({"listener": [{"url": "amqp://127.0.0.1:0"}]})
+    portal = Portal("broker")
+    server = portal.run(BrokerServer(config).__aenter__)
+    try:
+        program.write_text(CLIENT.replace("amqp://localhost", server.url), "utf-8")
+        done = generated.run("python", program.name)
+    finally:
+        portal.run(lambda: server.__aexit__(None, None, None))
+        portal.stop()
+    assert done.stdout == "[OrderLine(article='tea', count=1)]\n", done.stderr
 
 
 def test_mypy_accepts_the_package_and_its_use(generated: Installation) -> None:
@@ -128,7 +147,7 @@ def test_mypy_accepts_the_package_and_its_use(generated: Installation) -> None:
         )
         return done.stdout.splitlines()
 
-    assert mypy("src/shop_types", "program.py") == []
+    assert mypy("src/shop_types", "program.py", "client.py") == []
     assert ["arg-type" in line for line in mypy("wrong.py")] == [True]
 
 

@@ -14,7 +14,9 @@ from tests.support.reader import blocks
 
 # `test_tutorial.py` and `test_readme.py` follow these from the top to the end.
 FOLLOWED = {"tutorial/README", "tutorial/worker"}
-RUN = {*of_broker.PAGES, *of_client.PAGES, *of_spark.PAGES, *FOLLOWED}
+# `tests/codegen/test_installed.py` runs these with the package that they generate.
+GENERATED = {f"client/{of_client.GENERATED}"}
+RUN = {*of_broker.PAGES, *of_client.PAGES, *of_spark.PAGES, *FOLLOWED, *GENERATED}
 
 
 def name_of(page: Path) -> str:
