@@ -1,7 +1,7 @@
 """The audit log: logins, refusals, and changes, with the users who caused them.
 
 Each entry is an event with its facts, through the logger ``ferrymq.audit``; `server.logs` writes
-the entries to a file if the configuration names one. Facts contain no secrets and nothing of
+the entries to a file if the configuration names one. Facts contain no secrets and no parts of
 messages.
 
 All changes and logins are recorded. A client can cause refusals as often as it likes, so their rate

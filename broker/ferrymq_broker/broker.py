@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 class Broker:
     """All virtual hosts and all connections of one broker.
 
-    `epoch` is what has to be added to the clock of the passes for the time since the Unix epoch.
-    The broker calls `schedule` with a function that the event loop has to call soon, in a pass of
-    its own. The broker calls `wake_at` with the time at which `handle_timeout` is due.
+    `epoch` is the difference between the time since the Unix epoch and the clock of the passes, in
+    seconds. The broker calls `schedule` with a function that the event loop has to call soon, in a
+    pass of its own. The broker calls `wake_at` with the time at which `handle_timeout` is due.
 
-    `hosts` has the virtual hosts by hostname, in lower case. With other hostnames clients get the
+    `hosts` has the virtual hosts by hostname, in lower case. Clients with other hostnames get the
     default virtual host, unless `strict_hosts` is set. `alarms` are the reasons why producers get
     no credit at the moment: ``memory``, ``disk``.
     """
@@ -102,7 +102,7 @@ class Broker:
         # Milliseconds in which a client without any right has to send a token; 0 for no limit.
         self.token_deadline: i64 = 0
         self.store: Store | None = None
-        # Every connection, in the order they came.
+        # Every connection, in the order in which they were opened.
         self.handlers: dict[ConnectionHandler, None] = {}
         self.counters: Counters = Counters()
         numbers = NumberSequence()
@@ -115,20 +115,20 @@ class Broker:
         self.unfinished: Budget = Budget()
         self.alarms: set[str] = self.credit.alarms
         self.memory: MemoryWatch = MemoryWatch(self.agenda, self.set_alarm, self._page_soon)
-        # Whether a pass that reads more from disk is on its way.
+        # Whether a pass that reads more from disk has been scheduled.
         self._gathering = False
         self.output: BrokerOutput = BrokerOutput(OutputTurns(schedule, self._take_turns))
         self._schedule = schedule
         self.agenda.slices.begin(schedule, self.finish_pass)
 
     def clear(self) -> None:
-        """Drop all nodes and messages; for the end of the process, when no link is left."""
+        """Drop all nodes and messages. Called at the end of the process, when no link is left."""
         self.agenda.slices.finish_all()
         for space in self.spaces.values():
             space.clear()
 
     def finish_work(self) -> None:
-        """Do all work that waits for slices at once; for the end of the process."""
+        """Do all work that waits for slices at once. Called at the end of the process."""
         self.agenda.slices.finish_all()
         self.finish_pass()
 
@@ -164,16 +164,18 @@ class Broker:
     # -- limits ----------------------------------------------------------------------------
 
     def limit_credit(self, messages: i64) -> None:
-        """Limit the credit of all producers together to so many messages; 0 is no limit."""
+        """Limit the credit of all producers together, in messages; 0 is no limit."""
         self.credit.budget = messages
 
     def limit_memory(self, limit: i64, low_water: i64 = 0) -> None:
-        """Give producers no credit from when messages take more than `limit` bytes until they take
-        no more than `low_water`, by default 80 % of the limit. 0 is no limit."""
+        """Give producers no credit while messages take too much memory: from more than `limit`
+        bytes until at most `low_water` bytes (by default 80 % of the limit). A `limit` of 0 is no
+        limit."""
         self.memory.limit(limit, low_water)
 
     def set_alarm(self, reason: str, on: bool) -> None:
-        """Switch an alarm. While any alarm is on producers get no credit; consumers go on."""
+        """Switch an alarm. While any alarm is on, producers get no credit; consumers still get
+        messages."""
         withheld = self.credit.withheld
         self.credit.set_alarm(reason, on)
         if self.credit.withheld and not withheld:
@@ -183,9 +185,10 @@ class Broker:
         self, pages: PageStore, limit: i64, unmap: Callable[[], object] | None = None
     ) -> None:
         """Move messages to disk while they take more than `limit` bytes of memory. Messages that
-        are not in the store (`keep`) go to `pages`. `unmap` is as in `Pager`."""
+        are not in the store (`keep`) go to `pages`. `unmap` is passed to `Pager`. Raises ValueError
+        if there is no store."""
         if self.store is None:
-            raise ValueError("there is no store to leave messages in")
+            raise ValueError("there is no store for the messages")
         agenda = self.agenda
         pager = Pager(agenda, self.store, pages, limit)
         pager.unmap = unmap
@@ -243,7 +246,7 @@ class Broker:
             self.clock.arm()
             if agenda.changes.count > 0 and self.store is not None:
                 if agenda.nodes:
-                    # An exception has left nodes on the agenda. Their changes belong in the same
+                    # An exception has left nodes on the agenda. Their changes must be in the same
                     # batch.
                     self._schedule(self.finish_pass)
                 else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-# On Linux this clock goes on while the machine is suspended; the monotonic clock stands still.
+# On Linux this clock continues while the machine is suspended; the monotonic clock stops.
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -13,7 +13,8 @@ class Clock:
     """The clocks of the machine."""
 
     def now(self) -> float:
-        """Return seconds of a clock that never goes back and stands still in a suspension."""
+        """Return the seconds of a clock that never goes back and stops while the machine is
+        suspended."""
         return time.monotonic()
 
     def epoch(self) -> float:

@@ -32,13 +32,13 @@ class Counters:
         self.connections_refused_address: i64 = 0
         self.connections_refused_user: i64 = 0
         self.logins_refused: i64 = 0
-        # Logins refused without checking credentials: after too many failures, or with too many
-        # logins waiting. `logins_refused` includes them.
+        # Logins refused without checking credentials, because there were too many failures or too
+        # many logins were waiting. `logins_refused` includes them.
         self.logins_put_off: i64 = 0
         self.links_refused: i64 = 0
         # Links refused or ended because of a limit of their connection.
         self.links_over_limit: i64 = 0
-        # Messages that came settled and that their nodes did not accept.
+        # Messages that were sent settled and that their nodes did not accept.
         self.messages_dropped: i64 = 0
         self.bytes_received: i64 = 0
         self.bytes_sent: i64 = 0

@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 @final
 class DeadlineHeap(Generic[Item]):
     """A heap of records `(due, order, item)`, lowest first. Records with the same `due` have
-    different `order`. At up to `slack` outdated records no sweep begins."""
+    different `order`. No sweep begins while at most `slack` records are outdated."""
 
     __slots__ = ("_heap", "_swept", "_outdated", "_slack")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class DelegatingProtocol(asyncio.Protocol):
-    """A protocol that hands everything on to `inner` after `serve` was called.
+    """A protocol that passes everything to `inner` after `serve` was called.
 
     Subclasses define `connection_made` and `data_received`. `gone` is called when the client has
     disconnected.
@@ -25,23 +25,24 @@ class DelegatingProtocol(asyncio.Protocol):
         self.inner.connection_made(transport)
 
     def receive(self, data: bytes) -> None:
-        """Hand data to `inner`, if it is connected with the client."""
+        """Pass data to `inner`, if `inner` is connected with the client."""
         if self._served:
             self.inner.data_received(data)
 
     def expect(self, seconds: float) -> None:
-        """Call `on_time` after so many seconds. This replaces an earlier call of `expect`."""
+        """Call `on_time` after this number of seconds, instead of at the time of an earlier
+        call."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, self.on_time)
 
     def on_time(self) -> None:
-        """Handle that the time of `expect` is over."""
+        """Handle that the time set by `expect` is over."""
         self.drop()
 
     def drop(self) -> None:
         """Disconnect the client at once, without an answer."""
-        # Transports of other event loops are no `asyncio.Transport`, but can abort too.
+        # The transports of other event loops are not `asyncio.Transport`, but have `abort` too.
         abort: Callable[[], None] | None = getattr(self.transport, "abort", None)
         if abort is not None:
             abort()

@@ -20,7 +20,8 @@ import structlog
 from ferrymq_broker.log_rate_limit import LogRateLimiter, host_of
 from ferrymq_broker.sanitize import clean_lines, clean_value
 
-# For a connection, and for all connections from one address: entries at once, and in a second.
+# The rate limits for one connection, and for all connections from one address: the entries at once,
+# and the entries per second.
 _OF_PEER: Final = (100, 1.0)
 _OF_HOST: Final = (5000, 50.0)
 # The last event of a connection is one of these.

@@ -1,7 +1,7 @@
 """HTTP responses that do not name the server's software and version.
 
-By default the libraries name themselves in the field ``Server`` (RFC 9110 §10.2.4). That would tell
-an attacker which known faults to try.
+By default the libraries name themselves in the field ``Server`` (RFC 9110 §10.2.4). An attacker
+would then know which faults to try.
 """
 
 from __future__ import annotations

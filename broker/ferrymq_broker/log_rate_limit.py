@@ -7,7 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-# The number of clients that are remembered. With more, the least recent ones are forgotten.
+# The number of clients whose entries are counted. Above it, the clients that were idle longest are
+# forgotten.
 _MOST: Final = 4096
 
 
@@ -23,8 +24,7 @@ class _Account:
 class LogRateLimiter:
     """A rate limit: `burst` entries of each client at once, and then `rate` entries a second.
 
-    `let` returns the number of entries that were left out before this one, or None if this entry
-    has to be left out.
+    `clock` returns seconds.
     """
 
     def __init__(
@@ -36,7 +36,10 @@ class LogRateLimiter:
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
     def let(self, client: str, before: int = 0) -> int | None:
-        """Count an entry of this client. `before` entries were left out for other reasons."""
+        """Count an entry of this client. `before` entries were left out for other reasons.
+
+        Return how many entries were left out before this one; None if this one has to be left out.
+        """
         now = self._clock()
         account = self._accounts.get(client)
         if account is None:

@@ -1,4 +1,4 @@
-"""The watch over the memory of messages: above limits they are paged out and producers wait."""
+"""Limits for the memory of messages: above them, messages are paged out and producers wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 MEMORY: Final = "memory"
 """The reason of the alarm."""
 
-# What is taken in with all credit given is done with before the alarm ends: one part in five.
+# By default the alarm ends one fifth below its limit, after consumers have taken the messages that
+# producers sent with the credit that they still had.
 _ABOVE_LOW_WATER: Final = 5
 
 
@@ -24,9 +25,9 @@ _ABOVE_LOW_WATER: Final = 5
 class MemoryWatch:
     """The memory that the messages of one broker take.
 
-    `sweep` pages messages out, None without a store to leave them in. `short` is whether there is
-    an alarm. There is nothing to do up to `look_above` bytes. `set_alarm` is called when the alarm
-    begins or ends, `page_soon` when another pass is to page more out.
+    `sweep` pages messages out; None if there is no store for them. `short` is True while the alarm
+    is on. Up to `look_above` bytes, `look` need not be called. `set_alarm` is called when the alarm
+    begins or ends; `page_soon` is called to schedule another pass that pages more out.
     """
 
     __slots__ = (
@@ -53,15 +54,15 @@ class MemoryWatch:
         # Bytes of messages above which there is an alarm, and at which it ends.
         self._high_water: i64 = BOUNDLESS
         self._low_water: i64 = 0
-        # Whether a pass that pages more out is on its way.
+        # Whether a pass that pages more out has been scheduled.
         self._paging = False
         self._agenda = agenda
         self._set_alarm = set_alarm
         self._page_soon = page_soon
 
     def limit(self, limit: i64, low_water: i64 = 0) -> None:
-        """Have an alarm above `limit` bytes and until there are no more than `low_water`, by
-        default 80 % of the limit. 0 is no limit."""
+        """Set the limits of the alarm: it begins above `limit` bytes and ends at `low_water` bytes
+        (by default 80 % of the limit). A `limit` of 0 is no limit."""
         if low_water == 0:
             low_water = limit - limit // _ABOVE_LOW_WATER
         self._high_water = BOUNDLESS if limit == 0 else limit
@@ -72,13 +73,13 @@ class MemoryWatch:
         self.look()
 
     def page_out(self, sweep: Sweep) -> None:
-        """Have messages paged out above the limit of the sweep's pager."""
+        """Page messages out above the limit of the sweep's pager from now on."""
         self.sweep = sweep
         if sweep.pager.high < self.look_above:
             self.look_above = sweep.pager.high
 
     def look(self) -> None:
-        """Page messages out, and begin or end the alarm, by what there is now."""
+        """Page messages out, and begin or end the alarm, if the memory of messages requires it."""
         sweep = self.sweep
         held = self._agenda.held
         if sweep is not None and held > sweep.pager.high:
@@ -92,5 +93,5 @@ class MemoryWatch:
             self._set_alarm(MEMORY, short)
 
     def page_more(self) -> None:
-        """Take note that the pass has come that pages more out."""
+        """Allow `look` to schedule another pass. Called in the pass that was scheduled."""
         self._paging = False

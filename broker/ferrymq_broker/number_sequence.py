@@ -1,4 +1,4 @@
-"""Numbers that no connection, session, consumer or transaction of a broker has had before."""
+"""Numbers for connections, sessions, consumers and transactions, each used once in a broker."""
 
 from __future__ import annotations
 

@@ -42,44 +42,45 @@ class PassClock:
     ) -> None:
         self.now: float = 0.0
         self.epoch: float = epoch
-        # What to add to `now` for `Agenda.now`: the epoch when the broker began, and for how long
-        # the machine has been suspended since.
+        # The difference between `Agenda.now` and `now`, in seconds: the epoch when the broker
+        # began, plus the time for which the machine has been suspended since.
         self._base = epoch
         self._suspended = 0.0
         self._agenda = agenda
         self._timers = timers
         self._wake_at = wake_at
-        # Whether the server is to wake the broker up, and at what `now`.
+        # Whether the server has been asked to wake the broker up, and at what `now`.
         self._awake = False
         self._awake_at = 0.0
 
     def begin_pass(self, now: float) -> None:
-        """Set the time for all that happens until the end of the pass."""
+        """Set the time of the clocks until the end of the pass."""
         self.now = now
         agenda = self._agenda
         agenda.now = i64((now + self._base) * 1000.0)
         agenda.wall = i64((now + self.epoch) * 1000.0)
 
     def set(self, epoch: float, suspended: float) -> tuple[float, float]:
-        """Follow the wall clock; to be called now and then, before `run_timers`.
+        """Adapt to changes of the wall clock. Called at intervals, before `run_timers`.
 
-        `suspended` is for how many seconds the machine has been suspended since the broker began.
-        Return by how many seconds the wall clock was set since the last call, and for how many the
-        machine was suspended.
+        `epoch` is the present difference between the time since the Unix epoch and `now`,
+        `suspended` the time for which the machine has been suspended since the broker began; both
+        in seconds. Return by how many seconds the wall clock was set since the last call, and for
+        how many seconds the machine was suspended.
 
-        A wall clock that is set moves dates alone. Durations go on: they have had the time of a
-        suspension too (`docs/decisions/0016-clocks.md`).
+        Setting the wall clock moves dates only. Durations continue, and include the time of a
+        suspension (`docs/decisions/0016-clocks.md`).
         """
         slept = suspended - self._suspended
         if slept < 0.001:
-            # Two clocks that are read one after the other are never quite the same.
+            # The two clocks are read one after the other, so small differences mean nothing.
             slept = 0.0
         else:
             self._suspended = suspended
             self._base += slept
         stepped = epoch - self.epoch - slept
         self.epoch = epoch
-        # The wake that was asked for goes by the clocks as they were.
+        # The wake-up was computed with the old difference of the clocks.
         self._awake = False
         self._timers.moved = True
         return stepped, slept
@@ -87,13 +88,13 @@ class PassClock:
     def run_timers(self) -> None:
         """Run the timers and the dates that are due by the time of the pass."""
         self._awake = False
-        # First of all: what is left must be armed for even if one of them raises.
+        # Set first, so that `arm` sees the remaining timers even if one timer raises.
         self._timers.moved = True
         self._timers.run(self._agenda.now)
         self._agenda.dates.run(self._agenda.wall)
 
     def arm(self) -> None:
-        """Ask to be woken up for the next timer and the next date, if one of them has changed."""
+        """Request a wake-up for the next timer and the next date, if one of them has changed."""
         timers = self._timers
         dates = self._agenda.dates
         if not timers.moved and not dates.moved:

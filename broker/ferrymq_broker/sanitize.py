@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# The most characters that are logged of a value, and of a traceback.
+# The highest number of characters that are logged of a value, and of a traceback.
 MOST: Final = 500
 _MOST_LINES: Final = 20_000
 
@@ -24,7 +24,7 @@ def clean(text: str, most: int = MOST) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """Clean a text of several lines, and indent each, so that none looks like an entry."""
+    """Clean a text of several lines, and indent each line, so that no line looks like an entry."""
     cut = text[:_MOST_LINES]
     return "\n".join(f"  {clean(line, _MOST_LINES)}" for line in cut.split("\n"))
 

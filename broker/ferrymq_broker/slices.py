@@ -25,20 +25,20 @@ LINK: Final = 15
 TURN: Final = 4
 MESSAGE: Final = 1
 CONNECTION: Final = 40
-# A link that ends with its connection costs this too, before the work of `LINK`.
+# A link that ends with its connection costs this in addition to `LINK`.
 LOST_LINK: Final = 5
-# Freeing memory costs one unit for so many payloads, and one for so many bytes (16 KiB), because
-# the C library returns large blocks to the system page by page.
+# Freeing memory costs one unit for this number of payloads, and one unit for 2**14 bytes (16 KiB),
+# because the C library returns large blocks to the system page by page.
 FREED_TOGETHER: Final = 16
 FREED_SHIFT: Final = 14
-# A payload of at least so many bytes is not freed together with others.
+# A payload of at least this number of bytes is not freed together with others.
 LARGE: Final = 262_144
 # A dead-lettered message costs this when it leaves its queue, and again when it is published.
 LETTER: Final = 30
 
 
 def freed(size: i64) -> i64:
-    """Return the cost of dropping a message whose payload has so many bytes."""
+    """Return the cost, in units, of dropping a message whose payload has `size` bytes."""
     return MESSAGE + (size >> FREED_SHIFT)
 
 
@@ -52,14 +52,14 @@ class SlicedTask:
         self.waits: bool = False
 
     def go_on(self, slices: Slices) -> bool:
-        """Work until the slice is spent. Return whether the work is done."""
+        """Work until the slice is used up. Return whether the work is done."""
         return True
 
 
 @final
 class Disposal(SlicedTask):
-    """The freeing of payloads, a few at a time, because a million of them, or a gigabyte, takes
-    long.
+    """The freeing of payloads, a few at a time, because it takes long to free a million payloads,
+    or a gigabyte.
 
     The list `payloads` belongs to this object, which empties it.
     """
@@ -71,7 +71,7 @@ class Disposal(SlicedTask):
         self._payloads = payloads
 
     def go_on(self, slices: Slices) -> bool:
-        """Free as many as the slice allows."""
+        """Free as many payloads as the slice allows. Return whether all are freed."""
         payloads = self._payloads
         while payloads:
             if slices.is_spent():
@@ -126,8 +126,8 @@ class Slices:
         return self.left <= 0 and self._schedule is not None
 
     def fits(self, units: i64) -> bool:
-        """Return whether so much work may be done at once: it fits into the slice, or there is no
-        event loop."""
+        """Return whether this amount of work may be done at once: it fits into the slice, or there
+        is no event loop."""
         return self.left >= units or self._schedule is None
 
     def do(self, chore: SlicedTask) -> None:
@@ -145,7 +145,7 @@ class Slices:
         self._ask()
 
     def finish_all(self) -> None:
-        """Do all waiting work at once; for the end of the broker."""
+        """Do all waiting work at once. Called at the end of the broker."""
         chores = self._chores
         while chores:
             chore = chores.popleft()

@@ -13,9 +13,9 @@ from mypy_extensions import i64
 
 from ferrymq_broker.deadline_heap import DeadlineHeap
 
-# With at most so many outdated records no sweep begins.
+# No sweep begins while at most this number of records is outdated.
 _SLACK: Final = 1024
-# How many records each change of a timer sweeps.
+# How many records are swept at each change of a timer.
 _STEP: Final = 4
 
 
@@ -26,7 +26,7 @@ class Timer:
 
     def __init__(self) -> None:
         self.due: i64 = 0
-        # Its record in the heap, while it is set.
+        # The record of this timer in the heap, while the timer is set.
         self.alarm: Alarm | None = None
 
     def on_time(self, now: i64) -> None:
@@ -35,9 +35,9 @@ class Timer:
 
 @final
 class Alarm:
-    """The entry of a timer in the heap. `timed` is the timer; None after the timer was set again or
-    cancelled, because an outdated entry must not keep a transaction, and with it a connection,
-    alive."""
+    """The entry of a timer in the heap. `timed` is the timer. It becomes None when the timer is set
+    again or cancelled: otherwise an outdated entry would keep a transaction, and its connection, in
+    memory."""
 
     __slots__ = ("timed",)
 
@@ -61,7 +61,7 @@ class TimerHeap:
         return self._live
 
     def set(self, timed: Timer, due: i64) -> None:
-        """Set a timer to `due`. A timer that was set already loses its earlier time."""
+        """Set a timer to `due`. This replaces an earlier time of the timer."""
         if timed.due == due:
             return
         heap = self._heap

@@ -1,4 +1,4 @@
-"""The broker's configuration: what it may say, and reading it from TOML."""
+"""The broker's configuration: the model of its settings, and the reader of the TOML file."""
 
 from __future__ import annotations
 

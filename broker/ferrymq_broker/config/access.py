@@ -1,4 +1,4 @@
-"""Access rules, as the file states them: ``[[rule]]``."""
+"""Access rules in the configuration file: ``[[rule]]``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUP: Final = "group"
 CLAIM: Final = "claim"
 KEY: Final = "key"
 _KINDS: Final = (USER, GROUP, CLAIM, KEY)
-# Kinds of subjects that exist only if [security] says who may connect.
+# Kinds of subjects that need users in [security].
 _PROVED: Final = (USER, GROUP, CLAIM)
 _MOST: Final = 1000
 # The names that other brokers give to the rights.
@@ -51,7 +51,7 @@ class RuleSubject(NamedTuple):
 
 
 def read_subject(text: str) -> RuleSubject:
-    """Return the subject that the text names. Raises ValueError if it names none."""
+    """Return the subject that the text names. Raises ValueError if the text names no subject."""
     if text == EVERY:
         return RuleSubject(EVERY)
     if text == NOBODY:
@@ -59,21 +59,21 @@ def read_subject(text: str) -> RuleSubject:
     kind, colon, name = text.partition(":")
     if not colon:
         if kind.strip().lower() in _KINDS:
-            raise ValueError(f"{text!r} says not which; write {kind.strip().lower()}:NAME")
+            raise ValueError(f"{text!r} needs a name; write {kind.strip().lower()}:NAME")
         close = difflib.get_close_matches(kind.lower(), (NOBODY,), n=1, cutoff=0.75)
         hint = f"did you mean {close[0]!r}?" if close else f"did you mean 'user:{text[:100]}'?"
-        raise ValueError(f"{text[:100]!r} is nobody; {hint}")
+        raise ValueError(f"{text[:100]!r} names no client; {hint}")
     if kind not in _KINDS:
         close = difflib.get_close_matches(kind.strip().lower(), _KINDS, n=1)
         hint = f"did you mean '{close[0]}:'?" if close else f"there are {', '.join(_KINDS)}"
-        raise ValueError(f"{text[:100]!r} is nobody; {hint}")
+        raise ValueError(f"{text[:100]!r} names no client; {hint}")
     value = ""
     if kind == "claim":
         name, equals, value = name.partition("=")
         if equals and not value:
-            raise ValueError(f"{text[:100]!r} has no value; leave the = out to mean any")
+            raise ValueError(f"{text[:100]!r} has no value; leave out the = for any value")
     if not name:
-        raise ValueError(f"{text[:100]!r} says not which; write {kind}:NAME")
+        raise ValueError(f"{text[:100]!r} needs a name; write {kind}:NAME")
     return RuleSubject(kind, name, value)
 
 
@@ -90,13 +90,13 @@ def _check_right(name: str) -> str:
     if said in _ELSEWHERE:
         close = [_ELSEWHERE[said]]
     hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(RIGHTS)}, {EVERY}"
-    raise ValueError(f"{name[:100]!r} is no right; {hint}")
+    raise ValueError(f"{name[:100]!r} is not a right; {hint}")
 
 
 def _check_pattern(text: str) -> str:
     for found in _BRACES.findall(text):
         if found != USER_PLACEHOLDER:
-            raise ValueError(f"{found[:100]!r} has no meaning; only {USER_PLACEHOLDER} has")
+            raise ValueError(f"{found[:100]!r} is not a placeholder; use {USER_PLACEHOLDER}")
     return text
 
 
@@ -133,39 +133,39 @@ class AccessRule(StrictSection):
         given = rights_of(self.may)
         refused = rights_of(self.may_not)
         if not given and not refused:
-            raise ValueError("it has neither may nor may-not")
+            raise ValueError("set may or may-not")
         both = [name for name, bit in RIGHTS.items() if given & refused & bit]
         if both:
             raise ValueError(
-                f"{', '.join(both)} in may and in may-not; "
-                "for exceptions write two rules, of which the first decides"
+                f"{', '.join(both)} in both may and may-not; "
+                "for an exception, write two rules: the first rule that matches decides"
             )
         if all(who == NOBODY for who in self.who) and all(
             USER_PLACEHOLDER in text for text in self.where
         ):
             raise ValueError(
-                f"it matches no client: anonymous clients have no name for {USER_PLACEHOLDER}"
+                f"the rule matches no client: anonymous clients have no name for {USER_PLACEHOLDER}"
             )
         return self
 
     def needs_names(self) -> bool:
         """Return whether the rule tells users apart.
 
-        Such a rule makes sense only if clients have to prove who they are.
+        Such a rule needs clients that prove their user names.
         """
         kinds = [read_subject(who).kind for who in self.who]
         if any(kind in _PROVED for kind in kinds) or any(
             USER_PLACEHOLDER in text for text in self.where
         ):
             return True
-        # A client that is refused because it gives no name can simply give one.
+        # A client that is refused because it gives no user name can give any name.
         return NOBODY in kinds and bool(self.may_not)
 
 
 def check_named(
     names_somebody: bool, rules: list[AccessRule], place: Location
 ) -> list[ConfigMistake]:
-    """Return the mistakes of rules that tell users apart where every name is believed.
+    """Return the mistakes of rules that tell users apart although user names are not checked.
 
     `names_somebody` is whether ``[security]`` says who may connect, `place` the table of the
     virtual host.
@@ -175,9 +175,9 @@ def check_named(
     return [
         ConfigMistake(
             (*place, "rule", at),
-            "it tells users apart, but [security] names no users, so that clients on this machine "
-            "may give any name; say there who may connect: users, users-file, certificate-rule "
-            "or jwt. Rules for '*', 'anonymous' and 'key:NAME' need no users",
+            "the rule tells users apart, but [security] names no users, so clients on this machine "
+            "may give any name. Set users, users-file, certificate-rule or jwt in [security]. "
+            "Rules for '*', 'anonymous' and 'key:NAME' need no users",
         )
         for at, rule in enumerate(rules)
         if rule.needs_names()

@@ -14,9 +14,9 @@ from ferrymq_broker.config.units import Duration, Size
 
 def _directory(value: object) -> object:
     if value == "":
-        raise ValueError("a directory is needed; without capture leave the key out")
+        raise ValueError("the path is empty; to capture nothing, leave the key out")
     if isinstance(value, str) and "\0" in value:
-        raise ValueError("a path has no NUL")
+        raise ValueError("a path cannot contain NUL")
     return value
 
 
@@ -24,8 +24,8 @@ class Capture(Section):
     """``[capture]``: the directory that streams with ``capture = true`` are captured to.
 
     A file is closed when it has `max_records` records or `max_bytes` of messages, `max_age`
-    milliseconds after its first record, and at the end of each hour. `raw` is whether files have
-    the published bytes of each message beside the columns.
+    milliseconds after its first record, and at the end of each hour. With `raw`, files also have a
+    column with the published bytes of each message.
     """
 
     directory: Annotated[Path, BeforeValidator(_directory)] | None = None

@@ -16,9 +16,9 @@ class CertificateRule(Section):
     """A rule for certificates with a name that the whole `pattern` matches.
 
     The client gets the user name `user`, in which ``{0}`` is the name and ``{1}`` the text of the
-    first group of the pattern, and the groups `groups`. `name_from` says which name of the
-    certificate is meant; ``subject`` is the whole subject in the form of RFC 4514, for example
-    ``CN=alice,OU=shipping,O=example``.
+    first group of the pattern, and the groups `groups`. `name_from` chooses the name of the
+    certificate that is compared; ``subject`` is the whole subject in the form of RFC 4514, for
+    example ``CN=alice,OU=shipping,O=example``.
     """
 
     name_from: Literal["subject-cn", "subject", "san-dns", "san-email", "san-uri"] = "subject-cn"
@@ -31,14 +31,14 @@ class CertificateRule(Section):
         try:
             groups = re.compile(self.pattern).groups
         except (re.error, RecursionError, OverflowError) as error:
-            raise ValueError(f"{self.pattern!r} is no regular expression: {error}") from None
+            raise ValueError(f"{self.pattern!r} is not a regular expression: {error}") from None
         for number in _GROUP.findall(self.user):
             if not number or int(number) > groups:
                 raise ValueError(
                     f"{self.user!r}: the pattern has no group {number or 'without number'}"
                 )
         if not all(self.groups):
-            raise ValueError("a group has no empty name")
+            raise ValueError("the name of a group cannot be empty")
         return self
 
     def fill(self, match: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
 """Checks that the declarations of a virtual host fit together.
 
 Each setting has been checked by itself before. These checks compare names. An address in a setting
-must name a node or an alias, or match a pattern. If links may make queues, it may be any name.
+must name a node or an alias, or match a pattern. If `auto_create` is on, it may be any name.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from ferrymq_broker.values.policy import (
     TopicPolicy,
 )
 
-# Finding a similar name among many names takes long.
+# The highest number of hints: finding a similar name among many names takes long.
 _MOST_HINTS = 20
 
 
 def check_tables(
     tables: Tables, nodes: Nodes, policies: Mapping[str, Policy], place: Location
 ) -> list[ConfigMistake]:
-    """Return the mistakes in the tables of a virtual host; `place` is where they stand."""
+    """Return the mistakes in the tables of a virtual host; `place` is their place in the file."""
     return list(_Check(tables, nodes, policies, place).run())
 
 
@@ -61,8 +61,8 @@ def check_capture(
     if capture.directory is not None:
         if store.path is None:
             reason = (
-                "capture needs a store, to go on where it was after a restart: set [store] path, or"
-                " serve with --data"
+                "capture needs a store, to continue after a restart: set [store] path, or serve"
+                " with --data"
             )
             return [ConfigMistake(("capture", "directory"), reason)]
         return []
@@ -286,7 +286,7 @@ class _Check:
                 yield ConfigMistake(here, "the same binding is declared twice", seen[same])
             seen.setdefault(same, here)
 
-    # -- what an address leads to ------------------------------------------------------------
+    # -- targets of addresses ------------------------------------------------------------
 
     def _has_pattern(self, name: str) -> bool:
         """Return whether a declared pattern matches the name."""
@@ -316,7 +316,7 @@ class _Check:
             return
         if target in self.redirects:
             if not elsewhere:
-                reason = "is in another container; no message gets there from here"
+                reason = "is in another container; messages cannot be sent there from here"
                 yield ConfigMistake(location, f"{address!r} {reason}")
             return
         reserved = target.startswith(("$", DYNAMIC))

@@ -112,10 +112,10 @@ class Redirect(StrictSection):
 
 
 class Nodes(Section):
-    """``[nodes]``: what the broker does if a link names an address that does not exist.
+    """``[nodes]``: the nodes that the broker makes if a link names an address that does not exist.
 
-    With `auto_create` true it makes a queue, or a topic for links that ask for one; with ``queue``
-    or ``topic`` always that kind; with false it refuses the link.
+    With `auto_create` true it makes a queue, or a topic for links that ask for a topic. With
+    ``queue`` or ``topic`` it always makes a node of that kind. With false it refuses the link.
     """
 
     auto_create: bool | Literal["queue", "topic"] = True
@@ -123,7 +123,8 @@ class Nodes(Section):
 
 
 class Tables(Section):
-    """The declarations of a virtual host; at the top of the file, of the default one."""
+    """The declarations of a virtual host. Those at the top of the file are of the default virtual
+    host."""
 
     queue: list[Queue] = Field(default_factory=list)
     topic: list[Topic] = Field(default_factory=list)
@@ -149,7 +150,7 @@ class VirtualHost(Tables):
     """``[[virtual-host]]``: separate nodes for clients that open with one of its hostnames.
 
     The name of the virtual host is one of these. Settings that ``[virtual-host.nodes]`` leaves out
-    are those of ``[nodes]``.
+    are taken from ``[nodes]``.
     """
 
     name: str = Field(min_length=1, max_length=255)

@@ -1,4 +1,4 @@
-"""Mistakes in a configuration, and their places.
+"""Mistakes in a configuration, and where they are.
 
 ConfigError            the configuration is wrong; its text is for the administrator
 ValueError
@@ -18,7 +18,7 @@ class ConfigError(Exception):
 
 
 class ConfigMistake(NamedTuple):
-    """A mistake in a configuration: its place, its reason, and a place it contradicts, if any."""
+    """A mistake in a configuration: its place, its reason, and the other place if two disagree."""
 
     location: Location
     reason: str

@@ -25,12 +25,12 @@ def _as_list(value: object) -> object:
 
 def _check_origin(origin: str) -> str:
     if origin != "*" and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
-        raise ValueError('an origin is written https://HOST or https://HOST:PORT; "*" is all')
+        raise ValueError('an origin is https://HOST or https://HOST:PORT; "*" stands for all')
     return origin
 
 
 class Listener(Section):
-    """``[[listener]]``: an address clients connect to.
+    """``[[listener]]``: an address that clients connect to.
 
     `upgrade_tls` is for ``amqp://``: whether clients may, or must, begin TLS inside AMQP
     (AMQP 1.0 §5.2). `tls` has the settings that differ from ``[tls]``. `origins` is for ``ws://``
@@ -56,16 +56,16 @@ class Listener(Section):
 
 
 def check_listener(listener: Listener, shared: Tls, place: Location) -> Iterator[ConfigMistake]:
-    """Return the mistakes in the TLS settings of a listener; `place` is where it stands."""
+    """Yield the mistakes in the TLS settings of a listener; `place` is its place in the file."""
     if listener.upgrade_tls != "off" and listener.address.scheme != "amqp":
         reason = "only amqp:// begins unencrypted and continues with TLS"
         yield ConfigMistake((*place, "upgrade-tls"), reason)
         return
     if listener.origins and not listener.address.is_websocket:
-        yield ConfigMistake((*place, "origins"), "only ws:// and wss:// have pages for clients")
+        yield ConfigMistake((*place, "origins"), "only ws:// and wss:// listeners take origins")
     if not listener.has_tls:
         for name in sorted(listener.tls.model_fields_set):
-            reason = f"{listener.url} has no TLS; amqps:// or upgrade-tls would"
+            reason = f"{listener.url} has no TLS; use amqps://, or set upgrade-tls"
             yield ConfigMistake((*place, "tls", kebab(name)), reason)
         return
     tls = shared.refined(listener.tls)

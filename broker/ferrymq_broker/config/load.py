@@ -21,7 +21,7 @@ from ferrymq_broker.config.source_locations import SourceLocations
 
 # The text about a wrong key or value is cut to this many characters.
 _MOST = 500
-# So many mistakes are reported at once.
+# The highest number of mistakes that are reported at once.
 _MOST_LINES = 100
 
 
@@ -52,7 +52,7 @@ class BadFile(ConfigError):
 
 
 def load_config(path: Path, data: Path | None = None) -> Config:
-    """Read the configuration in `path`, with the store in `data` if that is given.
+    """Read the configuration in `path`. `data` overrides the directory of the store if it is given.
 
     Raises `ConfigError` with one line for each mistake.
     """
@@ -92,7 +92,8 @@ def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, Sour
         for details in error.errors():
             problems += _explain(places, details)
     if config is None or problems:
-        # Each text once: pydantic reports a value of a union for each member of the union.
+        # Remove equal texts, because pydantic reports a value of a union for each member of the
+        # union.
         raise BadFile(path, sorted(dict.fromkeys(problems)))
     return config, places
 

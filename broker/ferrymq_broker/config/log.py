@@ -9,10 +9,10 @@ from ferrymq_broker.config.section import Section
 
 
 class Log(Section):
-    """``[log]``: what the broker writes to standard error.
+    """``[log]``: the log that the broker writes to standard error.
 
-    `audit` is the file for logins, refusals and changes, a line of JSON for each; without it they
-    go to standard error like all other messages.
+    `audit` is the file for logins, refusals and changes, one line of JSON for each. Without `audit`
+    these entries go to standard error too.
     """
 
     level: Literal["debug", "info", "warning", "error"] = "info"

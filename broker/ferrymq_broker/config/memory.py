@@ -10,7 +10,7 @@ FALLBACK: Final = 1024**3
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return, in bytes, the least of the machine's memory and our control groups' limits."""
+    """Return the lower of the machine's memory and the limits of our control groups, in bytes."""
     limits = [*_machine(root), *_groups(root)]
     return min(limits, default=FALLBACK)
 
@@ -24,7 +24,7 @@ def _machine(root: Path) -> list[int]:
 
 
 def _groups(root: Path) -> list[int]:
-    """Yield the limits of our control group and of those above it: version 2 or 1."""
+    """Return the limits of our control group and of those above it: version 2 or 1."""
     found: list[int] = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
@@ -54,6 +54,6 @@ def _read(path: Path) -> str:
 
 
 def _numbers(text: str, unit: int) -> list[int]:
-    """Yield the number in the text, if there is one: a group without a limit has ``max``."""
+    """Return the number in the text, if there is one: a group without a limit has ``max``."""
     digits = text.strip()
     return [int(digits) * unit] if digits.isascii() and digits.isdigit() else []

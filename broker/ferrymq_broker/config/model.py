@@ -1,7 +1,7 @@
 """The model of the configuration file. Keys are written with dashes: ``max-message-size``.
 
-Sizes are in bytes, times in seconds, credit and windows in messages and frames; sizes and times may
-be text with a unit as well (`units`).
+Sizes are in bytes, times in seconds, credit in messages and windows in frames. Sizes and times may
+also be text with a unit (`units`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Http(Section):
 
 
 class Alarms(Section):
-    """``[alarms]``: when producers must wait because the broker is full.
+    """``[alarms]``: the limits at which producers must wait because the broker is full.
 
     The alarm begins above `memory`, in bytes of messages or as a part of the memory; 0 is no alarm.
     It ends at `low_water`, in bytes or as a part of `memory`.
@@ -66,7 +66,7 @@ class Alarms(Section):
     low_water: Share = "80%"
 
     def memory_bytes(self) -> int:
-        """Return the bytes of messages above which the alarm begins; 0: never."""
+        """Return the bytes of messages above which the alarm begins; 0 if it never does."""
         if isinstance(self.memory, int):
             return self.memory
         return share_of(self.memory, available_memory())
@@ -77,7 +77,8 @@ class Alarms(Section):
 
 
 class Shutdown(Section):
-    """``[shutdown]``: how long clients may settle what they hold when the broker is told to end."""
+    """``[shutdown]``: how long clients may still settle deliveries after the broker was told to
+    end."""
 
     drain_timeout: Annotated[Seconds, Field(ge=0)] = 5.0
 
@@ -97,7 +98,7 @@ class Config(Tables):
     capture: Capture = Field(default_factory=Capture)
     policies: dict[str, Policy] = Field(default_factory=dict)
     virtual_host: list[VirtualHost] = Field(default_factory=list)
-    # What happens to clients that open with an unknown hostname.
+    # Whether clients that open with an unknown hostname get the default virtual host.
     unknown_hostname: Literal["default", "refuse"] = "default"
     security: Security = Field(default_factory=Security)
     http: Http = Field(default_factory=Http)
@@ -107,7 +108,7 @@ class Config(Tables):
     @field_validator("container_id")
     @classmethod
     def _check_container_id(cls, name: str) -> str:
-        # Every open carries it, and an open has 512 bytes (AMQP 1.0 §2.4.1).
+        # Every open has the container-id, and an open may have 512 bytes (AMQP 1.0 §2.4.1).
         if len(name.encode()) > 300:
             raise ValueError("at most 300 bytes of UTF-8")
         return name
@@ -182,9 +183,9 @@ class Config(Tables):
         return []
 
     def page_out_bytes(self) -> int:
-        """Return the bytes of messages in memory above which queues page out; 0: never.
+        """Return the bytes of messages in memory above which queues page out; 0 means never.
 
-        A part is a part of the memory alarm; without that alarm, of the memory.
+        A percentage in `page_out` is one of the memory alarm, or without that alarm of the memory.
         """
         whole = self.alarms.memory_bytes()
         if whole == 0 and isinstance(self.store.page_out, str):
@@ -214,13 +215,13 @@ class Config(Tables):
                 mistakes.append(ConfigMistake(("virtual-host", at, "name"), reason))
             for name in host.all_hostnames():
                 if name.startswith(VHOST):
-                    reason = f"{VHOST} goes before the name of a virtual host in an open, not here"
+                    reason = f"{VHOST} is for the hostname of an open; leave it out here"
                     mistakes.append(ConfigMistake(("virtual-host", at), reason))
                 if name == DEFAULT_HOST and host.name != DEFAULT_HOST:
                     reason = f"{name!r} is the hostname of the default virtual host"
                     mistakes.append(ConfigMistake(("virtual-host", at), reason))
                 if name in known:
-                    reason = f"two virtual hosts answer to {name!r}"
+                    reason = f"two virtual hosts have the hostname {name!r}"
                     mistakes.append(ConfigMistake(("virtual-host", at), reason, known[name]))
                 known.setdefault(name, ("virtual-host", at))
         return mistakes

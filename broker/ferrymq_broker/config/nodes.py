@@ -94,7 +94,7 @@ _RENAMED: Final = {"routing": "type"}
 
 
 def given(settings: StrictSection) -> dict[str, object]:
-    """Return the settings that a table states, by the names of the model's fields."""
+    """Return the settings that a table contains, by the names of the model's fields."""
     return {name: getattr(settings, name) for name in settings.model_fields_set}
 
 
@@ -103,7 +103,7 @@ def make_policy(kind: str, settings: Mapping[str, object]) -> NodePolicy:
 
     A topic's ``subscription`` is the policy of its queues. Settings of other kinds are ignored.
     """
-    # Values of any type: the model has checked them.
+    # Values of any type, which the model has checked already.
     known: dict[str, Any] = {
         _RENAMED.get(name, name): settings[name]
         for name in SETTINGS[kind].model_fields
@@ -124,7 +124,7 @@ def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
     if isinstance(policy, TopicPolicy):
         return [(f"subscription.{key}", why) for key, why in contradictions(policy.subscription)]
     if isinstance(policy, StreamPolicy) and policy.capture and not policy.durable:
-        reason = "a stream that is not durable is a new one after each start: its files would mix"
+        reason = "capture needs durable = true: without it the stream is a new one after each start"
         found.append(("capture", reason))
     if not isinstance(policy, QueuePolicy):
         return found
@@ -158,7 +158,7 @@ def kind_of(policy: NodePolicy) -> str:
 def policy_attributes(policy: NodePolicy) -> dict[str, object]:
     """Return every setting of a policy by its key; times in milliseconds, sizes in bytes.
 
-    The type of an exchange is called ``routing``: ``type`` is a word of management itself. The
+    The type of an exchange is called ``routing``, because management itself uses ``type``. The
     ``subscription`` of a topic is a map of the settings of a queue.
     """
     public = {field: key for key, field in _RENAMED.items()}

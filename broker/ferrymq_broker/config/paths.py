@@ -13,9 +13,9 @@ FOLDER = "folder"
 
 def _check(value: object) -> object:
     if value == "":
-        raise ValueError("a file is needed; without one leave the key out")
+        raise ValueError("the path is empty; to use no file, leave the key out")
     if isinstance(value, str) and "\0" in value:
-        raise ValueError("a path has no NUL")
+        raise ValueError("a path cannot contain NUL")
     return value
 
 

@@ -35,7 +35,7 @@ def foreign_settings(kind: str, policy: Policy) -> list[str]:
 
 
 def auto_created(nodes: Nodes) -> tuple[NodePolicy | None, NodePolicy | None]:
-    """Return the policies for undeclared names: in general, and for links that want a topic."""
+    """Return the policies for undeclared names: in general, and for links that ask for a topic."""
     made = nodes.auto_create
     if made is False:
         return None, None

@@ -13,7 +13,7 @@ def kebab(name: str) -> str:
 
 
 class Section(BaseModel):
-    """A table of the file: unknown keys are errors, and a table never changes."""
+    """A table of the file. Unknown keys are errors. A table is immutable."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=kebab,
@@ -22,12 +22,12 @@ class Section(BaseModel):
         frozen=True,
         # Validators are built once, when a whole file is read, not for each table.
         defer_build=True,
-        # A value in the wrong place may be a password.
+        # Errors must not quote values: a value at the wrong key may be a password.
         hide_input_in_errors=True,
     )
 
 
 class StrictSection(Section):
-    """A table that converts no types: ``"5"`` is no number, ``1`` is not true."""
+    """A table that does not convert types: ``"5"`` is not a number, ``1`` is not true."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(strict=True)

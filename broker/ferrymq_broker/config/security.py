@@ -19,8 +19,8 @@ class Security(Section):
     clients that give no name.
 
     `groups` are the users of each group. `plain_without_tls` accepts unencrypted passwords from
-    other machines, which everybody on the network can read. After `failed_logins` in a minute,
-    from one address or for one user, further logins are refused for a while; with 0 never.
+    other machines, although everybody on the network can read them. After `failed_logins` in a
+    minute, from one address or for one user, further logins are refused for a while; with 0 never.
 
     `jwt` are the issuers whose tokens are accepted, `shared_access_key` the keys with which clients
     sign tokens; `tokens` is for tokens sent over an open connection.
@@ -40,7 +40,7 @@ class Security(Section):
 
     @property
     def names_somebody(self) -> bool:
-        """Whether the section says who may connect; then no other client may."""
+        """Whether the section names users; then no other client may connect."""
         named = self.users or self.certificate_rule or self.jwt
         return bool(named) or self.users_file is not None
 
@@ -54,14 +54,16 @@ class Security(Section):
     def _check_users(cls, users: dict[str, SecretStr]) -> dict[str, SecretStr]:
         for name, password in users.items():
             if not name or "\0" in name or "\0" in password.get_secret_value():
-                raise ValueError("a user name is not empty, and neither it nor a password has NUL")
+                raise ValueError(
+                    "a user name cannot be empty; names and passwords cannot contain NUL"
+                )
         return users
 
     @field_validator("groups")
     @classmethod
     def _check_groups(cls, groups: dict[str, list[str]]) -> dict[str, list[str]]:
         if not all(groups) or not all(all(names) for names in groups.values()):
-            raise ValueError("neither a group nor a user has an empty name")
+            raise ValueError("the name of a group or a user cannot be empty")
         return groups
 
     def groups_of(self) -> dict[str, frozenset[str]]:

@@ -11,25 +11,25 @@ from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Share, Size
 
 MIB: Final = 1024 * 1024
-# The least number of journal segments: one is written, one applied, two are spare.
+# The lowest number of journal segments: one is being written, one applied, two are spare.
 _FEWEST: Final = 4
 
 
 def _directory(value: object) -> object:
     if value == "":
-        raise ValueError("a directory is needed; without a store leave the key out")
+        raise ValueError("the path is empty; to use no store, leave the key out")
     if isinstance(value, str) and "\0" in value:
-        raise ValueError("a path has no NUL")
+        raise ValueError("a path cannot contain NUL")
     return value
 
 
 class Store(Section):
     """``[store]``: the directory of the store; without one everything is in memory.
 
-    `max_bytes` limits all files of the store together, 0 only by the disk; the disk alarm begins
-    before the limit. `segment_bytes` is the size of a file of the journal. `page_out` is how many
-    bytes of messages, or which part of the memory alarm, may be in memory before queues page out;
-    with 0 they never do.
+    `max_bytes` limits all files of the store together; 0 means that only the disk limits them. The
+    disk alarm begins before the limit. `segment_bytes` is the size of a file of the journal.
+    `page_out` is how many bytes of messages, or which part of the memory alarm, may be in memory
+    before queues page out; with 0 they never do.
     """
 
     path: Annotated[Path, BeforeValidator(_directory)] | None = None
@@ -38,5 +38,5 @@ class Store(Section):
     page_out: Share = "50%"
 
     def least_bytes(self) -> int:
-        """Return the least `max_bytes` that is not 0: the journal alone needs as much."""
+        """Return the lowest `max_bytes` above 0: the bytes that the journal alone needs."""
         return _FEWEST * self.segment_bytes + MIB

@@ -20,12 +20,14 @@ class BadTlsError(ConfigError):
 
 
 class Tls(Section):
-    """``[tls]``: the server's certificate, and those asked of clients. All files are PEM.
+    """``[tls]``: the server's certificate, and the check of clients' certificates. All files are
+    PEM.
 
-    `certificate` may have a chain, the server's certificate first, and the key, unless `key` has
-    the key; the first line of `key_password_file` is the password of an encrypted key. `client_ca`
-    has the authorities whose certificates clients may send, or must send if `client_certificates`
-    is ``required``; `client_crl` has the certificates that these authorities have revoked.
+    `certificate` is a file with the server's certificate, followed by its chain if there is one.
+    The key is in the file `key`, or in the same file. The first line of `key_password_file` is the
+    password of an encrypted key. `client_ca` is a file with authorities: clients may send
+    certificates of these, or must if `client_certificates` is ``required``. `client_crl` is a file
+    with the certificates that these authorities have revoked.
     """
 
     certificate: File | None = None
@@ -35,11 +37,11 @@ class Tls(Section):
     client_crl: File | None = None
     client_certificates: Literal["none", "optional", "required"] = "none"
     minimum_version: Literal["1.2", "1.3"] = "1.2"
-    # Ciphers of TLS 1.2 in OpenSSL's form; empty for those with forward secrecy and an AEAD.
+    # Ciphers of TLS 1.2 in OpenSSL's form; empty for the ciphers with forward secrecy and an AEAD.
     ciphers: str = ""
 
     def refined(self, other: Tls) -> Tls:
-        """Return these settings, overridden by those that `other` states."""
+        """Return these settings, overridden by the settings that `other` contains."""
         said = {name: getattr(other, name) for name in other.model_fields_set}
         if "certificate" in said:
             # A key belongs to one certificate: another certificate needs a key of its own.

@@ -24,7 +24,7 @@ from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Seconds
 from ferrymq_broker.values.names import DEFAULT_SPACE
 
-# The default: asymmetric signatures, which the key for checking cannot make.
+# The default: asymmetric signatures, because the key that checks them cannot make them.
 ASYMMETRIC: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
@@ -65,12 +65,12 @@ def _check_keys(keys: str, info: ValidationInfo) -> str:
         return str(folder / keys) if isinstance(folder, Path) else keys
     parts = urlsplit(keys)
     if parts.username is not None or parts.password is not None:
-        raise ValueError("a URL of keys has no user and no password: what is there is public")
+        raise ValueError("a URL of keys takes no user and no password: the keys are public")
     if not parts.hostname:
         raise ValueError(f"{keys}: a host is missing")
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
         raise ValueError(
-            f"{keys}: from other machines keys come by https://, or somebody on the way makes them"
+            f"{keys}: keys of another machine need https://, because http:// can be falsified"
         )
     return keys
 
@@ -83,7 +83,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _one_or_more(value: object) -> object:
-    """Make a list of a single value; a file may leave the brackets out."""
+    """Make a list of a single value, because a file may leave the brackets out."""
     return [value] if isinstance(value, str | dict) else value
 
 
@@ -95,11 +95,11 @@ class Jwt(Section):
     """``[[security.jwt]]``: an issuer whose JSON Web Tokens (RFC 7519) are accepted.
 
     A token is valid if it is from the `issuer`, for one of `audience`, signed by one of `keys` (a
-    JWKS or PEM file, or the URL of a JWKS) with one of `algorithms`, and neither expired nor before
-    its time, give or take `leeway` seconds. Who is meant is in the `user_claim`, his groups in
-    those of `groups_claim`; a dotted name leads into tables. With `as_password` a token may come as
-    the password of SASL PLAIN as well. Keys of a URL are fetched again when they are older than
-    `refresh` seconds.
+    JWKS or PEM file, or the URL of a JWKS) with one of `algorithms`, and if the present time is
+    within its validity, with a tolerance of `leeway` seconds. The user name is in the claim
+    `user_claim`, the user's groups in the claims `groups_claim`; a name with dots names a claim
+    inside a claim. With `as_password` a client may also send a token as the password of SASL PLAIN.
+    Keys of a URL are fetched again when they are older than `refresh` seconds.
     """
 
     issuer: _Name
@@ -125,7 +125,7 @@ class Jwt(Section):
                 "are either all symmetric or all asymmetric"
             )
         if symmetric and is_url(self.keys):
-            raise ValueError(f"{symmetric[0]} needs a secret key, and one that has a URL is none")
+            raise ValueError(f"{symmetric[0]} needs a secret key, and keys at a URL are not secret")
         return self
 
 
@@ -133,8 +133,8 @@ class SharedAccessKey(Section):
     """``[[security.shared-access-key]]``: a key with which clients sign tokens for nodes.
 
     Such a token gives the rights `may` at the addresses `where` in the `virtual_host`, and those
-    that rules of any virtual host give to ``key:NAME``. With `secondary`, one of two keys stays in
-    use while the other is replaced.
+    that rules of any virtual host give to ``key:NAME``. With `secondary` there are two keys, so
+    that one stays in use while the other is replaced.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=256)]
@@ -159,7 +159,7 @@ class SharedAccessKey(Section):
         return self
 
     def access_rule(self) -> AccessRule | None:
-        """Return the rule for the key's own rights; None if it has none of its own."""
+        """Return the rule for the key's own rights; None if the key has no rights of its own."""
         if not self.may:
             return None
         asked = {"who": [f"key:{self.name}"], "may": self.may, "where": self.where}
@@ -173,8 +173,8 @@ class SharedAccessKey(Section):
 class Tokens(Section):
     """``[security.tokens]``: limits for tokens that clients send over an open connection.
 
-    A client that may do nothing without a token has `deadline` seconds to send one. A connection
-    has at most `limit` tokens, one for each address.
+    A client that has no rights without a token must send one within `deadline` seconds. A
+    connection has at most `limit` tokens, one for each address.
     """
 
     deadline: Annotated[Seconds, Field(gt=0)] = 20.0
@@ -193,7 +193,9 @@ def _check_names(keys: list[SharedAccessKey]) -> list[SharedAccessKey]:
     names = [each.name for each in keys]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"there are two keys {name!r}; one may have a primary and a secondary")
+            raise ValueError(
+                f"there are two keys {name!r}; one key may have a primary and a secondary"
+            )
     return keys
 
 

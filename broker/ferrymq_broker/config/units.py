@@ -1,8 +1,8 @@
 """Durations and sizes: their texts for people, and their numbers for the broker.
 
 In a file a duration is a number of seconds or text like ``"1h30m"``, and a size a number of bytes
-or text like ``"10MiB"``. The broker counts in milliseconds and bytes; so does management, whose
-plain numbers are milliseconds: it reads with the context `MACHINE`.
+or text like ``"10MiB"``. The broker counts in milliseconds and bytes. Plain numbers from management
+are milliseconds too: they are read with the validation context `MACHINE`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BYTES: Final = {
     "gib": 2**30,
     "tib": 2**40,
 }
-# A hundred years: far enough, and the time of day can be added to it.
+# A hundred years, in milliseconds: such a duration added to the present time still fits.
 MAX_DURATION: Final = 36_525 * 86_400_000
 MAX_COUNT: Final = 2**62
 
@@ -45,9 +45,8 @@ _TOO_MUCH: Final = "the number is too large"
 
 
 def parse_duration(value: object, machine: bool = False) -> int:
-    """Return milliseconds. A plain number is in seconds, or in milliseconds for a `machine`.
-
-    Raises ValueError.
+    """Return milliseconds. A plain number is in seconds, or with `machine` in milliseconds. Raises
+    ValueError for a value that is not a duration.
     """
     if isinstance(value, str):
         text = value.strip().lower()
@@ -70,7 +69,7 @@ def _parts(text: str) -> list[tuple[str, str]]:
 
 
 def parse_size(value: object) -> int:
-    """Return bytes. Raises ValueError."""
+    """Return bytes. Raises ValueError for a value that is not a size."""
     if isinstance(value, str):
         found = _SIZE.fullmatch(value.strip().lower())
         unit = None if found is None else _BYTES.get(found[2] or "b")
@@ -109,12 +108,12 @@ Duration = Annotated[int, BeforeValidator(_duration)]
 Expiry = Annotated[int, BeforeValidator(_expiry)]
 # Bytes.
 Size = Annotated[int, BeforeValidator(parse_size)]
-# A number of things; 0 means without limit.
+# A number of things; 0 means no limit.
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
 
 def format_duration(milliseconds: int) -> str:
-    """Return the shortest text that `parse_duration` reads as so many milliseconds."""
+    """Return the shortest text that `parse_duration` reads as this number of milliseconds."""
     text = ""
     rest = milliseconds
     for unit in ("d", "h", "m", "s", "ms"):
@@ -125,7 +124,8 @@ def format_duration(milliseconds: int) -> str:
 
 
 def format_size(size: int) -> str:
-    """Return the text, in the largest exact unit, that `parse_size` reads as so many bytes."""
+    """Return the text, in the largest exact unit, that `parse_size` reads as this number of
+    bytes."""
     for unit, name in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit}{name}"
@@ -133,7 +133,7 @@ def format_size(size: int) -> str:
 
 
 def _seconds(value: object) -> object:
-    """Parse a text as a duration; leave numbers to pydantic."""
+    """Parse a text as a duration; return a number as it is, for pydantic to check."""
     return parse_duration(value) / 1000 if isinstance(value, str) else value
 
 

@@ -8,8 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from ferrymq_types.transport import PORT, SECURE_PORT
 
-# What a listener may speak, and the ports left out. Those of AMQP are registered. Below 1024, where
-# WebSocket has its own, not everybody may listen: 80 and 443 have to be asked for.
+# The schemes of listeners, and their default ports. Those of AMQP are registered. The ports 80 and
+# 443 of WebSocket are no defaults, because a port below 1024 needs privileges.
 PORTS: Final[dict[str, int]] = {"amqp": PORT, "amqps": SECURE_PORT, "ws": 5673, "wss": 5674}
 
 
@@ -48,11 +48,13 @@ class ListenAddress(NamedTuple):
 
 
 def parse_listen_url(url: str) -> ListenAddress:
-    """Parse the URL of a listener. Raises ValueError with the mistake."""
+    """Parse the URL of a listener. Raises ValueError, whose text names the mistake."""
     parts = _split(url)
     if "@" in url:
-        # An error text quotes no part of the URL: a password may stand anywhere before it.
-        raise ValueError(f"{parts.hostname}: users belong to [security], not to a listener")
+        # The error text quotes only the host, because a password may stand anywhere before the @.
+        raise ValueError(
+            f"{parts.hostname}: users are set in [security], not in the URL of a listener"
+        )
     if parts.scheme not in PORTS:
         raise ValueError(f"{url}: a listener is written amqp://HOST:PORT, or with amqps, ws or wss")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
@@ -69,7 +71,7 @@ def check_http_url(url: str) -> str:
     """Check the URL of the monitoring listener. Raises ValueError."""
     parts = _split(url)
     if "@" in url:
-        raise ValueError(f"{parts.hostname}: the monitoring listener knows no users")
+        raise ValueError(f"{parts.hostname}: the URL of the monitoring listener takes no user")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(
             f"{url}: the monitoring listener is written http://HOST:PORT or https://HOST:PORT"
@@ -92,7 +94,7 @@ def _split(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         # The text of the original error may contain a password.
-        raise ValueError("this is no URL; a host is a name or an address") from None
+        raise ValueError("this is not a URL; a host is a name or an address") from None
 
 
 def _port(parts: SplitResult) -> int | None:

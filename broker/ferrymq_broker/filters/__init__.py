@@ -1,1 +1,1 @@
-"""Filters of receivers (AMQP 1.0 §3.5.8)."""
+"""Filters of receivers' sources (AMQP 1.0 §3.5.8)."""

@@ -1,8 +1,8 @@
 """The expressions of parsed selectors, and their evaluation (JMS 2.0 §3.8.1).
 
-Every expression has a `value`. As a condition it is true, false or unknown. Evaluation never
-raises: a value that cannot be computed is NULL, and a condition that depends on NULL is unknown, as
-in SQL.
+Every expression has a `value`. As a condition, an expression is true, false or unknown. Evaluation
+never raises: a value that cannot be computed is NULL, and a condition that depends on NULL is
+unknown, as in SQL.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from ferrymq_broker.filters.like import LikePattern
     from ferrymq_broker.nodes.message_view import MessageView
 
-# The kinds of expressions, as far as they are known without a message.
+# The kinds of values that expressions have. ANY is for a kind that depends on the message.
 ANY: Final = 0
 BOOLEAN: Final = 1
 NUMBER: Final = 2
 OTHER: Final = 3
 
-# Larger exact numbers become approximate ones, so that no expression makes huge numbers.
+# Exact numbers above this become approximate ones, so that no expression makes huge numbers.
 _EXACT: Final = 1 << 64
 
 _OPERATORS: Final = ("=", "<>", "<", "<=", ">", ">=")
@@ -49,7 +49,7 @@ class Expression:
         return None
 
     def test(self, view: MessageView) -> i64:
-        """Evaluate the expression as a condition. A value that is no boolean is unknown."""
+        """Evaluate the expression as a condition. A value that is not a boolean is unknown."""
         value = self.value(view)
         if isinstance(value, bool):
             return TRUE if value else FALSE
@@ -225,8 +225,9 @@ class Between(Condition):
 
 @final
 class In(Condition):
-    """An equality with one of several items: unknown if none is equal and one, or the value, is
-    NULL.
+    """A test whether a value equals one of several items.
+
+    The result is unknown if no item is equal and an item or the value is NULL.
 
     If all items are strings, they are looked up in a set.
     """
@@ -282,7 +283,7 @@ class Like(Condition):
         self.pattern: LikePattern = pattern
 
     def test(self, view: MessageView) -> i64:
-        """Match the value. A value that is no string does not match."""
+        """Match the value. A value that is not a string does not match."""
         value = self.operand.value(view)
         if value is None:
             return UNKNOWN
@@ -338,8 +339,8 @@ class Exists(Condition):
 class Arithmetic(Expression):
     """Several values with operators of one precedence between them, evaluated from left to right.
 
-    `ops` has one character for each value but the first. A value that is no number makes the result
-    NULL, and so do a division by zero and a result that is no number.
+    `ops` has one character for each value but the first. The result is NULL if a value is not a
+    number, after a division by zero, and if the result is not a number (NaN).
     """
 
     __slots__ = ("ops", "operands")
@@ -378,7 +379,7 @@ class Sign(Expression):
         self.operand: Expression = operand
 
     def value(self, view: MessageView) -> object:
-        """Return the number; NULL if the value is no number."""
+        """Return the number; NULL if the value is not a number."""
         value = self.operand.value(view)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
@@ -399,7 +400,7 @@ def deepest(expressions: list[Expression]) -> i64:
 
 
 def calculate(op: str, left: object, right: object) -> object:
-    """Compute ``left op right`` by the rules of Java: exact numbers divide exactly, towards
+    """Compute ``left op right`` by the rules of Java: a quotient of integers is rounded towards
     zero."""
     if isinstance(left, bool) or isinstance(right, bool):
         return None

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
 
 
-# A filter whose key has so many characters costs as much as two simple filters.
+# A filter whose key has this number of characters costs as much as two simple filters.
 _SIMPLE: Final = 128
-# The bytes of sections before the body up to which their size adds nothing to the cost.
+# Up to this number of bytes, the sections before the body add nothing to the cost.
 _SHORT: Final = 512
 
 

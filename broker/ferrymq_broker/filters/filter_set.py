@@ -38,10 +38,10 @@ class StreamPosition:
 class FilterSet:
     """The known filters of a source's filter-set.
 
-    Messages have to pass `predicate`; None lets all pass. `position` is where to begin in a stream;
-    None if no filter says it. `position_name` is the name of that filter in the set. `granted` has
-    the filters to list in the answer; a node without positions calls `decline_position`. `refused`
-    has the names of the other filters.
+    Messages have to pass `predicate`; None lets all pass. `position` is the position at which to
+    begin in a stream; None if no filter sets it. `position_name` is the name of that filter in the
+    set. `granted` has the filters to list in the answer; a node without positions calls
+    `decline_position`. `refused` has the names of the other filters.
 
     Some clients write a position as a selector that compares the offsets of messages. Then
     `position_filters` is True: a node that begins at the position need not compare the offsets, and
@@ -68,8 +68,8 @@ class FilterSet:
         self.refused: list[str] = []
 
     def decline_position(self) -> None:
-        """Give up the position, because the node has none. A selector for it filters messages
-        instead."""
+        """Remove the position, because the node has no positions. A selector that set the position
+        filters messages instead."""
         if self.position is None:
             return
         self.position = None

@@ -7,7 +7,7 @@ from typing import Final, final
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.values import plain, same
 
-# The key of the entry that says how many of the others have to match.
+# The key of the entry that tells whether all or any of the other entries have to match.
 MATCH: Final = "x-match"
 
 _MOST: Final = 256
@@ -17,10 +17,10 @@ _MOST: Final = 256
 class HeadersPattern:
     """A map of application properties (Apache filters §1.3).
 
-    The entry ``x-match`` says whether ``all`` (the default) or ``any`` of the other entries have to
-    match. An entry matches if the message has a property of that name, kind and value, or of any
-    value if the map has null. Raises `BrokerError` for another ``x-match``, for keys that are no
-    strings and for more than 256 entries.
+    The entry ``x-match`` is ``all`` (the default) or ``any``: all of the other entries have to
+    match, or at least one. An entry matches if the message has a property of that name, kind and
+    value, or of any value if the map has null. Raises `BrokerError` for another ``x-match``, for
+    keys that are no strings and for more than 256 entries.
     """
 
     __slots__ = ("every", "wanted", "key")

@@ -1,4 +1,4 @@
-"""The names in a selector, and the parts of a message that they mean."""
+"""The names in a selector, and the parts of a message that they refer to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferrymq_broker.filters.expressions import Expression
 from ferrymq_broker.filters.values import plain
 from ferrymq_broker.nodes.message_view import MessageView
 
-# Numbers of the fields of sections, and of the fields that JMS derives.
+# Numbers of the fields of sections, and of the fields that JMS derives from them.
 _DURABLE: Final = 0
 _PRIORITY: Final = 1
 _TTL: Final = 2

@@ -49,7 +49,7 @@ class LikePattern:
             return False
         if not self._last.stands_at(text, end):
             return False
-        # Take the first match of each piece, which leaves most text for the next pieces.
+        # Take the first match of each piece, because it leaves the most text for the next pieces.
         if self._slow and size > LONGEST:
             return False
         pos = self._first.length

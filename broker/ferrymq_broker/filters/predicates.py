@@ -95,8 +95,8 @@ class NoLocalPredicate(Filter):
 class _Wanted:
     """A condition on one property (AMQP Filter Expressions 1.0 §4.1.1).
 
-    A string after ``&p:`` is a prefix, after ``&s:`` a suffix. ``&&`` at the beginning stands for
-    one &. Null stands for any value.
+    A reference string that begins with ``&p:`` gives a prefix, with ``&s:`` a suffix. ``&&`` at the
+    beginning stands for one &. Null stands for any value.
     """
 
     __slots__ = ("how", "reference", "text")

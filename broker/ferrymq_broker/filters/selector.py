@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Selectors by dialect and text. Workers that share a queue often use the same selector.
 _known: Final[dict[tuple[bool, str], Selector]] = {}
 _KNOWN: Final = 512
-# Longer texts are not cached: each character may take a hundred bytes in the expressions.
+# The longest text that is cached: each character may take a hundred bytes in the expressions.
 _CHARACTERS: Final = 512
 
 
@@ -37,7 +37,7 @@ class Selector(Filter):
 def selector(text: str, sql: bool = False) -> Selector:
     """Return the filter of a JMS selector, or with `sql` of an SQL filter of the AMQP draft.
 
-    Raises `BrokerError` (amqp:invalid-field), which says where the text is wrong.
+    Raises `BrokerError` (amqp:invalid-field), which names the position of the mistake.
     """
     known = _known.get((sql, text))
     if known is None:

@@ -45,7 +45,7 @@ from ferrymq_broker.filters.identifiers import (
 from ferrymq_broker.filters.like import LikePattern
 from ferrymq_broker.filters.values import EQ, GE, GT, LE, LT, NE
 
-# The most characters, and the most nested expressions.
+# The highest number of characters, and of nested expressions.
 MAX_LENGTH: Final = 8192
 MAX_DEPTH: Final = 64
 
@@ -98,8 +98,8 @@ _GRAMMAR: Final = r"""
 """
 
 _FIELDS: Final = "|".join([*HEADER_FIELDS, *PROPERTIES_FIELDS]).replace("-", "[-_]")
-# Dots, and after a section also hyphens, belong to a name. A regular expression takes the first
-# alternative that matches, which lark does not promise for alternatives in its grammar.
+# Dots belong to a name, and after a section hyphens too. This is one regular expression because it
+# takes the first alternative that matches; lark's grammar does not guarantee that order.
 _NAME: Final = "|".join(
     [
         r"(?:amqp\.annotation|message[-_]annotations|m)\.[\w$][\w$.:\-]*",
@@ -148,7 +148,8 @@ _MORE: Final = frozenset({"+ or -", "*, / or %", "a comparison", "BETWEEN", "IN"
 def parse(text: str, sql: bool = False) -> Expression:
     """Parse a selector, or an SQL filter. An empty text is a condition that is always true.
 
-    Raises `BrokerError` (amqp:invalid-field), which says where the text is wrong, and why.
+    Raises `BrokerError` (amqp:invalid-field), which names the position and the reason of the
+    mistake.
     """
     if len(text) > MAX_LENGTH:
         raise BrokerError(

@@ -6,10 +6,11 @@ from typing import Final, final
 
 from ferrymq_broker.errors import BrokerError
 
-# The most characters. A word of the key costs one step for each 62 words of the pattern.
+# The highest number of characters. A word of the key costs one step for each 62 words of the
+# pattern.
 MAX_PATTERN: Final = 2048
-# The most words of a key. In a longer key, which any client can send, the last word contains the
-# rest.
+# The highest number of words of a key. Any client can send a longer key; its last word then
+# contains the rest.
 MAX_WORDS: Final = 16_384
 
 

@@ -1,4 +1,4 @@
-"""Limits and words of the bindings of exchanges."""
+"""Limits and argument names of the bindings of exchanges."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def read_match(arguments: Mapping[str, object]) -> str:
     """Return the ``x-match`` of a binding's arguments. Raises ValueError if it is unknown."""
     match = arguments.get(X_MATCH, "all")
     if not isinstance(match, str) or match not in _MATCHES:
-        raise ValueError(f"x-match {str(match)[:100]!r}; there are {', '.join(_MATCHES)}")
+        raise ValueError(f"x-match {str(match)[:100]!r} is not one of {', '.join(_MATCHES)}")
     return match

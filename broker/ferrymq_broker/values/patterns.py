@@ -65,6 +65,6 @@ def _past_stars(pattern: str, reached: set[int]) -> set[int]:
 
 
 def specificity(pattern: str) -> tuple[int, int]:
-    """Return how specific a pattern is. Of two patterns that match a name, the greater one wins."""
+    """Return how specific a pattern is. If two patterns match a name, the greater result wins."""
     apart = Pattern(pattern)
     return len(apart.prefix), apart.weight

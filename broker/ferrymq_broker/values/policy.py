@@ -21,23 +21,23 @@ class QueuePolicy:
 
     - `priorities`: the number of priority levels, 1 to 10 (AMQP 1.0 §3.2.1).
     - `max_length`, `max_bytes`: limits for the messages that wait and that consumers hold;
-      `overflow` is one of ``reject``, ``drop-head``, ``dead-letter`` (the oldest goes to
+      `overflow` is one of ``reject``, ``drop-head``, ``dead-letter`` (the oldest message goes to
       `dead_letter`) and ``block`` (senders get no credit).
-    - `message_ttl`: the longest a message may stay, whatever it says itself.
-    - `delivery_limit`: how many failed deliveries a message may have; after one more it becomes a
-      dead letter.
-    - `dead_letter`: the address for rejected, expired and failed messages; without one they are
-      dropped and counted. `expired`: another address for expired messages.
-    - `return_rejected`: rejected and failed messages go to the address in their reply-to first, if
-      their publisher may send there; else to `dead_letter`.
-    - `single_active`: one consumer at a time is served, the others stand by.
+    - `message_ttl`: the longest time that a message may stay; a message's own ttl may be shorter.
+    - `delivery_limit`: how many failed deliveries a message may have; after one more, it is
+      dead-lettered.
+    - `dead_letter`: the address for rejected, expired and failed messages; without an address they
+      are dropped and counted. `expired`: another address for expired messages.
+    - `return_rejected`: rejected and failed messages go to the address in their reply-to if their
+      publisher may send there, otherwise to `dead_letter`.
+    - `single_active`: one consumer at a time gets messages; the others wait.
     - `exclusive`: one link may consume at a time.
     - `groups`: messages of one group-id go to one consumer.
     - `last_value_key`: the application property (or, beginning with ``x-``, the message annotation)
       that serves as a key: only the last message of each value is kept.
     - `duplicate_window`: how long message-ids are remembered; `duplicate_limit`: how many.
-    - `auto_delete`: how long the queue may be unused and without links before it is deleted; −1:
-      for ever.
+    - `auto_delete`: how long the queue may be unused and without links before it is deleted; −1: it
+      is never deleted.
     - `max_consumers`: how many links may consume at a time.
     - `durable`: the queue and its durable messages survive a restart, if there is a store.
     - `persist`: all its messages survive a restart, durable or not.

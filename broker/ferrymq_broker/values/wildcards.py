@@ -31,7 +31,7 @@ def literal_codes(text: str) -> list[int]:
 def wildcards_match(pattern: list[int], name: str, start: i64 = 0) -> bool:
     """Return whether a pattern, given as codes, and a name match from `start` on.
 
-    Only the last ``*`` is tried again: the time is at most proportional to the product of both
+    Only the last ``*`` is tried again, so the time is at most proportional to the product of both
     lengths.
     """
     size: i64 = len(pattern)
@@ -50,7 +50,7 @@ def wildcards_match(pattern: list[int], name: str, start: i64 = 0) -> bool:
             p += 1
             n += 1
         elif star >= 0:
-            # Let the last star match one character more.
+            # Try again with one character more for the last star.
             p = star + 1
             retry += 1
             n = retry

@@ -110,10 +110,10 @@ def test_for_programs(path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "note"),
     [
-        ("dead", "dead letters go there"),
-        ("inbox.ann", "takes create as well"),
-        ("$management", "whoever got in may send requests there"),
-        ("$fence/x", "transactions with this fence take send"),
+        ("dead", "the node gets dead letters"),
+        ("inbox.ann", "needs create too"),
+        ("$management", "every client may send requests there"),
+        ("$fence/x", "transactions with this fence need send"),
         ("dynamic.x", "the connection that the node was made for"),
     ],
 )
@@ -144,9 +144,9 @@ def test_rules_are_in_the_summary(path: Path) -> None:
     ("who", "said"),
     [
         ("alice", "did you mean 'user:alice'?"),
-        ("*", "say who is meant"),
-        ("user:a,user:b", "nobody is two users"),
-        ("anonymous,group:x", "who is anonymous is nothing else"),
+        ("*", "name one client"),
+        ("user:a,user:b", "an identity has only one user"),
+        ("anonymous,group:x", "'anonymous' cannot be combined"),
     ],
 )
 def test_who_is_nobody(who: str, said: str) -> None:

@@ -21,43 +21,52 @@ def rule(**keys: str) -> str:
 MISTAKES = [
     ({"who": ""}, "1: rule.who: Field required"),
     ({"where": ""}, "1: rule.where: Field required"),
-    ({"may": ""}, "1: rule: it has neither may nor may-not"),
-    ({"may": "[]"}, "1: rule: it has neither may"),
+    ({"may": ""}, "1: rule: set may or may-not"),
+    ({"may": "[]"}, "1: rule: set may or may-not"),
     ({"who": "[]"}, "2: rule.who: List should have at least 1 item"),
     ({"where": "[]"}, "4: rule.where: List should have at least 1 item"),
     ({"who": "3"}, "2: rule.who: Input should be a valid list"),
-    ({"who": "'ann'"}, "2: rule.who: 'ann' is nobody; did you mean 'user:ann'?"),
-    ({"who": "'Anonymus'"}, "2: rule.who: 'Anonymus' is nobody; did you mean 'anonymous'?"),
-    ({"who": "'group'"}, "2: rule.who: 'group' says not which; write group:NAME"),
-    ({"who": "'grup:x'"}, "2: rule.who: 'grup:x' is nobody; did you mean 'group:'?"),
-    ({"who": "'User:x'"}, "2: rule.who: 'User:x' is nobody; did you mean 'user:'?"),
-    ({"who": "'role:x'"}, "2: rule.who: 'role:x' is nobody; there are user, group, claim, key"),
-    ({"who": "['*', 'user:']"}, "2: rule.who: 'user:' says not which; write user:NAME"),
-    ({"who": "'claim:=x'"}, "2: rule.who: 'claim:=x' says not which; write claim:NAME"),
-    ({"who": "'claim:scp='"}, "2: rule.who: 'claim:scp=' has no value; leave the = out"),
-    ({"may": "'recieve'"}, "3: rule.may: 'recieve' is no right; did you mean 'receive'?"),
-    ({"may": "'read'"}, "3: rule.may: 'read' is no right; did you mean 'receive'?"),
-    ({"may": "'write'"}, "3: rule.may: 'write' is no right; did you mean 'send'?"),
-    ({"may": "'Send'"}, "3: rule.may: 'Send' is no right; did you mean 'send'?"),
+    ({"who": "'ann'"}, "2: rule.who: 'ann' names no client; did you mean 'user:ann'?"),
+    ({"who": "'Anonymus'"}, "2: rule.who: 'Anonymus' names no client; did you mean 'anonymous'?"),
+    ({"who": "'group'"}, "2: rule.who: 'group' needs a name; write group:NAME"),
+    ({"who": "'grup:x'"}, "2: rule.who: 'grup:x' names no client; did you mean 'group:'?"),
+    ({"who": "'User:x'"}, "2: rule.who: 'User:x' names no client; did you mean 'user:'?"),
+    (
+        {"who": "'role:x'"},
+        "2: rule.who: 'role:x' names no client; there are user, group, claim, key",
+    ),
+    ({"who": "['*', 'user:']"}, "2: rule.who: 'user:' needs a name; write user:NAME"),
+    ({"who": "'claim:=x'"}, "2: rule.who: 'claim:=x' needs a name; write claim:NAME"),
+    ({"who": "'claim:scp='"}, "2: rule.who: 'claim:scp=' has no value; leave out the ="),
+    ({"may": "'recieve'"}, "3: rule.may: 'recieve' is not a right; did you mean 'receive'?"),
+    ({"may": "'read'"}, "3: rule.may: 'read' is not a right; did you mean 'receive'?"),
+    ({"may": "'write'"}, "3: rule.may: 'write' is not a right; did you mean 'send'?"),
+    ({"may": "'Send'"}, "3: rule.may: 'Send' is not a right; did you mean 'send'?"),
     (
         {"may": "'dead_letter'"},
-        "3: rule.may: 'dead_letter' is no right; did you mean 'dead-letter'?",
+        "3: rule.may: 'dead_letter' is not a right; did you mean 'dead-letter'?",
     ),
-    ({"may": "'fly'"}, "3: rule.may: 'fly' is no right; there are send, receive, browse, create,"),
+    (
+        {"may": "'fly'"},
+        "3: rule.may: 'fly' is not a right; there are send, receive, browse, create,",
+    ),
     ({"may": "true"}, "3: rule.may: Input should be a valid list"),
-    ({"may_not": "['browse', 'lurk']"}, "rule.may-not: 'lurk' is no right"),
-    ({"may": "'*'", "may_not": "'send'"}, "1: rule: send in may and in may-not; for exceptions"),
+    ({"may_not": "['browse', 'lurk']"}, "rule.may-not: 'lurk' is not a right"),
+    (
+        {"may": "'*'", "may_not": "'send'"},
+        "1: rule: send in both may and may-not; for an exception",
+    ),
     ({"where": "''"}, "4: rule.where: String should have at least 1 character"),
     ({"where": f"'{'a' * 1025}'"}, "4: rule.where: String should have at most 1024 characters"),
     (
         {"where": "'inbox.{username}'"},
-        "4: rule.where: '{username}' has no meaning; only {user} has",
+        "4: rule.where: '{username}' is not a placeholder; use {user}",
     ),
     ({"where": "'a'\nwere = 'b'"}, "5: unknown key 'were'; did you mean 'where'?"),
     ({"may": "", "maynot": "'send'"}, "4: unknown key 'maynot'; did you mean 'may-not'?"),
     (
         {"who": "'anonymous'", "where": "'inbox.{user}'"},
-        "1: rule: it matches no client: anonymous clients have no name for {user}",
+        "1: rule: the rule matches no client: anonymous clients have no name for {user}",
     ),
 ]
 
@@ -82,7 +91,7 @@ def test_it_is_the_same_in_a_virtual_host(tmp_path: Path) -> None:
     text = (
         "[[virtual-host]]\nname = 'v'\n[[virtual-host.rule]]\nwho = 'bob'\nmay = '*'\nwhere = '*'"
     )
-    assert "4: virtual-host.rule.who: 'bob' is nobody" in complaint(tmp_path, text)
+    assert "4: virtual-host.rule.who: 'bob' names no client" in complaint(tmp_path, text)
 
 
 def test_one_of_something_needs_no_brackets(tmp_path: Path) -> None:
@@ -123,10 +132,12 @@ def test_users_are_not_told_apart_where_every_name_is_believed(
     key = "\n[[security.shared-access-key]]\nname = 'k'\nprimary = 'a long secret'\n"
     for more in ("", "\n[security]\nanonymous = true\n", key):
         told = complaint(tmp_path, rule(**keys) + more)
-        assert told.startswith("ferrymq.toml:1: rule: it tells users apart, but [security] names")
+        assert told.startswith(
+            "ferrymq.toml:1: rule: the rule tells users apart, but [security] names"
+        )
         assert "users-file" in told and "any name" in told
     host = "[[virtual-host]]\nname = 'v'\n" + rule(**keys).replace("rule", "virtual-host.rule")
-    assert complaint(tmp_path, host).startswith("ferrymq.toml:3: virtual-host.rule: it tells")
+    assert complaint(tmp_path, host).startswith("ferrymq.toml:3: virtual-host.rule: the rule tells")
     assert load(tmp_path, rule(**keys) + "\n[security.users]\nann = 'secret'\n").rule
 
 

@@ -99,7 +99,7 @@ def test_an_empty_file_is_the_friendly_local_broker(tmp_path: Path) -> None:
         ("[[listener]]\nurl = 'http://x'", "ferrymq.toml:2: listener.url: http://x: a listener is"),
         ("[[listener]]\n", "ferrymq.toml:1: listener.url: Field required"),
         ("[log]\nlevel = 'loud'", "ferrymq.toml:2: log.level: Input should be 'debug'"),
-        ("[security.users]\n'' = 'x'", "a user name is not empty"),
+        ("[security.users]\n'' = 'x'", "a user name cannot be empty"),
         (
             "[[listener]]\nurl = 'amqp://0.0.0.0:5672'",
             "amqp://0.0.0.0:5672 is open to other machines, but [security] names no users",

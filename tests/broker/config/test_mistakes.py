@@ -119,14 +119,14 @@ SAID = [
     ),
     (
         "[capture]\ndirectory = 'x'",
-        "2: capture.directory: capture needs a store, to go on where it was"
+        "2: capture.directory: capture needs a store, to continue"
         " after a restart: set [store] path, or serve with --data",
     ),
     (
         "[[stream]]\nname = 'a'\ndurable = false\ncapture = true",
-        "4: stream.capture: a stream that is not durable is a new one after each start",
+        "4: stream.capture: capture needs durable = true",
     ),
-    ("[capture]\ndirectory = ''", "2: capture.directory: a directory is needed"),
+    ("[capture]\ndirectory = ''", "2: capture.directory: the path is empty"),
     ("[capture]\nmax-age = 0", "2: capture.max-age: Input should be greater"),
     # Tables that there are not.
     ("a = 1\n\n[qeue]\nname = 'a'", "3: unknown key 'qeue'; did you mean 'queue'?"),
@@ -192,13 +192,16 @@ SAID = [
     ("[[virtual-host]]\nname = 'default'", "2: virtual-host.name: the default virtual host is"),
     (
         "[[virtual-host]]\nname = 'a'\n[[virtual-host]]\nname = 'b'\nhostnames = ['A']",
-        "3: virtual-host: two virtual hosts answer to 'a'; the other is on line 1",
+        "3: virtual-host: two virtual hosts have the hostname 'a'; the other is on line 1",
     ),
     (
         "[[virtual-host]]\nname = 'a'\nhostnames = ['Default']",
         "1: virtual-host: 'default' is the hostname of the default virtual host",
     ),
-    ("[[virtual-host]]\nname = 'vhost:a'", "1: virtual-host: vhost: goes before the name"),
+    (
+        "[[virtual-host]]\nname = 'vhost:a'",
+        "1: virtual-host: vhost: is for the hostname of an open",
+    ),
     (
         "[[virtual-host]]\nname = 'a'\n[[virtual-host.queue]]\nname = 'q'\n"
         "[[virtual-host]]\nname = 'b'\n[[virtual-host.queue]]\nname = 'q'\nmax-lenght = 1",
@@ -230,7 +233,10 @@ SAID = [
     ("[http]\nurl = 'amqp://127.0.0.1:1'", "2: http.url: amqp://127.0.0.1:1: the monitoring"),
     ("[http]\nurl = 'http://127.0.0.1'", "2: http.url: http://127.0.0.1: a port is missing"),
     ("[http]\nurl = 'http://h:99999'", "2: http.url: "),
-    ("[http]\nurl = 'http://me:pw@h:1'", "2: http.url: h: the monitoring listener knows no users"),
+    (
+        "[http]\nurl = 'http://me:pw@h:1'",
+        "2: http.url: h: the URL of the monitoring listener takes",
+    ),
     ("[shutdown]\ndrain-timeout = -1", "2: shutdown.drain-timeout: Input should be greater"),
 ]
 

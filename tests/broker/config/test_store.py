@@ -32,8 +32,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[store]\npath = ''", "ferrymq.toml:2: store.path: a directory is needed"),
-        ("[store]\npath = 'a\\u0000'".replace("'", '"'), "store.path: a path has no NUL"),
+        ("[store]\npath = ''", "ferrymq.toml:2: store.path: the path is empty"),
+        ("[store]\npath = 'a\\u0000'".replace("'", '"'), "store.path: a path cannot contain NUL"),
         ("[store]\npath = 3", "ferrymq.toml:2: store.path: "),
         ("[store]\npaths = 'x'", "unknown key 'paths'; did you mean 'path'?"),
         ("[store]\nsegment-bytes = '63KiB'", "store.segment-bytes: Input should be greater"),

@@ -186,8 +186,8 @@ async def test_who_opens_no_connection_in_time_is_let_go(
 def test_origins_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "broker.toml"
     path.write_text('[[listener]]\nurl = "ws://127.0.0.1:0"\norigins = ["app.example"]\n')
-    with pytest.raises(ConfigError, match="an origin is written https://HOST"):
+    with pytest.raises(ConfigError, match="an origin is https://HOST"):
         load_config(path)
     path.write_text('[[listener]]\nurl = "amqp://127.0.0.1:0"\norigins = ["*"]\n')
-    with pytest.raises(ConfigError, match="only ws:// and wss:// have pages"):
+    with pytest.raises(ConfigError, match="only ws:// and wss:// listeners"):
         load_config(path)

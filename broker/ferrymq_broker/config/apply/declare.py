@@ -1,7 +1,7 @@
 """Applies a configuration to a broker: limits, virtual hosts, nodes, aliases, bindings.
 
-Nodes of the store that the configuration does not mention stay as they are. If both have a node,
-the node gets the settings of the configuration, as far as a node can change.
+Nodes of the store that the configuration does not mention stay as they are. A node that is both
+stored and declared gets the settings of the configuration, as far as a node can change.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def make_hosts(config: Config, broker: Broker) -> None:
 def declare(config: Config, broker: Broker) -> None:
     """Make everything that the configuration declares; stored nodes exist already.
 
-    Raises `ConfigError`, once for all of them, for stored nodes that cannot become what is
-    declared, and `BrokerError` for nodes that cannot exist.
+    Raises one `ConfigError` for all stored nodes that cannot get their declared settings, and
+    `BrokerError` for nodes that cannot be created.
     """
     found = contradictions(config, broker)
     if found:
@@ -89,14 +89,14 @@ def declare(config: Config, broker: Broker) -> None:
 
 
 def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace) -> None:
-    """Give one virtual host its nodes, patterns, redirects, aliases and bindings."""
+    """Create the nodes, patterns, redirects, aliases and bindings of one virtual host."""
     space.max_nodes = nodes.limit
     space.auto_create, space.auto_create_topic = auto_created(nodes)
     template = PatternTemplate()
     exchanges: list[Exchange] = []
     for kind, _, entry in tables.declared():
         policy = resolve_policy(kind, entry, config.policies)
-        # The index has the addresses even while no such node exists.
+        # The index needs the addresses even before nodes of this pattern exist.
         space.dead_letter_index.add(dead_letter_addresses_of(policy))
         if entry.name is None:
             template.add(entry.address, policy)
@@ -133,7 +133,7 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
 
 
 def _declare_node(space: AddressSpace, name: str, policy: NodePolicy) -> None:
-    """Make the node, or give the stored one its declared policy."""
+    """Make the node, or give the stored node its declared policy."""
     _hide_alias(space, name)
     node = space.nodes.get(name)
     if node is None:
@@ -157,7 +157,7 @@ def _declare_node(space: AddressSpace, name: str, policy: NodePolicy) -> None:
 
 
 def _attainable(node: Node, policy: NodePolicy) -> NodePolicy:
-    """Return the policy that a stored node can have: a stream has no fewer partitions than now."""
+    """Return the policy that a stored node can have: a stream keeps at least its partitions."""
     if isinstance(node, Stream) and isinstance(policy, StreamPolicy):
         present = len(node.partitions)
         if policy.partitions < present:
@@ -166,7 +166,7 @@ def _attainable(node: Node, policy: NodePolicy) -> NodePolicy:
 
 
 def _follow(node: Node, policy: NodePolicy) -> None:
-    """Change the policy of a stored node; the node can have this policy."""
+    """Change the policy of a stored node to one that the node can have."""
     if isinstance(node, Queue):
         assert isinstance(policy, QueuePolicy)
         node.change_policy(policy)
@@ -182,7 +182,7 @@ def _follow(node: Node, policy: NodePolicy) -> None:
 
 
 def _follow_patterns(space: AddressSpace, template: PatternTemplate) -> None:
-    """Give stored nodes that a pattern has made the present policy of their pattern.
+    """Give the present policy of a pattern to the stored nodes that were made by this pattern.
 
     Nodes that were declared, or changed by management, stay as they are.
     """
@@ -243,7 +243,7 @@ def _hide_alias(space: AddressSpace, name: str) -> None:
 
 
 def _bind(space: AddressSpace, entry: Exchange) -> None:
-    """Bind an exchange, and make the destinations that are known only by a pattern."""
+    """Bind an exchange, and make the destinations that are declared only by a pattern."""
     exchange = space.nodes[entry.address]
     assert isinstance(exchange, ExchangeNode)
     if exchange.policy.alternate:

@@ -1,4 +1,5 @@
-"""Explains which node a link to an address would get, and which line says so; needs no broker."""
+"""Explains which node a link to an address would get, and which line decides it; needs no
+broker."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _DEFAULTS: Final[tuple[NodePolicy, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The node that an address names, and where the file says so.
+    """The node that an address names, and the place in the file that decides it.
 
     `found` is ``declared``, ``pattern``, ``auto-create``, ``redirect``, ``broker`` (its own
     services) or ``nothing``. `node` is the address without aliases and part. `location` is the

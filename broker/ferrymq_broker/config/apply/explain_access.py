@@ -25,7 +25,8 @@ _SERVICES: Final = ("$management", "$cbs")
 
 @dataclass(frozen=True, slots=True)
 class AccessVerdict:
-    """The answer for one right. `location` is the rule that decides; empty if none does."""
+    """The answer for one right. `location` is the place of the rule that decides; empty if no rule
+    does."""
 
     right: str
     given: bool
@@ -36,7 +37,7 @@ class AccessVerdict:
 class AccessExplanation:
     """The rights of an identity at `address`, in which aliases are resolved.
 
-    `open` is true if every client may do everything, for there are no rules. `groups` are the
+    `open` is True if every client may do everything, because there are no rules. `groups` are the
     identity's groups, `notes` facts that the rules do not show.
     """
 
@@ -63,7 +64,7 @@ def read_identity(text: str, config: Config) -> UserIdentity:
             raise ConfigError(str(error)) from None
         if subject.kind == USER:
             if user is not None:
-                raise ConfigError("nobody is two users")
+                raise ConfigError("an identity has only one user")
             user = subject.name
             groups |= config.security.groups_of().get(user, frozenset())
         elif subject.kind == GROUP:
@@ -74,9 +75,9 @@ def read_identity(text: str, config: Config) -> UserIdentity:
         elif subject.kind == KEY:
             key = subject.name
         elif subject.kind == EVERY:
-            raise ConfigError("'*' is everybody; say who is meant, or 'anonymous'")
+            raise ConfigError("'*' stands for every client; name one client, or 'anonymous'")
         elif subject.kind == NOBODY and "," in text:
-            raise ConfigError("who is anonymous is nothing else")
+            raise ConfigError("'anonymous' cannot be combined with other names")
     return UserIdentity(user, frozenset(groups), claims, key)
 
 
@@ -132,20 +133,20 @@ def _is_about(rule: Rule, identity: UserIdentity, address: str) -> bool:
 def _notes(config: Config, tables: Tables, found: Explanation, address: str) -> list[str]:
     notes: list[str] = []
     if address in _SERVICES:
-        notes.append("whoever got in may send requests there; each of them takes rights of its own")
+        notes.append("every client may send requests there; each request needs rights of its own")
     elif address.startswith(FENCE):
         notes.append(
-            "transactions with this fence take send, here or at the address that the fence is for"
+            "transactions with this fence need send, here or at the address that the fence is for"
         )
     elif address.startswith(DYNAMIC):
-        notes.append("who knows the address may send there, unless a rule says no")
+        notes.append("every client that knows the address may send there, unless a rule refuses it")
         notes.append("the connection that the node was made for may receive from it")
     if found.found == "auto-create" or found.found == "pattern":
-        notes.append("a link that names it when it is not there takes create as well")
+        notes.append("a link to this address needs create too while the node does not exist")
     if node_of(address) in _letter_boxes(config, tables):
-        notes.append("dead letters go there: to receive and to browse take dead-letter instead")
+        notes.append("the node gets dead letters: receiving and browsing need dead-letter instead")
     if config.security.takes_tokens:
-        notes.append("tokens may give more, except for what a rule refuses")
+        notes.append("tokens may give more rights, except those that a rule refuses")
     return notes
 
 

@@ -21,7 +21,7 @@ _KINDS: Final = {
 
 
 def make_rule(stated: AccessRule) -> Rule:
-    """Return the rule that a ``[[rule]]`` states."""
+    """Return the rule of a ``[[rule]]`` table."""
     subjects = [read_subject(text) for text in stated.who]
     return Rule(
         [Subject(_KINDS[kind], name, value) for kind, name, value in subjects],
@@ -32,6 +32,6 @@ def make_rule(stated: AccessRule) -> Rule:
 
 
 def make_key_rule(key: SharedAccessKey) -> Rule | None:
-    """Return the rule for the own rights of a shared access key; None if it has none."""
+    """Return the rule for the own rights of a shared access key; None if the key has none."""
     stated = key.access_rule()
     return None if stated is None else make_rule(stated)

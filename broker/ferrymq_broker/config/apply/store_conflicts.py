@@ -1,6 +1,6 @@
 """Finds stored nodes that cannot become what the configuration declares.
 
-A broker with such a node does not start, and reports all of them at once. `ferrymq check-config
+A broker with such nodes does not start, and reports all of them at once. `ferrymq check-config
 --data` finds them before a start.
 """
 
@@ -21,13 +21,13 @@ from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.values.policy import ExchangePolicy, NodePolicy
 
 _RID = (
-    "to be rid of it, leave it out here, start the broker where no client finds it"
-    " (serve --listen) and delete it by management"
+    "to delete the stored node, remove it from this file, start the broker where no client"
+    " connects (serve --listen) and delete it by management"
 )
 
 
 def contradictions(config: Config, broker: Broker) -> list[ConfigMistake]:
-    """Return where the configuration and the nodes that the broker has from its store disagree."""
+    """Return the places where the configuration and the broker's stored nodes disagree."""
     found = list(_of_space(config, config, config.nodes, broker.default, ()))
     for at, host in enumerate(config.virtual_host):
         nodes = config.nodes_of(host)
@@ -65,12 +65,12 @@ def _of_space(
         yield ConfigMistake(
             (*place, "nodes", "limit"),
             f"{present} nodes are stored{_of(space)} and {new} more are declared, but [nodes] limit"
-            f" is {nodes.limit}: it has to be {present + new}, or delete some by management",
+            f" is {nodes.limit}: set it to {present + new}, or delete nodes by management",
         )
 
 
 def difference(node: Node, policy: NodePolicy) -> tuple[str, str] | None:
-    """Return what is declared and what is stored, if a node cannot become what is declared."""
+    """Return the declared and the stored kind of a node if they exclude each other, else None."""
     kind = kind_of(policy)
     if node.kind != kind:
         return f"a {kind}", f"a {node.kind}"
@@ -88,8 +88,8 @@ def _contradiction(
 ) -> ConfigMistake:
     return ConfigMistake(
         place,
-        f"{node.address!r}{_of(space)} is declared {declared}, but stored {stored}: declare it so,"
-        f" or give it another name; {_RID}",
+        f"{node.address!r}{_of(space)} is declared {declared}, but stored {stored}: declare it"
+        f" as stored, or use another name; {_RID}",
     )
 
 
