@@ -23,7 +23,7 @@ class BrokerStreams:
     def __init__(self, settings: BrokerOptions) -> None:
         self._settings = settings
         self._open: tuple[Connection, ManagementClient] | None = None
-        # Whether the broker has answered before: then it is worth waiting for.
+        # Whether the broker has answered before: only then is an unreachable broker tried again.
         self._known = False
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
@@ -71,7 +71,7 @@ class BrokerStreams:
         )
 
     def behind(self, name: str, places: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """Locate the offsets behind so many bytes, with LOCATE.
+        """Locate the offsets after a number of bytes, with LOCATE.
 
         Records that are not in the broker's memory count with their average size.
         """

@@ -28,8 +28,8 @@ _REMEDY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Missing records of a partition. Expected were offsets from `first` on, to before `until` if
-    that is known. Available are those from `available[0]` to before `available[1]`."""
+    """Missing records of a partition. Offsets from `first` to before `until` were expected; `until`
+    is None if it is unknown. Offsets from `available[0]` to before `available[1]` are available."""
 
     stream: str
     partition: int

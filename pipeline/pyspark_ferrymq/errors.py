@@ -35,7 +35,7 @@ class AmqpDataLossError(AmqpSourceError):
 
 
 class AmqpWriteError(AmqpSourceError):
-    """A task did not write its rows: none of them is at the broker."""
+    """A task did not write its rows: the broker has none of them."""
 
 
 def plain(method: Callable[P, R]) -> Callable[P, R]:

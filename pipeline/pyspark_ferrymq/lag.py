@@ -72,7 +72,7 @@ class Lag:
 
 
 def lag_of(progress: StreamingQueryProgress) -> Lag | None:
-    """Return the lag in a progress report; None if none of its sources is of this package.
+    """Return the lag in a progress report; None if no source in it is of this package.
 
     Partitions that are read to the end have the lag 0.
     """

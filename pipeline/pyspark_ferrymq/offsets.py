@@ -2,9 +2,9 @@
 
     {"v":1,"streams":{"orders":{"id":"<incarnation>","p":{"0":123,"1":99}}}}
 
-Each is the offset of the next record to read. Spark compares offsets as JSON text, so keys always
-have the same order. The first offset of a new query has ``"pin":true`` before `streams`: the start
-is decided, but not yet written to the checkpoint.
+Each number is the offset of the next record to read. Spark compares offsets as JSON text, so keys
+always have the same order. The first offset of a new query has ``"pin":true`` before `streams`: the
+start is decided, but not yet written to the checkpoint.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VERSION: Final = 1
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 LATEST: Final = -1
-"""Stands for the offset behind the last record."""
+"""Stands for the offset after the last record."""
 EARLIEST: Final = -2
 """Stands for the offset of the first record."""
 
@@ -107,6 +107,8 @@ def _position(name: str, found: object) -> PartitionOffset:
         if not isinstance(number, str) or not _NUMBER.fullmatch(number):
             raise OffsetError(f"stream {name!r} has no partition {number!r}"[:300])
         if type(offset) is not int or not 0 <= offset < 1 << 63:
-            raise OffsetError(f"{offset!r} is no offset, in partition {number} of stream {name!r}")
+            raise OffsetError(
+                f"{offset!r} is not an offset, in partition {number} of stream {name!r}"
+            )
         offsets[int(number)] = offset
     return PartitionOffset(incarnation, offsets)

@@ -1,7 +1,7 @@
 """The data source for ``format("amqp")``.
 
-Spark creates it where the query is planned, and unpickles it wherever a part of the query runs. It
-holds the options and opens nothing.
+Spark creates the data source where the query is planned, and unpickles it in every process that
+runs a part of the query. The data source holds the options, and opens no connection.
 """
 
 from __future__ import annotations

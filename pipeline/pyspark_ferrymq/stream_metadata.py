@@ -47,8 +47,8 @@ class StreamService(Protocol):
     """A service with streams. It opens a connection only at the first request.
 
     All methods raise `AmqpSourceError` if the service refuses a request, `AmqpUnreachableError` if
-    it cannot be reached, and `AmqpError` or TimeoutError if the connection is lost: then another
-    request opens a new one.
+    it cannot be reached, and `AmqpError` or TimeoutError if the connection is lost. The next
+    request then opens a new connection.
     """
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
@@ -65,10 +65,13 @@ class StreamService(Protocol):
         the next offset if there is no such record."""
 
     def behind(self, name: str, places: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """Return, by partition, the offset after so many bytes; at least one record."""
+        """Return, by partition, the offset after a number of bytes, at least one record further on.
+
+        `places` has an offset and the number of bytes for each partition.
+        """
 
     def hold(self, name: str, holder: str, offsets: Mapping[int, int]) -> None:
-        """Keep the records from these offsets on for the holder, and release those before."""
+        """Keep the records from these offsets on for the holder, and release the records before."""
 
     def close(self) -> None:
         """Close the connection, if one is open."""

@@ -1,6 +1,6 @@
 """The split of offset ranges into tasks, and the limit of a batch.
 
-Both depend on offsets and options alone, so that a repeated batch has the same tasks.
+Both depend only on offsets and options, so that a repeated batch has the same tasks.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def plan(
 ) -> list[OffsetRange]:
     """Return the ranges of tasks: the given ranges that are not empty, split where limits apply.
 
-    None has more than `max_records`, and there are at least `min_partitions` if there are enough
-    records: the range with the largest parts is split once more until there are enough. Parts of a
-    range follow one another and differ by at most one record.
+    No range has more than `max_records` records. There are at least `min_partitions` ranges if
+    there are enough records: the range with the largest parts is split once more until there are
+    enough. Parts of a range follow one another and differ by at most one record.
     """
     found = [each for each in ranges if len(each)]
     parts = [1 if max_records is None else -(-len(each) // max_records) for each in found]
@@ -78,7 +78,8 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def apportion(sizes: Sequence[int], limit: int, turn: int = 0) -> list[int]:
-    """Divide `limit` among items of these sizes: shares that add up to it, or everything.
+    """Divide `limit` among items of these sizes. The shares add up to `limit`, or are the sizes if
+    these add up to less.
 
     Shares are proportional to sizes, but each item that is not empty gets at least one. If there
     are more items than `limit`, `turn` decides which get one; the others get nothing.

@@ -45,7 +45,9 @@ def test_an_outage_is_over_when_more_is_done_than_before() -> None:
 def test_an_outage_that_is_too_long_is_an_error() -> None:
     clock = Clock()
     outage = Outage("task 1", 30, clock, clock.sleep)
-    with pytest.raises(AmqpWriteError, match=r"task 1: amqp://here was away for .* gone") as error:
+    with pytest.raises(
+        AmqpWriteError, match=r"task 1: amqp://here was unreachable for .* gone"
+    ) as error:
         while True:
             outage.lost(ConnectionClosed("gone"), "amqp://here")
     assert "write.retryTimeoutMs" in str(error.value)

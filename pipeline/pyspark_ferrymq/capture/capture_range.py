@@ -43,15 +43,15 @@ class CaptureRange:
         return bounds
 
     def are_behind(self, name: CaptureName) -> bool:
-        """Return whether all of a file is older than these times, according to its hour."""
+        """Return whether all records of a file are older than this range, according to its hour."""
         return self.after is not None and name.hour < _hour(self.after)
 
     def are_before(self, name: CaptureName) -> bool:
-        """Return whether all of a file is younger than these times."""
+        """Return whether all records of a file are younger than this range."""
         return self.before is not None and name.hour > _hour(self.before)
 
     def apply(self, frame: DataFrame) -> DataFrame:
-        """Return the rows of these times."""
+        """Return the rows whose times are in this range."""
         from pyspark.sql import functions as f
 
         if self.after is not None:
@@ -69,7 +69,7 @@ def _time(name: str, bound: object) -> datetime | None:
     if not isinstance(bound, datetime):
         return None
     if bound.tzinfo is None:
-        raise AmqpOptionError(f"{name}: {bound} has no time zone; datetimes here have one")
+        raise AmqpOptionError(f"{name}: {bound} has no time zone; give a datetime with one")
     return bound
 
 
@@ -83,5 +83,7 @@ def _offsets(name: str, bound: object) -> dict[int, int]:
     for partition, offset in bound.items():
         for each in (partition, offset):
             if isinstance(each, bool) or not isinstance(each, int) or each < 0:
-                raise AmqpOptionError(f"{name}: {bound!r}: partitions and offsets are from 0 on")
+                raise AmqpOptionError(
+                    f"{name}: {bound!r}: partitions and offsets are numbers from 0"
+                )
     return dict(bound)

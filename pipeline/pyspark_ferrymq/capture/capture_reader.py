@@ -49,12 +49,12 @@ def read_capture(
     `path` and, if `url` is given, the later ones from the broker.
 
     `path` is the directory of all streams, or its URI. `start` and `end` are times (aware
-    datetimes), or offsets by partition. Partitions without an offset are read completely, and so
-    are all if `start` or `end` is missing. `options` are those of the data source `amqp` for the
-    connection, such as ``username``. The frame has the columns of the files.
+    datetimes), or offsets by partition. Partitions without an offset are read from their first
+    record, or to their last. `options` are those of the data source `amqp` for the connection, such
+    as ``username``. The frame has the columns of the files.
 
     Files are chosen by their names. Raises `AmqpDataLossError` if records are missing between files
-    or between files and broker, if records are there twice, or if the stream was made again since
+    or between files and broker, if records are in two files, or if the stream was made again since
     the capture; with `fail_on_data_loss` false, missing records are skipped. Raises
     `AmqpOptionError` for invalid arguments.
     """

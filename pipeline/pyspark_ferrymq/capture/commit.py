@@ -119,7 +119,8 @@ def _plan(
             if other.partition != name.partition:
                 continue
             if name.first <= other.first and other.last <= name.last:
-                # A file of a replay that was split otherwise: the new file has all of it.
+                # A file of an earlier attempt that was split differently: the new file has all its
+                # records.
                 plan.replaced.append(other)
             elif other.first <= name.last and name.first <= other.last:
                 raise AmqpWriteError(

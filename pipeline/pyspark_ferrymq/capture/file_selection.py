@@ -20,7 +20,7 @@ LOGGER: Final = logging.getLogger("pyspark_ferrymq")
 @dataclass
 class Cut:
     """The part of a partition that is read: from `files` the offsets from `first` to before
-    `boundary`, from the broker those from there to before `next`."""
+    `boundary`, and from the broker the offsets from `boundary` to before `next`."""
 
     partition: int
     first: int
@@ -36,8 +36,8 @@ def cut_files(
     live: StreamRanges | None,
     fail: bool,
 ) -> list[Cut]:
-    """Return a `Cut` for each partition. Raises `AmqpDataLossError` for records that are there
-    twice and, if `fail` is true, for missing ones."""
+    """Return a `Cut` for each partition. Raises `AmqpDataLossError` for records that are in two
+    files and, if `fail` is true, for missing records."""
     numbers = set(covered) | set(bounds.first) | set(bounds.next)
     if live is not None:
         numbers |= set(live.partitions)

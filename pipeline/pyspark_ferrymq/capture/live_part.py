@@ -49,7 +49,7 @@ def live_frame(
     cuts: list[Cut],
     fail: bool,
 ) -> DataFrame | None:
-    """Return the records behind the boundary of each partition; None if there are none."""
+    """Return the records after the boundary of each partition; None if there are none."""
     wanted = [cut for cut in cuts if cut.boundary < cut.next]
     if not wanted:
         return None

@@ -59,11 +59,11 @@ def metrics(
     ] = "enqueued",
     to: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Send results to it as JSON.", show_default=False),
+        typer.Option(metavar="ADDRESS", help="Send results there, as JSON.", show_default=False),
     ] = None,
     parquet: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Write results to it as Parquet.", show_default=False),
+        typer.Option(metavar="DIR", help="Write results there, as Parquet.", show_default=False),
     ] = None,
     once: Once = False,
     every: Every = "5s",

@@ -56,7 +56,7 @@ def replay(
         ),
     ] = None,
     live: Annotated[
-        bool, typer.Option(help="Whether to read from the broker what is not archived.")
+        bool, typer.Option(help="Whether to read records that are not archived.")
     ] = True,
     start: Annotated[
         str | None,
@@ -103,7 +103,7 @@ def replay(
         session("replay", master, conf, spark_log) as spark,
         Bar("sent", None) as bar,
     ):
-        follower.say("looking what there is")
+        follower.say("reading the range")
         done = run(spark, options, lambda sent, all: follower.say(f"{sent:,} of {all:,} sent"))
         seconds = bar.seconds
     if report is not None:
@@ -124,7 +124,7 @@ def replay(
     for partition, (first, next) in done.plan.partitions.items():
         sys.stdout.write(f"{stream}::{partition}  offsets {first:,} to {next - 1:,}\n")
     sys.stdout.write(f"{done.sent:,} records sent to {to}")
-    sys.stdout.write(f", {done.before:,} were there\n" if done.before else "\n")
+    sys.stdout.write(f", {done.before:,} were sent before\n" if done.before else "\n")
 
 
 def _bound(option: str, text: str | None) -> Bound:

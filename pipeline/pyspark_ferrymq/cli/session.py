@@ -18,7 +18,7 @@ from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark's default of 200 shuffle tasks per trigger takes seconds, however little the tasks do.
+# Spark's default of 200 shuffle tasks per trigger takes seconds even if the tasks do little.
 _SHUFFLES: Final = 4
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -110,7 +110,7 @@ def _start(name: str, master: str, settings: dict[str, str], log: Path | None) -
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Discard log messages about interrupted calls.
     logging.getLogger().addHandler(logging.NullHandler())
-    # If the package came by --py-files, Spark does not find the data source automatically.
+    # If the package was sent with --py-files, Spark does not find the data source automatically.
     register(spark)
     return spark
 

@@ -1,7 +1,8 @@
 """Event Hubs in tasks: reading of a range of a hub's partition, event by event.
 
-Reading starts with a selector on sequence numbers, checks that each is one more than the last, and
-ends with the last of the range. A lost connection is replaced, and reading continues.
+The reader starts with a selector on sequence numbers, checks that each number is one more than the
+previous one, and ends with the last event of the range. A lost connection is replaced, and reading
+continues.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ferrymq.blocking import Connection, Delivery
     from pyspark_ferrymq.options import BrokerOptions, SourceOptions
 
-# The credit of the link: the most events in transit or waiting.
+# The credit of the link: the highest number of events in transit or waiting.
 _CREDIT: Final = 500
 _LOSSES: Final = {
     "amqp:not-found": DELETED,
@@ -144,7 +145,7 @@ class _HubRange:
         for offset in offsets:
             if offset is None:
                 sequence_number(deliveries[count])
-                raise AmqpSourceError(f"{range}: an event at {self._at} or behind is malformed")
+                raise AmqpSourceError(f"{range}: an event at {self._at} or after it is malformed")
             if offset >= range.until:
                 # The events before this one are gone, including the end of the range.
                 if self._at < range.until:
@@ -152,9 +153,7 @@ class _HubRange:
                 self._at = range.until
                 break
             if offset < self._at:
-                raise AmqpSourceError(
-                    f"{range}: the event {offset} came where {self._at} was to come"
-                )
+                raise AmqpSourceError(f"{range}: the event {offset} arrived instead of {self._at}")
             if offset > self._at:
                 self._lose(offset)
             self._at = offset + 1

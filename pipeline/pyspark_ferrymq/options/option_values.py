@@ -53,7 +53,8 @@ class Values:
         return [name for name in names if self.has(name)]
 
     def at_most_one(self, *names: str) -> str | None:
-        """Return the given name, None if none is given; raise if more than one is."""
+        """Return the name that is given; None if none is. Raise `AmqpOptionError` if several
+        are."""
         given = self.given(names)
         if len(given) > 1:
             raise AmqpOptionError(
@@ -62,12 +63,13 @@ class Values:
         return given[0] if given else None
 
     def needs(self, name: str, other: str) -> None:
-        """Raise if an option is given without another one that it needs."""
+        """Raise `AmqpOptionError` if an option is given without another option that it needs."""
         if self.has(name) and not self.has(other):
             raise AmqpOptionError(f"the option {name!r} needs the option {other!r}")
 
     def text(self, name: str) -> str | None:
-        """Return a text, None if it is missing; an empty text is refused."""
+        """Return a text; None if the option is missing. Raise `AmqpOptionError` for an empty
+        text."""
         value = self._given.get(name.lower())
         if value is not None and not value.strip():
             raise AmqpOptionError(f"option {name!r}: it is empty; leave it out, or give a value")
@@ -155,7 +157,7 @@ def milliseconds_of(text: str) -> int | None:
 
 
 def shown(value: object) -> str:
-    """Return a value in the form for messages: a long one is cut."""
+    """Return a value in the form for messages, cut if it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 

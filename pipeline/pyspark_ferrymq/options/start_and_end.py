@@ -30,7 +30,7 @@ _WORDS: Final = {"startingOffsets": "earliest, latest", "endingOffsets": "latest
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """The first record, or the end behind the last."""
+    """The first record, or the end after the last record."""
 
     place: Literal["earliest", "latest"]
 
@@ -101,7 +101,7 @@ def ending(given: Values) -> Bound | None:
 
 
 def check_batch(start: Bound | None) -> None:
-    """Raise `AmqpOptionError` for a start that leaves a batch nothing to read."""
+    """Raise `AmqpOptionError` for a start after which a batch has no records to read."""
     if start == AtEnd("latest"):
         raise wrong(
             "startingOffsets",

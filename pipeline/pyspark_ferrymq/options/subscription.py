@@ -26,7 +26,7 @@ class Selection:
 
     @classmethod
     def parse(cls, given: Values) -> Selection:
-        """Parse the options. Raises `AmqpOptionError`, also for none or more than one of them."""
+        """Parse the options. Raises `AmqpOptionError`, also if none or more than one is given."""
         option = given.at_most_one(*CHOOSING)
         if option is None:
             raise AmqpOptionError(

@@ -142,7 +142,8 @@ def coverage_of(path: str, stream: str) -> dict[int, Coverage]:
 def _move_hold(
     options: ArchiveOptions, holder: str, covered: Mapping[str, Mapping[int, Coverage]]
 ) -> None:
-    """Release archived records. Spark reports a batch to the source only with the next one."""
+    """Release archived records, because Spark reports a batch to the source only with the next
+    one."""
     from pyspark_ferrymq.options import BrokerOptions, Values
     from pyspark_ferrymq.stream_metadata import open_service
 

@@ -37,7 +37,8 @@ RESULT: Final = (
 )
 """The columns of results: transit times in milliseconds, bytes of bodies."""
 
-# The accuracy of percentiles: a higher one needs more memory. This is within a thousandth.
+# The accuracy of percentiles: 1000 is exact to a thousandth of the rank. A higher accuracy needs
+# more memory.
 _ACCURACY: Final = 1000
 
 
@@ -169,7 +170,7 @@ def run(
     def take(frame: DataFrame, batch: int, run_id: str) -> None:
         rows = frame.sort("start", "address").collect()
         if rows:
-            # The rows are few, and sorted, so a repeated batch writes the same.
+            # The rows are few, and sorted, so that a repeated batch writes the same rows.
             _write(spark.createDataFrame(rows, RESULT), options, batch, run_id)
             found.rows.extend(rows)
             if show is not None:

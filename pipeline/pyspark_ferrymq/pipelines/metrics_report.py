@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark_ferrymq.pipelines.metrics import Measured, MetricsOptions
 
-# The most rows in the last table; the plots have all.
+# The highest number of rows in the last table; the plots have all rows.
 _ROWS = 500
 
 
@@ -39,7 +39,7 @@ def write_report(path: Path, measured: Measured, options: MetricsOptions, what: 
     if measured.course.dropped:
         page.paragraph(
             f"Some messages came later than the watermark of {options.watermark} allows: they are"
-            " counted nowhere."
+            " not counted."
         )
     if rows:
         _plots(page, rows, options)
@@ -63,13 +63,13 @@ def write_report(path: Path, measured: Measured, options: MetricsOptions, what: 
     page.write(path, made)
 
 
-_TIMES = {"enqueued": "at which the broker had them", "created": "at which they were made"}
+_TIMES = {"enqueued": "at which the broker appended them", "created": "at which they were created"}
 
 
 def _plots(page: Page, rows: list[Row], options: MetricsOptions) -> None:
     seconds = (rows[0]["end"] - rows[0]["start"]).total_seconds()
-    time = "begin of the window, UTC"
-    page.heading("How many")
+    time = "start of the window, UTC"
+    page.heading("Throughput")
     page.plot(stacked("Messages a second", time, "messages/s",
                       _by_address(rows, lambda row: row["messages"] / seconds)))  # fmt: skip
     page.plot(stacked("Bodies a second", time, "KiB/s",

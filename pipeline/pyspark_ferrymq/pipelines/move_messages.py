@@ -1,7 +1,7 @@
-"""Move chosen messages out of a queue to other addresses: each once, none lost.
+"""Moves chosen messages out of a queue to other addresses, each exactly once.
 
-A message is accepted in the queue and sent to its target in one AMQP transaction. So the broker
-does both or neither, and even if a process is killed, every message is at one of the two places. A
+A message is accepted in the queue and sent to its target in one AMQP transaction. The broker does
+both or neither: even if a process is killed, every message is at exactly one of the two places. A
 repeated run chooses again from the messages still in the queue. No state is kept elsewhere.
 
 Spark chooses the messages; the driver moves them over one connection, as dead letters are few.
@@ -42,8 +42,8 @@ class Moved:
 def fingerprint(raw: bytes) -> bytes:
     """Return a hash that identifies a message while it is in the queue.
 
-    The hash leaves out the header, which counts deliveries. Messages that are equal otherwise may
-    be exchanged. Raises `DecodeError` for bytes that are not a message.
+    The hash leaves out the header, which counts deliveries. Messages that differ only in their
+    headers have the same hash. Raises `DecodeError` for bytes that are not a message.
     """
     sections = Sections.split(raw)
     sections.header = None
@@ -81,12 +81,13 @@ async def move(
     target: str | None,
     progress: Callable[[int], None] | None = None,
 ) -> Moved:
-    """Move the messages with the fingerprints `chosen`, each as often as it is in there.
+    """Move the messages with the fingerprints `chosen`, each as often as `chosen` counts it.
 
-    Move them to the address `target`, or, if that is None, each back to its original queue. Other
-    messages are held while this runs, and then released unchanged. Raises `AmqpSourceError` if a
-    target does not exist, and `AmqpWriteError` if one refuses a message: messages moved before stay
-    moved, the rest stays in the queue.
+    They are moved to the address `target`, or, if `target` is None, each back to its original
+    queue. Other messages are held while this runs, and then released unchanged. Raises
+    `AmqpSourceError` if a target does not exist, and `AmqpWriteError` if a target refuses a
+    message. In both cases messages that were moved before stay moved, and the others stay in the
+    queue.
     """
     moved = Moved()
     left = Counter(chosen)
@@ -102,7 +103,7 @@ async def move(
             for delivery in found:
                 held.append(delivery)
                 if delivery.message_format:
-                    # A format other than AMQP's: the message would arrive changed.
+                    # A message whose format is not AMQP's would arrive changed.
                     continue
                 mark = fingerprint(delivery.payload)
                 if left[mark]:

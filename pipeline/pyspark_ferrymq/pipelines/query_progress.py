@@ -1,4 +1,4 @@
-"""Wait for a query and report its progress."""
+"""Waiting for a query, and reports of its progress."""
 
 from __future__ import annotations
 

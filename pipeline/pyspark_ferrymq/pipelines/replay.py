@@ -60,7 +60,7 @@ class ReplayOptions:
         if self.target == self.stream:
             raise AmqpOptionError(f"{self.target!r} is also the source: give another --to")
         if not 1 <= self.step <= 80_000:
-            raise AmqpOptionError("--step: from 1 to 80000, as what is sent together is one or a"
+            raise AmqpOptionError("--step: from 1 to 80000, because a step is sent in one or a"
                                   " few transactions")  # fmt: skip
 
 
@@ -73,7 +73,7 @@ class Replayed:
     before: int = 0
 
 
-# For a broker that was reachable a moment ago, and may be down for two minutes.
+# Retries for a broker that was reachable a moment ago: it may be down for two minutes.
 _PATIENT: Final = {"fetchOffset.numRetries": "60", "fetchOffset.retryIntervalMs": "2s"}
 
 
@@ -92,7 +92,7 @@ def records(
     if options.archive is not None:
         from pyspark_ferrymq.capture import read_capture
 
-        # `read_capture` takes connection options, but no options of reading.
+        # `read_capture` takes the options of connections, but not the options of reading.
         connection: dict[str, Any] = dict(options.connection) if options.live else {}
         frame = read_capture(spark, options.archive, options.stream, start, end, **connection)
     else:
@@ -102,14 +102,14 @@ def records(
         frame = live_range(spark, connection, options.stream, start, end)
     if "raw" not in frame.columns:
         raise AmqpOptionError(
-            f"the archive of {options.stream!r} was made without the messages as they were"
-            " (column raw), so that they cannot be sent again"
+            f"the archive of {options.stream!r} has no original messages (column raw), which"
+            " are needed to send them again"
         )
     return frame.select("partition", "offset", "enqueuedTime", "raw")
 
 
 def ranges(frame: DataFrame) -> dict[int, tuple[int, int]]:
-    """Return by partition the first offset of `records`, and the one behind the last.
+    """Return by partition the first offset of `records`, and the offset after the last record.
 
     Raises `AmqpDataLossError` if offsets in between are missing.
     """

@@ -16,8 +16,8 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The `partitions` of a stream, each with its first offset and the one behind its last, that
-    are sent to `target` in steps of `step` records. `run` is the name of the run."""
+    """The `partitions` of a stream that are sent to `target` in steps of `step` records. Each has
+    its first offset, and the offset after its last record. `run` is the name of the run."""
 
     run: str
     stream: str
@@ -68,14 +68,14 @@ class Plan:
             ) from None
         if (plan.stream, plan.target, plan.annotate) != what:
             raise AmqpOptionError(
-                f"--checkpoint {checkpoint}: it is that of a replay of {plan.stream!r} to"
-                f" {plan.target!r}{'' if plan.annotate else ', not annotated'}; take another"
+                f"--checkpoint {checkpoint}: the directory belongs to a replay of {plan.stream!r}"
+                f" to {plan.target!r}{'' if plan.annotate else ', not annotated'}; take another"
                 " directory for another replay"
             )
         return plan
 
     def save(self, checkpoint: str) -> None:
-        """Write the plan as a whole or not at all. Raises `AmqpSourceError`."""
+        """Write the plan completely or not at all. Raises `AmqpSourceError`."""
         system, path = _place(checkpoint)
         found = {
             "v": _VERSION,

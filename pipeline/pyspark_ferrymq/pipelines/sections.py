@@ -1,4 +1,4 @@
-"""Change of an encoded message in the sections before the bare message.
+"""Changes of an encoded message in the sections before the bare message.
 
 Properties, application properties and body stay unchanged byte for byte (AMQP 1.0 §3.2).
 """

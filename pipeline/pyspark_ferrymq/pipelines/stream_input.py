@@ -13,8 +13,8 @@ _PLACES: Final = ("earliest", "latest")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """Streams, by name or by a regular expression, and the start for a query without a checkpoint:
-    ``earliest``, ``latest``, JSON with offsets, or a time in milliseconds. `limit` is the most
-    records in one batch of a query.
+    ``earliest``, ``latest``, JSON with offsets, or a time in milliseconds. `limit` is the highest
+    number of records in one batch of a query.
 
     Raises `AmqpOptionError` unless exactly one of `streams` and `pattern` is given.
     """
@@ -53,7 +53,7 @@ def _bound(which: str, text: str) -> dict[str, str]:
         return {f"{which}Offsets": text}
     options = {f"{which}Timestamp": str(milliseconds(text))}
     if which == "starting":
-        # A partition without a record that new begins with its next record.
+        # A partition that has no record of this time or later begins with its next record.
         options["startingOffsetsByTimestampStrategy"] = "latest"
     return options
 

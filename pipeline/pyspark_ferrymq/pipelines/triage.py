@@ -34,7 +34,7 @@ GROUP: Final = ("reason", "source", "condition", "subject")
 """The columns by which dead letters are grouped."""
 
 _PREVIEW: Final = 120
-# The possible durations of a bar, in seconds, and the most bars of a plot.
+# The possible durations of a bar, in seconds, and the highest number of bars in a plot.
 _STEPS: Final = (1, 10, 60, 600, 3600, 21_600, 86_400, 604_800)
 _BARS: Final = 80
 
@@ -91,7 +91,8 @@ def grouped(dead: DataFrame, samples: int = 3) -> DataFrame:
 
 
 def over_time(dead: DataFrame, seconds: float) -> DataFrame:
-    """Count by time and reason: `start`, `reason`, `count`, in a period of so many seconds."""
+    """Count by time and reason: `start`, `reason`, `count`. All dead letters are within
+    `seconds`."""
     step = next((step for step in _STEPS if seconds / step <= _BARS), _STEPS[-1])
     window = sf.window("diedAt", f"{step} seconds")
     return (

@@ -22,7 +22,7 @@ def write_report(path: Path, found: Triaged, options: TriageOptions) -> None:
     page.facts(
         [
             ("dead letters", found.count),
-            ("kinds of them", len(groups)),
+            ("kinds of dead letters", len(groups)),
             ("queues they come from", len({row["source"] for row in groups if row["source"]})),
             ("KiB of bodies", sum(row["bytes"] or 0 for row in groups) // 1024),
             ("first", min((row["first"] for row in groups if row["first"]), default=None)),
@@ -66,7 +66,7 @@ def _plots(page: Page, found: Triaged) -> None:
     for row in found.groups:
         kind = row["reason"] if row["condition"] is None else f"{row['reason']}: {row['condition']}"
         kinds[kind] += row["count"]
-        sources[row["source"] or "(does not say)"] += row["count"]
+        sources[row["source"] or "(unknown)"] += row["count"]
     page.heading("Reasons")
     page.plot(bars("Dead letters by reason", "messages", kinds.most_common()))
     if len(sources) > 1:

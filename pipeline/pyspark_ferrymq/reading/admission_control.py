@@ -28,8 +28,8 @@ class Backlog(NamedTuple):
 
 
 def backlog(start: Offset, ranges: Mapping[str, StreamRanges]) -> list[Backlog]:
-    """Return the backlog by stream and partition, in order. Partitions unknown to the query, and
-    those of a stream that was made again, begin with their first record."""
+    """Return the backlog by stream and partition, in order. Partitions that the query does not know
+    yet, and those of a stream that was made again, begin with their first record."""
     found: list[Backlog] = []
     for name in sorted(ranges):
         stream = ranges[name]

@@ -54,7 +54,8 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, StreamRanges] | None = None
         # The end that was returned last, which is known to exist.
         self._given: Offset | None = None
-        # Streams that are gone or lost partitions. This was reported, and the query goes on.
+        # Streams that are gone or have lost partitions. The loss was reported, and the query
+        # continues.
         self._gone: set[str] = set()
         # The monotonic time of the last batch.
         self._triggered: float | None = None
@@ -104,7 +105,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plain
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
-        """Return the tasks of a batch, which depend on offsets and options alone."""
+        """Return the tasks of a batch, which depend only on offsets and options."""
         begin, until = _offset(start), _offset(end)
         planned_here = until == self._given
         if not planned_here:
@@ -136,7 +137,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 asking(self.options, partial(self._hold, holder, only))
             except AmqpSourceError as error:
-                # Until the next time, the hold keeps more records than necessary.
+                # Until the next commit, the hold keeps more records than necessary.
                 LOGGER.warning("the hold %r could not be moved: %s", holder, error)
                 if isinstance(error, AmqpUnreachableError):
                     return
@@ -173,7 +174,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _initial(self) -> Offset:
         service = self._ask()
-        # A query that ends at a target must not begin behind it.
+        # A query that ends at a target must not begin after it.
         found = self._look() if self._target is None else self._target
         check_found(self.options.selection, found, service, self.options.connection.place)
         start = resolve(self.begin, found, service)
@@ -184,7 +185,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         service = self._ask()
         found = self._look() if self._target is None else self._target
         losses = missing_from(start, found)
-        # If a stream that was read is gone, or has lost partitions, that is a loss.
+        # A stream that was read and is gone, or has lost partitions, is a loss.
         gone = {loss.stream for loss in losses if loss.reason == DELETED}
         if not losses and not gone | self._gone:
             check_found(self.options.selection, found, service, self.options.connection.place)
@@ -198,7 +199,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end_of(waiting, found, limit, service)
 
     def _is_too_little(self, waiting: Sequence[Backlog], limit: ReadLimit) -> bool:
-        """Return whether to wait for more records, as `minOffsetsPerTrigger` says."""
+        """Return whether to wait for more records, because of `minOffsetsPerTrigger`."""
         least = self.options.min_offsets_per_trigger
         if isinstance(limit, ReadMinRows):
             least = limit.min_rows
@@ -248,10 +249,11 @@ def _offset(found: dict[str, object]) -> Offset:
 def _begin(
     start: Offset, name: str, position: PartitionOffset, number: int, planned_here: bool
 ) -> int:
-    """Return the start of a batch in a partition; a new partition or stream begins at its first.
+    """Return the start of a batch in a partition; a new partition or stream begins at its first
+    record.
 
-    When a first batch is repeated, its start was decided again just now, while streams may have
-    been made again in between: the batch is empty for those.
+    When the first batch of a query is repeated, its start has just been decided again. Streams that
+    were made again in the meantime have no records in this batch.
     """
     before = start.streams.get(name)
     if before is None or before.incarnation != position.incarnation:

@@ -1,4 +1,4 @@
-"""Counts of the messages sent, to check a pipeline's results against."""
+"""Counts of the sent messages, with which the results of a pipeline can be compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_ferrymq.traffic.scenario import TrafficEvent
 
 @dataclass(slots=True)
 class Counted:
-    """The counts of one address. `bytes` are those of bodies."""
+    """The counts of one address. `bytes` is the size of all bodies together."""
 
     messages: int = 0
     bytes: int = 0

@@ -36,7 +36,7 @@ def judge(message: Message) -> Fault | None:
     except ValueError:
         return Fault(BAD_JSON, "the body ends in the middle")
     if not isinstance(value, dict):
-        return Fault(BAD_JSON, "the body is no object")
+        return Fault(BAD_JSON, "the body is not an object")
     for name in ("kind", *FIELDS.get(str(value.get("kind")), ())):
         if name not in value:
             return Fault(MISSING_FIELD, f"the field {name!r} is missing")

@@ -14,9 +14,9 @@ from ferrymq.aio.sender import Sender
 from pyspark_ferrymq.traffic.ledger import Ledger
 from pyspark_ferrymq.traffic.scenario import Traffic, TrafficEvent
 
-# The most messages without an outcome.
+# The highest number of messages without an outcome.
 _ON_THEIR_WAY: Final = 1000
-# The most outcomes between two calls of `progress`.
+# The highest number of outcomes between two calls of `progress`.
 _STRIDE: Final = 256
 
 

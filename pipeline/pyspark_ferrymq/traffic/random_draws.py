@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class Chance:
-    """A source of draws: the same for the same seed, in every process and version."""
+    """A source of random draws, which are the same for the same seed in every process and
+    version."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)

@@ -84,15 +84,15 @@ class Traffic:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise ValueError(f"count: {self.count} messages is none; at least 1")
+            raise ValueError(f"count: at least 1 message, not {self.count}")
         if (self.rate is not None and not self.rate > 0) or not self.speed > 0:
-            raise ValueError("rate and speed: more than 0")
+            raise ValueError("rate and speed must be more than 0")
         for name in ("late", "duplicates", "poison"):
             share = getattr(self, name)
             if not 0 <= share <= 0.5:
-                raise ValueError(f"{name}: {share} is no share from 0 to 0.5")
+                raise ValueError(f"{name}: {share} is not a share from 0 to 0.5")
         if not self.places:
-            raise ValueError("streams or queues: neither is left")
+            raise ValueError("streams or queues: one of them must get messages")
 
     @property
     def places(self) -> tuple[TrafficPlace, ...]:

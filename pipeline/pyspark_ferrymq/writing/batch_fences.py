@@ -1,13 +1,13 @@
-"""Fences at the broker: how far a query or job has got, and the mark of a complete batch.
+"""Fences at the broker: the progress of a query or job, and the mark of a complete batch.
 
 Each task has a fence of its own, for its target. When all tasks of a batch have committed, the
 driver commits one more fence, for the member `WHOLE`, with the number of tasks: from then on the
 batch is complete. If a batch was begun but is not complete, tasks that have committed do nothing,
 and the others write their rows. That is correct only with the same number of tasks as before.
 
-A fence has the digest of the rows it was committed with; the digest of the batch is the sum of all.
-Spark repeats only its last batch. A batch that is older than the last one, or that has other rows
-than before, is not a repetition, and is an error.
+A fence has the digest of the rows it was committed with. The digest of a batch is the sum of the
+digests of its tasks. Spark repeats only its last batch. A batch that is older than the last one, or
+that has other rows than before, is not a repetition, and is an error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from pyspark_ferrymq.writing.options import SinkOptions
 
 _TYPE: Final = "org.ferrymq.fence"
-# How many members beyond the current number of tasks are checked, for a batch begun before.
+# How many members above the current number of tasks are checked, because a batch may have been
+# begun by more tasks.
 _BEYOND: Final = 64
 
 
@@ -247,7 +248,8 @@ def _record(connection: Connection, work: TaskIdentity, tasks: int, digest: Dige
     try:
         connection.transaction(fence=fence).commit(digest=digest)
     except FencePassed as passed:
-        # Recorded before: by this driver, which got no answer, or by an earlier one.
+        # The fence was recorded before: by this driver, which got no answer, or by an earlier
+        # driver.
         if passed.sequence > work.sequence:
             raise behind(work, passed.sequence) from None
     except FenceMismatch as error:

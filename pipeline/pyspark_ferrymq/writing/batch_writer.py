@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 class BatchWriter(DataSourceArrowWriter):
     """The writer of a job, created in the driver and copied to tasks. A job has a unique name,
-    unless the options `txnAppId` and `txnVersion` give it one that is the same in the next run."""
+    unless the options `txnAppId` and `txnVersion` give it a name that stays the same in the next
+    run."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options

@@ -69,7 +69,7 @@ def rolled_back(work: TaskIdentity, error: Error | None, otherwise: object) -> A
         )
     if error.condition == "amqp:resource-limit-exceeded" and "fences" in str(error.description):
         return AmqpWriteError(
-            f"{work}: {_text(error)}. Delete those of queries and jobs that are over, with"
+            f"{work}: {_text(error)}. Delete the fences of queries and jobs that have ended, with"
             f" ferrymq admin, or raise [nodes] limit of the broker. {_NOTHING}"
         )
     return AmqpWriteError(f"{work}: {_text(error)}. {_NOTHING}")
@@ -138,7 +138,7 @@ def unanswered(work: TaskIdentity, refused: ManagementError) -> AmqpWriteError:
         )
     return AmqpWriteError(
         f"{work}: the broker does not report the last batch: {reason}. Is it older than this"
-        " package? It has to know fences with a target"
+        " package? It must support fences with a target"
     )
 
 

@@ -1,7 +1,7 @@
 """The rows of a task, kept as long as they may have to be written again.
 
-Spark passes them only once. If the connection is lost before the commit, they are needed again
-from the beginning.
+Spark passes the rows only once. If the connection is lost before the commit, all rows are sent
+again.
 """
 
 from __future__ import annotations

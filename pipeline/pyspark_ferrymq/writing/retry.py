@@ -28,8 +28,9 @@ _SHORTEST: Final = 1.0
 class Outage:
     """The time that the broker is unreachable, for one task or one step of the driver.
 
-    An outage begins when a connection is lost or cannot be made, and ends when more is done than
-    ever before (`progress`). `timeout` is the longest allowed outage, in seconds.
+    An outage begins when a connection is lost or cannot be opened. It ends when `progress` is
+    called, after work that was not done before. `timeout` is the longest allowed outage, in
+    seconds.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Outage:
         return self._since + self._timeout - self._clock()
 
     def progress(self) -> None:
-        """End the outage: more has been done than before."""
+        """End the outage, because work was done that was not done before."""
         self._since = None
         self._pause = _PAUSE
 
@@ -68,11 +69,11 @@ class Outage:
         reason = str(error) or "there was no answer in time"
         if self._since + self._timeout - now <= self._pause:
             raise AmqpWriteError(
-                f"{self._what}: {place} was away for {now - self._since:.0f} s, and the time to"
-                f" try again is over (option 'write.retryTimeoutMs'): {reason}. What was not"
+                f"{self._what}: {place} was unreachable for {now - self._since:.0f} s, and the time"
+                f" to try again is over (option 'write.retryTimeoutMs'): {reason}. What was not"
                 " committed is not written"
             ) from None
-        LOGGER.warning("%s: %s is away, trying again: %s", self._what, place, reason)
+        LOGGER.warning("%s: %s is unreachable, trying again: %s", self._what, place, reason)
         self._sleep(self._pause)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 

@@ -25,7 +25,7 @@ _SLICE_ROWS: Final = 10_000
 class Shipment:
     """Messages for one address, and the numbers of their rows in the task.
 
-    When they are accepted, all rows of the task before `end` are.
+    When these messages are accepted, all rows of the task before row `end` are accepted.
     """
 
     address: str
@@ -36,7 +36,7 @@ class Shipment:
 
 class RowBatches:
     """A maker of a task's shipments. `count` is the number of rows so far, including those before
-    `first`. `digest` is that of the others, None if it is not wanted.
+    `first`. `digest` is the digest of the rows from `first` on; None if it is not needed.
 
     If rows have their own addresses, the digest covers address and message.
     """

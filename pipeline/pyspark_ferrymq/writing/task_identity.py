@@ -60,7 +60,7 @@ class WrittenRows(WriterCommitMessage):
 
 
 def of_query(tasks: int | None, address: str | None) -> TaskIdentity:
-    """Return the work of the current task of a streaming query.
+    """Return the identity of the current task of a streaming query.
 
     Raises `AmqpSourceError` if Spark does not tell the query and the batch.
     """
@@ -79,7 +79,7 @@ def of_query(tasks: int | None, address: str | None) -> TaskIdentity:
 
 
 def of_job(group: str, sequence: int, tasks: int | None, address: str | None) -> TaskIdentity:
-    """Return the work of the current task of a batch query."""
+    """Return the identity of the current task of a batch query."""
     return _within(
         TaskIdentity(group, sequence, _context().partitionId(), tasks or 0, address or EACH)
     )

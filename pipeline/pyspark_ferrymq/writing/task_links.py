@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ferrymq import DeliveryError
     from ferrymq.blocking import Connection, Sender, Transaction
 
-# The most links kept for further rows; the least recently used one is closed first.
+# The highest number of links kept for further rows; the least recently used link is closed first.
 _MOST: Final = 256
 
 
@@ -47,9 +47,10 @@ class TaskLinks:
         self._sent = 0
 
     def send(self, shipment: Shipment) -> None:
-        """Send a shipment and wait until it is accepted, in a transaction provisionally.
+        """Send a shipment and wait until it is accepted; in a transaction, until it is accepted
+        provisionally.
 
-        Raises `AmqpWriteError` if it is not, and the error that ended the connection.
+        Raises `AmqpWriteError` if it is not accepted, and the error that ended the connection.
         """
         from ferrymq import LinkDetached
 

@@ -52,7 +52,7 @@ class _Task:
         self._work = work
         self._kept = kept
         self._outage = outage
-        # The most rows accepted in one attempt.
+        # The highest number of rows accepted in one attempt.
         self._accepted = 0
         # The rows of a transaction whose commit had no answer.
         self._doubtful: WrittenRows | None = None
@@ -73,12 +73,12 @@ class _Task:
     def _there(self, fences: FenceClient, digest: Digest | None) -> WrittenRows:
         """Compare the rows with the committed ones, and write none.
 
-        `digest` is that of the rows, if it is known.
+        `digest` is the digest of the rows, if it is known.
         """
         mine = self._doubtful
         if mine is not None and not fences.whole and fences.done is not None:
             if fences.done.is_of(mine):
-                # Committed by an earlier attempt of this task that got no answer.
+                # An earlier attempt of this task committed the rows, but got no answer.
                 return mine
         if not fences.comparable:
             digest = None
