@@ -253,6 +253,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_mistakes.py",
         "client/test_reconnect.py",
         "client/test_resending.py",
+        "client/test_outcomes_after_a_loss.py",
         "client/test_nothing_hangs.py",
         "client/test_tokens.py",
         "client/test_transient_logins.py",

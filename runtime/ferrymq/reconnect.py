@@ -24,10 +24,12 @@ class ReconnectPolicy:
     Deliveries in flight are resumed on links to and from durable termini (`durable=True`,
     `exactly_once=True`; AMQP 1.0 §2.6.13). On other links they are not. A delivery received before
     the loss can no longer be settled; the node delivers it again. A send without an outcome is in
-    doubt: the peer may or may not have the message. With `resend`, the message is sent again, so
-    that it arrives at least once, and a line in the log says so; a request without a reply too.
-    Without `resend`, and in any case for a message of a transaction, the send fails with
-    `ConnectionClosed`.
+    doubt: the peer may or may not have the message.
+
+    With `resend`, each message arrives at least once: a message in doubt is sent again, a request
+    without a reply too, and the outcome of a delivery received before the loss is dropped. Lines in
+    the log count both. Without `resend`, and in any case in a transaction, the send and the outcome
+    fail with `ConnectionClosed`.
 
     `random` returns a number from 0 to 1, `sleep` waits seconds: tests replace them.
     """

@@ -195,8 +195,7 @@ class TestLosses:
             for _ in range(3):
                 await (await receiver.receive(timeout=5)).accept()
             for delivery in old:
-                with pytest.raises(ferrymq.ConnectionClosed):
-                    await delivery.accept()
+                await delivery.accept()
             assert receiver._in_hand == 0
 
     async def test_what_the_sender_settles_holds_no_credit(
@@ -222,8 +221,8 @@ class TestOptions:
         assert receiver.credit == 0
         receiver.add_credit(3)
         assert len([await receiver.receive(timeout=5) for _ in range(3)]) == 3
-        expected = r"^no message came from 'orders' within 0.05 s: the receiver has no credit, "
-        with pytest.raises(TimeoutError, match=expected):
+        text = "^no message came from 'orders' within 0.05 s: the receiver has no credit"
+        with pytest.raises(TimeoutError, match=text):
             await receiver.receive(timeout=0.05)
 
     def test_bad_values_are_named(self) -> None:

@@ -48,6 +48,11 @@ class Delivery(OtherNames):
     lost, which means that the node delivers the message again, and `LocalProtocolError` for a
     second outcome.
 
+    With `reconnect`, the loss of the connection does not end a loop over a receiver: the outcome of
+    a delivery from before the loss is dropped, the call returns, `gone` is true, and a line in the
+    log counts such outcomes. The node delivers the message again. With
+    ``ReconnectPolicy(resend=False)``, and in a transaction, the call raises `ConnectionClosed`.
+
     On a link from a durable source, with `reconnect`, a delivery survives the loss of the
     connection. An outcome that is given meanwhile, or was on its way, is sent when the link has
     been resumed, and the call returns then. Only a delivery that the node has taken back is lost.
@@ -59,7 +64,7 @@ class Delivery(OtherNames):
     __slots__ = (
         "receiver",
         "transaction_id",
-        "gone",
+        "_gone",
         "_engine",
         "_message",
         "_given",
@@ -84,8 +89,9 @@ class Delivery(OtherNames):
         self._message: Message | None = None
         self._given = False
         self._confirmed: asyncio.Future[None] | None = None
-        # Whether the node has taken the delivery back while the link was down.
-        self.gone: bool = False
+        # Whether an outcome has no effect: the node has taken the message back, or the outcome was
+        # dropped.
+        self._gone = False
         # Whether its outcome was in our attach; whether the node may know the outcome.
         self._listed = False
         self._told = False
@@ -150,6 +156,15 @@ class Delivery(OtherNames):
     def settled(self) -> bool:
         """Whether either side has settled the delivery."""
         return self._engine.settled or self._engine.remote_settled
+
+    @property
+    def gone(self) -> bool:
+        """Whether the message is lost to this program, so that no outcome has an effect: its
+        connection or link has ended, or the node has taken it back. The node delivers the message
+        again."""
+        if self._gone:
+            return True
+        return not (self._given or self.settled or self.receiver.holds(self._engine))
 
     async def accept(
         self, *, timeout: Duration | None = None, transaction: Transaction | None = None
@@ -237,7 +252,7 @@ class Delivery(OtherNames):
                 Scope.LINK,
             )
         receiver = self.receiver
-        if self.gone:
+        if self._gone:
             raise lost(receiver._failure)
         if is_outcome(engine.remote_state) and type(engine.remote_state) is not type(outcome):
             # The sender has decided on the outcome, which is final.
@@ -249,7 +264,16 @@ class Delivery(OtherNames):
             self._given = True
             receiver.retire(self)
             return None
-        receiver._check_holds(engine)
+        if not receiver.holds(engine):
+            if (
+                transaction is not None
+                or self.transaction_id is not None
+                or not receiver.redelivers
+            ):
+                raise lost(receiver._failure)
+            self._given = True
+            self.drop_outcome()
+            return None
         if receiver.granted is not None:
             check_granted(outcome, receiver.granted)
         if transaction is None and self.transaction_id is not None:
@@ -332,8 +356,15 @@ class Delivery(OtherNames):
         self._engine.settle(outcome)
         self.receiver.retire(self)
 
-    def _lose(self, error: PeerError) -> None:
+    def lose(self, error: PeerError) -> None:
+        """Handle the loss of the link before the sender has confirmed the outcome."""
         resolve(self._confirmed, error)
+
+    def drop_outcome(self) -> None:
+        """Drop the outcome: the connection over which the delivery came was lost."""
+        self._gone = True
+        self.receiver.on_outcome_dropped(self)
+        resolve(self._confirmed)
 
     def decide(self) -> None:
         """Restore the outcome that an earlier process has given the delivery, and may have sent."""
@@ -401,7 +432,7 @@ class Delivery(OtherNames):
 
     def _take_back(self) -> None:
         """Mark the delivery as taken back by the node."""
-        self.gone = True
+        self._gone = True
         self.receiver.retire(self)
         self.receiver.drop_queued(self)
         resolve(self._confirmed, lost(None))

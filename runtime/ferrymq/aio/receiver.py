@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ferrymq.aio.delivery import Delivery, lost
+from ferrymq.aio.delivery import Delivery
 from ferrymq.aio.inbox import Inbox
 from ferrymq.aio.link import Link
 from ferrymq.aio.opening import Iterated, Opening
@@ -101,6 +101,8 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         # and the warning about them.
         self._dropped: deque[tuple[IncomingDelivery, int]] = deque()
         self._drops: RepeatedWarning[str | None] | None = None
+        # The warning about outcomes that were dropped.
+        self._voids: RepeatedWarning[str | None] | None = None
         # The outcomes that the source grants; None for all outcomes.
         self.granted: list[str] | None = None
         self._queue: deque[Delivery] = deque()
@@ -392,7 +394,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
                 reference = engine.context
                 delivery = reference() if isinstance(reference, ref) else None
                 if isinstance(delivery, Delivery):
-                    delivery.gone = True
+                    delivery._gone = True
                     self.retire(delivery)
         self._connection.soon()
 
@@ -442,8 +444,9 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
 
     def _end(self, error: PeerError) -> None:
         super()._end(error)
-        if self._drops is not None:
-            self._drops.flush()
+        for warning in (self._drops, self._voids):
+            if warning is not None:
+                warning.flush()
 
     def _lost(self, error: PeerError) -> None:
         inbox = self._inbox
@@ -459,10 +462,14 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
                 # The user did not receive these messages, and waits for as many.
                 self._owed += arrived - len(self._queue)
             for delivery in list(self.confirming):
-                delivery._lose(error)
+                if self.redelivers:
+                    # The node has the outcome, or delivers the message again.
+                    delivery.drop_outcome()
+                else:
+                    delivery.lose(error)
             if inbox is not None:
                 for delivery in inbox.decided:
-                    delivery._lose(error)
+                    delivery.lose(error)
         # A drain continues when the link is restored.
         resolve(self._draining, None if self._failure is None else error)
         self._draining = None
@@ -530,7 +537,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         again. Those that the node delivers again are dropped."""
         for delivery in reversed(deliveries):
             engine = delivery._engine
-            keeps = self._keeps and not delivery.gone
+            keeps = self._keeps and not delivery._gone
             if engine.remote_settled or keeps or self.has_live(engine):
                 if delivery._hand == self._attachment:
                     self._in_hand -= 1
@@ -557,13 +564,30 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
                 delivery for delivery in self._queue if delivery.transaction_id != transaction.id
             )
 
-    def _check_holds(self, engine: IncomingDelivery) -> None:
-        """Raise unless the delivery can still be given an outcome."""
-        if self._keeps:
-            self._check()
-        elif self._failure is not None or not self.has_live(engine):
-            # The delivery came over an earlier attachment.
-            raise lost(self._failure)
+    def holds(self, engine: IncomingDelivery) -> bool:
+        """Return whether the delivery can still be given an outcome: it came over this attachment,
+        or the peer keeps it until the link is resumed."""
+        return self._failure is None and (self._keeps or self.has_live(engine))
+
+    @property
+    def redelivers(self) -> bool:
+        """Whether the user expects messages at least once: then the outcome of a delivery whose
+        connection was lost is dropped, because the node delivers the message again."""
+        recovery = self._connection.recovery
+        return (
+            recovery is not None
+            and recovery.policy.resend
+            and self._failure is None
+            and not self._options.exactly_once
+        )
+
+    def on_outcome_dropped(self, delivery: Delivery) -> None:
+        """Forget a delivery whose outcome was dropped, and warn if that has an effect."""
+        self.retire(delivery)
+        if not self._copies:
+            if self._voids is None:
+                self._voids = RepeatedWarning(self._connection.call_soon, _say_void)
+            self._voids.add(self.address)
 
     def has_live(self, engine: IncomingDelivery) -> bool:
         """Return whether the delivery belongs to the current attachment, so that frames can name
@@ -652,6 +676,14 @@ def _say_dropped(count: int, address: str | None) -> str:
     return (
         f"{what} from {address!r} dropped without an outcome, given back as failed: accept each"
         " delivery, or use 'async with delivery'"
+    )
+
+
+def _say_void(count: int, address: str | None) -> str:
+    what = f"{count} outcomes" if count > 1 else "1 outcome"
+    return (
+        f"{what} of deliveries from {address!r} dropped: the connection they came over was lost,"
+        " and the node delivers the messages again"
     )
 
 

@@ -363,7 +363,7 @@ class Delivery(OtherNames):
 
     @property
     def gone(self) -> bool:
-        """Whether the node has taken the message back while the link was down."""
+        """Whether the message is lost to this program; see `aio.Delivery.gone`."""
         return self._delivery.gone
 
     def accept(
