@@ -380,8 +380,8 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("chunks.py", "OpeningChunkReader._iterate"),
         ("management.py", "ManagementClient.page"),
         ("management.py", "ManagementClient.query"),
-        ("receiver.py", "OpeningReceiver._iterate"),
         ("receiver.py", "Receiver.__anext__"),
+        ("receiver_loop.py", "_deliveries"),
     ],
     "runs without a caller": [
         ("control.py", "Control._roll_back"),

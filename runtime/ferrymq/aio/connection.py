@@ -14,7 +14,8 @@ from ferrymq.aio.dispatch import dispatch, session_error
 from ferrymq.aio.fencing import read_fence
 from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opened, Opening
-from ferrymq.aio.receiver import OpeningReceiver, Receiver
+from ferrymq.aio.receiver import Receiver
+from ferrymq.aio.receiver_loop import OpeningReceiver
 from ferrymq.aio.request_reply import RequestReply
 from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
@@ -101,7 +102,8 @@ class Connection(OtherNames, Opened):
         # Done when the peer's open has come; its exception says why it will not come.
         self._opened: asyncio.Future[None] | None = None
         self._pid = os.getpid()
-        self._loop = asyncio.get_running_loop()
+        # The event loop that the connection and all that is made from it belong to.
+        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         # Calls functions in the loop, for finalizers.
         self.call_soon = LoopCaller()
@@ -418,9 +420,8 @@ class Connection(OtherNames, Opened):
 
     def check_loop(self) -> None:
         """Raise RuntimeError if the caller is not in the event loop of the connection."""
-        loop = self._ended.get_loop()
-        if asyncio._get_running_loop() is not loop:
-            raise wrong_loop(repr(self), loop)
+        if asyncio._get_running_loop() is not self._loop:
+            raise wrong_loop(repr(self), self._loop)
 
     def check(self) -> None:
         """Raise the error that ended the connection, if it is over, and RuntimeError outside its

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from ferrymq.aio.delivery import Delivery
 from ferrymq.aio.inbox import Inbox
 from ferrymq.aio.link import Link
-from ferrymq.aio.opening import Iterated, Opening
+from ferrymq.aio.opening import Iterated
 from ferrymq.aio.outcomes import (
     FAILED,
     OUTCOMES,
@@ -685,38 +685,3 @@ def _say_void(count: int, address: str | None) -> str:
         f"{what} of deliveries from {address!r} dropped: the connection they came over was lost,"
         " and the node delivers the messages again"
     )
-
-
-class OpeningReceiver(Iterated, Opening[Receiver]):
-    """Receiver that is not attached yet; ``async for`` attaches, iterates and closes it.
-
-    If the loop is left early, the receiver is closed when the iterator is finalised, which in a
-    coroutine is at once; use ``async with`` to say so explicitly. A message that was in the hands
-    of the loop's body then, without an outcome, is given back as failed, or released if the task
-    was cancelled.
-    """
-
-    __slots__ = ()
-
-    def __aiter__(self) -> AsyncGenerator[Delivery, None]:
-        return self._iterate()
-
-    async def _iterate(self) -> AsyncGenerator[Delivery, None]:
-        task = asyncio.current_task()
-        receiver = await self._open()
-        try:
-            async for delivery in receiver:
-                try:
-                    yield delivery
-                except GeneratorExit as left:
-                    # The exception that left the body, if any, is not known here.
-                    delivery.give_back(left if _is_cancelled(task) else Exception("left"))
-                    raise
-        finally:
-            await receiver.close()
-
-
-def _is_cancelled(task: asyncio.Task[Any] | None) -> bool:
-    if task is None:
-        return False
-    return task.cancelled() if task.done() else task.cancelling() > 0

@@ -11,7 +11,8 @@ from ferrymq.aio.control import Control
 from ferrymq.aio.link import Link, owner_of
 from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opened, Opening
-from ferrymq.aio.receiver import OpeningReceiver, Receiver
+from ferrymq.aio.receiver import Receiver
+from ferrymq.aio.receiver_loop import OpeningReceiver
 from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
