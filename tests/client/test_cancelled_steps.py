@@ -406,6 +406,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("worker.py", "Worker._put_off"),
         ("worker.py", "Worker._start_each"),
         ("worker.py", "Worker._told"),
+        ("worker.py", "Worker._told_within"),
         ("worker.py", "Worker._work_on"),
     ],
     "is for what the blocking client has opened in vain: test_interruptions.py": [

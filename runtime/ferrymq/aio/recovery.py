@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ferrymq.aio.waiting import Signal
 from ferrymq.errors import (
@@ -13,12 +14,18 @@ from ferrymq.errors import (
     ConnectionClosed,
     LinkDetached,
     SessionEnded,
+    TransportError,
 )
 from ferrymq.reconnect import ReconnectPolicy
 from ferrymq_types.security import SaslCode
 
 if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
+
+# Conditions of a peer that may take the connection later.
+_PASSING: Final = ("amqp:connection:forced", "amqp:internal-error", "amqp:resource-limit-exceeded")
+# What a web server answers whose service is not up.
+_NOT_UP: Final = (502, 503, 504)
 
 
 class Recovery:
@@ -112,3 +119,19 @@ class Recovery:
                     await link._attach()
                 except (LinkDetached, TimeoutError):
                     continue
+
+
+def may_come_up(error: Exception) -> bool:
+    """Return whether a first attempt to connect failed for a reason that may pass, as when a broker
+    is started: and not because of a login, a certificate or another setting."""
+    if isinstance(error, AuthenticationError):
+        # The server asks to try again later (AMQP 1.0 §5.3.3.6), or has gone away.
+        return error.lost or error.code == SaslCode.SYS_TEMP
+    if isinstance(error, ConnectionClosed):
+        return error.condition is None or error.condition in _PASSING
+    if isinstance(error, TransportError):
+        cause = error.__cause__
+        if isinstance(cause, ssl.SSLError):
+            return isinstance(cause, ssl.SSLEOFError)
+        return isinstance(cause, OSError) or getattr(cause, "status", None) in _NOT_UP
+    return isinstance(error, TimeoutError)

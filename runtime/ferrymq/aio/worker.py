@@ -6,24 +6,27 @@ import asyncio
 import copy
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.aio.connect import connect
 from ferrymq.aio.connection import Connection
 from ferrymq.aio.delivery import Delivery
 from ferrymq.aio.receiver import Receiver
+from ferrymq.aio.recovery import may_come_up
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.waiting import Signal
 from ferrymq.durations import Duration, check_duration, milliseconds, seconds
 from ferrymq.errors import (
     AmqpError,
+    ConnectionClosed,
     DecodeError,
     LinkDetached,
     PeerError,
     TransactionInDoubt,
 )
 from ferrymq.options import ReceiverArguments, ReceiverOptions, SenderOptions, check_timeout
+from ferrymq.reconnect import ReconnectPolicy
 from ferrymq.retries import (
     RETRIES,
     Reject,
@@ -35,6 +38,7 @@ from ferrymq.retries import (
     note_of,
 )
 from ferrymq.signals import on_end
+from ferrymq.url import parse_url
 from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
 
@@ -75,7 +79,8 @@ class Worker:
     `Retry` with a delay of its own, and `Reject` for a message that no attempt can handle.
 
     `connection` is a URL, for a connection of the worker's own that is restored whenever it is
-    lost, or a connection, which the worker leaves open. `receiver` has options for the link, such
+    lost, or a connection, which the worker leaves open. A broker that is not up yet is waited for;
+    a refusal ends the worker at once. `receiver` has options for the link, such
     as `selector`, or `name` and `capabilities` of a subscription.
 
     No message is lost: each is delivered to this worker or to another until one has accepted or
@@ -172,8 +177,10 @@ class Worker:
             if isinstance(self._given, Connection):
                 await self._run(self._given)
                 return
-            async with connect(self._given, reconnect=True) as connection:
-                await self._run(connection)
+            connection = await self._connect(self._given)
+            if connection is not None:
+                async with connection:
+                    await self._run(connection)
 
     def stop(self) -> None:
         """Tell the worker to stop; `run` returns when the handlers have ended."""
@@ -182,12 +189,34 @@ class Worker:
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
+    async def _connect(self, url: str) -> Connection | None:
+        """Connect, and wait for a broker that is not up yet. Returns None if the worker is told to
+        stop meanwhile."""
+        pauses = ReconnectPolicy().pauses()
+        while True:
+            try:
+                return await connect(url, reconnect=True)
+            except (AmqpError, TimeoutError) as error:
+                pause = pause_before_next(url, error, pauses)
+            if await self._told_within(pause):
+                self._stops = 0
+                return None
+
+    async def _attach(self, session: Session) -> Receiver:
+        while True:
+            try:
+                return await session.open_receiver(self._address, self._options)
+            except ConnectionClosed:
+                # A connection that is being restored takes the link then.
+                if session.closed:
+                    raise
+
     async def _run(self, connection: Connection) -> None:
         self._connection = connection
         try:
             self._session = session = await connection.session()
             try:
-                receiver = await session.open_receiver(self._address, self._options)
+                receiver = await self._attach(session)
                 self._receiver = receiver
                 LOGGER.info("%s: handling %d messages of %r at a time",
                             connection.url, self._concurrency, self._address)  # fmt: skip
@@ -237,6 +266,15 @@ class Worker:
     async def _told(self, times: int) -> None:
         while self._stops < times:
             await self._stopped.wait()
+
+    async def _told_within(self, seconds: float) -> bool:
+        """Wait so long, or until the worker is told to stop; return whether it was."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._told(1)
+        except TimeoutError:
+            return False
+        return True
 
     async def _wait_for_handlers(self, receiver: Receiver) -> None:
         """Give back what was fetched and not begun, then wait for the handlers."""
@@ -316,7 +354,7 @@ class Worker:
         try:
             await self._call(delivery)
         except Reject as rejected:
-            if delivery._given:
+            if delivery._given or delivery.gone:
                 return await self._on_failure(delivery, failures, rejected)
             LOGGER.error("%r: %s was rejected: %s", self._address, _name(delivery), rejected)
             await delivery.reject(rejected.condition, str(rejected)[:_TEXT])
@@ -358,6 +396,12 @@ class Worker:
             )
             return None
         what = f"{type(error).__name__}: {error}"[:_TEXT]
+        if delivery.gone:
+            LOGGER.warning(
+                "%r: the handler of %s failed, whose connection was lost: it is delivered again: "
+                "%s", self._address, _name(delivery), what,
+            )  # fmt: skip
+            return None
         if failures > self._retries:
             await self._give_up(delivery, failures, what, error)
             return None
@@ -396,11 +440,7 @@ class Worker:
 
     async def _hold(self, delivery: Delivery, delay: float) -> None:
         """Keep the message for the delay, or until the worker stops, and give it back as failed."""
-        try:
-            async with asyncio.timeout(delay):
-                await self._told(1)
-        except TimeoutError:
-            pass
+        await self._told_within(delay)
         message = delivery.message
         failures = failures_of(message) + 1
         note = note_of(message, failures, message.delivery_count + 1)
@@ -474,6 +514,18 @@ class Worker:
         if free > 0:
             self._granted += free
             receiver.add_credit(free)
+
+
+def pause_before_next(url: str, error: AmqpError | TimeoutError, pauses: Iterator[float]) -> float:
+    """Return the seconds before the next attempt to connect, with a line in the log. Raises the
+    error if a further attempt would meet it too."""
+    if not may_come_up(error):
+        raise error
+    pause = next(pauses)
+    LOGGER.warning(
+        "%s: no connection yet, the next attempt is in %.3g s: %s", parse_url(url), pause, error
+    )
+    return pause
 
 
 def _is_cancelled() -> bool:

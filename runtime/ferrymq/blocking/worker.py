@@ -6,16 +6,24 @@ import asyncio
 import inspect
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Final
 
 from ferrymq import aio
+from ferrymq.aio.worker import pause_before_next
 from ferrymq.blocking.connection import Connection, connect
 from ferrymq.blocking.links import Delivery, Receiver
 from ferrymq.durations import Duration
+from ferrymq.errors import AmqpError
 from ferrymq.options import ReceiverArguments
+from ferrymq.reconnect import ReconnectPolicy
 from ferrymq.retries import RetryDelay, backoff, failures_of
 from ferrymq.signals import on_end
+
+# Seconds between two looks whether the worker was told to stop.
+_LOOK_UP: Final = 0.1
 
 
 class Worker:
@@ -87,7 +95,10 @@ class Worker:
             if isinstance(given, Connection):
                 self._connection = given
             else:
-                self._connection = stack.enter_context(connect(given, reconnect=True))
+                connected = self._connect(given)
+                if connected is None:
+                    return
+                self._connection = stack.enter_context(connected)
             connection = self._connection
             stack.callback(self._end)
             stack.enter_context(on_end(self.stop))
@@ -101,6 +112,21 @@ class Worker:
             self._behind.stop()
         else:
             connection._portal.soon(self._behind.stop)
+
+    def _connect(self, url: str) -> Connection | None:
+        """Connect, and wait for a broker that is not up yet. Returns None if another thread tells
+        the worker to stop meanwhile. Signals end the program as ever: it has no messages yet."""
+        pauses = ReconnectPolicy().pauses()
+        while True:
+            try:
+                return connect(url, reconnect=True)
+            except (AmqpError, TimeoutError) as error:
+                until = time.monotonic() + pause_before_next(url, error, pauses)
+            while (left := until - time.monotonic()) > 0:
+                if self._behind._stops:
+                    self._behind._stops = 0
+                    return None
+                time.sleep(min(left, _LOOK_UP))
 
     def _end(self) -> None:
         self._connection = self._face = None
