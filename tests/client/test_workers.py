@@ -329,6 +329,40 @@ async def test_a_full_queue_takes_no_copy_and_the_retry_waits_here(broker: Broke
     assert attempts == [1, 2, 3]
 
 
+async def test_a_queue_that_is_another_after_a_reconnect_is_asked_again() -> None:
+    """A copy would now be a duplicate, and the message would be lost with it."""
+    attempts: list[tuple[object, int]] = []
+
+    async def handle(delivery: ferrymq.Delivery) -> None:
+        attempts.append((delivery.message.body, Worker.attempt(delivery)))
+        if Worker.attempt(delivery) == 1:
+            raise ValueError("again")
+
+    def config(**settings: object) -> Config:
+        return Config.model_validate(
+            {
+                "listener": [{"url": "amqp://127.0.0.1:0"}],
+                "queue": [{"name": "jobs", **settings}],
+                "shutdown": {"drain-timeout": 0.05},
+            }
+        )
+
+    async with Cutter(1, []) as cutter:
+        worker = Worker(cutter.url, "jobs", handle, retry_delay=0.05)
+        async with BrokerServer(config()) as before:
+            cutter.port = int(before.url.rpartition(":")[2])
+            task = asyncio.create_task(worker.run())
+            await put(before, Message("before", message_id=1))
+            await until(lambda: queue(before).message_count() == 0 and len(attempts) == 2)
+        async with BrokerServer(config(**{"duplicate-window": "1h"})) as after:
+            await put(after, Message("after", message_id=2))
+            cutter.port = int(after.url.rpartition(":")[2])
+            await until(lambda: queue(after).message_count() == 0)
+            worker.stop()
+            await asyncio.wait_for(task, 20)
+    assert attempts == [("before", 1), ("before", 2), ("after", 1), ("after", 2)]
+
+
 async def test_a_subscription_waits_here_and_goes_on_afterwards(broker: BrokerServer) -> None:
     """A copy would go to all subscribers."""
     seen: list[object] = []

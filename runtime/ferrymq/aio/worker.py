@@ -476,7 +476,9 @@ class Worker:
             if not self._asked:
                 self._requeue = await self._attach_back()
                 self._asked = True
-            return self._requeue
+            sender = self._requeue
+            # The queue may be another one since the connection was restored.
+            return sender if sender is not None and _takes_back(sender) else None
 
     async def _attach_back(self) -> Sender | None:
         session = self._session
@@ -488,7 +490,7 @@ class Worker:
         except (LinkDetached, TimeoutError) as refused:
             LOGGER.info("%r: retries wait in this process: %s", self._address, refused)
             return None
-        if not set(_REQUEUE) <= set(sender.offered_capabilities):
+        if not _takes_back(sender):
             LOGGER.info("%r: retries wait in this process", self._address)
             await sender.close()
             return None
@@ -537,6 +539,10 @@ def _name(delivery: Delivery) -> str:
     """Return a name of the message for the log."""
     id = None if delivery.message_format else delivery.message.message_id
     return f"delivery {delivery.tag.hex()}" if id is None else f"message {id!r}"
+
+
+def _takes_back(sender: Sender) -> bool:
+    return set(_REQUEUE) <= set(sender.offered_capabilities)
 
 
 def _copy(message: Message, failures: int, delay: float) -> Message:
