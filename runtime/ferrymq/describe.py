@@ -28,7 +28,7 @@ class UnknownType(LookupError):
 
     def __init__(self, name: str, nearest: Sequence[str]) -> None:
         self.name = name
-        self.nearest = tuple(nearest)
+        self.nearest: tuple[str, ...] = tuple(nearest)
         hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
         super().__init__(f"there is no type {name}{hint}")
 

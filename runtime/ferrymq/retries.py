@@ -32,7 +32,7 @@ class Retry(Exception):
 
     def __init__(self, reason: str = "", *, delay: Duration | None = None) -> None:
         super().__init__(reason or "the handler asked for a retry")
-        self.delay = None if delay is None else check_duration(delay, "delay")
+        self.delay: float | None = None if delay is None else check_duration(delay, "delay")
 
 
 class Reject(Exception):

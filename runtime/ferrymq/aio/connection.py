@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Unpack
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final, Unpack
 
 from ferrymq.aio.chunks import ChunkReader, OpeningChunkReader
 from ferrymq.aio.dispatch import dispatch, session_error
@@ -61,7 +61,7 @@ class Connection(OtherNames, Opened):
     on its sessions and links, raises `ConnectionClosed`, unless it was made with `reconnect`.
     """
 
-    elsewhere = names(
+    elsewhere: ClassVar[Mapping[str, str]] = names(
         (
             "channel create_channel",
             "links need none: use connection.sender(address) and connection.receiver(address)",
@@ -106,7 +106,7 @@ class Connection(OtherNames, Opened):
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         # Calls functions in the loop, for finalizers.
-        self.call_soon = LoopCaller()
+        self.call_soon: LoopCaller = LoopCaller()
         self._writable = Signal()
         # Woken when the peer has detached a link, whose name is then free.
         self.freed: Signal = Signal()

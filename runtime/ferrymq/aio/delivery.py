@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from ferrymq.aio.outcomes import (
     ACCEPTED,
@@ -75,7 +76,7 @@ class Delivery(OtherNames):
         "__weakref__",
     )
 
-    elsewhere = names(
+    elsewhere: ClassVar[Mapping[str, str]] = names(
         ("ack complete acknowledge", "use accept()"),
         ("nack abandon", "use release(), or modify(delivery_failed=True)"),
         ("dead_letter term", "use reject()"),

@@ -37,7 +37,7 @@ class Link(ABC, Opened, Generic[L]):
 
     def __init__(self, session: Session, name: str, timeout: Timeout) -> None:
         self.session = session
-        self.name = str(name)
+        self.name: str = str(name)
         # Whether the user has chosen the name, and knows the link by it.
         self._named = not isinstance(name, MadeUp)
         self._connection = session.connection

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, ClassVar
 from weakref import ref
 
 from ferrymq.aio.delivery import Delivery
@@ -72,7 +72,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
 
     held = False
     _options: ReceiverOptions
-    elsewhere = names(
+    elsewhere: ClassVar[Mapping[str, str]] = names(
         ("send publish send_message", "a receiver receives: use connection.sender(address)"),
         ("get next_msg receive_message", "use receive(timeout=...)"),
         ("receive_messages fetch", "use receive_many(limit, timeout=...)"),

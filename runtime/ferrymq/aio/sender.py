@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ferrymq.aio.link import Link
@@ -69,7 +69,7 @@ class Sender(OtherNames, Link[SenderLink]):
 
     resends: ClassVar[bool] = True
     _options: SenderOptions
-    elsewhere = names(
+    elsewhere: ClassVar[Mapping[str, str]] = names(
         ("receive recv get consume", "a sender sends: use connection.receiver(address)"),
         ("publish send_message send_messages basic_publish", "use send or send_many"),
     )

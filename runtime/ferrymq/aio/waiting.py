@@ -50,7 +50,7 @@ class Deadline:
     __slots__ = ("what", "_seconds", "_timeout")
 
     def __init__(self, length: float | None, what: Callable[[str], str]) -> None:
-        self.what = what
+        self.what: Callable[[str], str] = what
         self._seconds = length
         self._timeout = asyncio.timeout(length)
 

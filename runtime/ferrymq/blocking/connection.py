@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import Final, TypeVar, Unpack
+from collections.abc import Mapping
+from typing import ClassVar, Final, TypeVar, Unpack
 
 from ferrymq import aio
 from ferrymq.arguments import OtherNames
@@ -129,7 +130,7 @@ class Connection(OtherNames, _Opener[aio.Connection]):
     must be closed; its thread is a daemon, so a program that does not close it can still end.
     """
 
-    elsewhere = aio.Connection.elsewhere
+    elsewhere: ClassVar[Mapping[str, str]] = aio.Connection.elsewhere
 
     def __repr__(self) -> str:
         return f"<blocking {repr(self._behind)[1:]}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import ClassVar, Final, Self, TypeVar
 
 from ferrymq import aio
 from ferrymq.aio.unseen import RepeatedWarning, SentFuture
@@ -106,7 +106,7 @@ class _SentFuture(Future[None]):
 class Sender(OtherNames, _Link[aio.Sender]):
     """A link on which messages are sent; the blocking face of `ferrymq.aio.Sender`."""
 
-    elsewhere = aio.Sender.elsewhere
+    elsewhere: ClassVar[Mapping[str, str]] = aio.Sender.elsewhere
 
     @property
     def address(self) -> str | None:
@@ -242,7 +242,7 @@ class Receiver(OtherNames, _Link[aio.Receiver]):
     thread for instance, and raises when the peer or the network ended it.
     """
 
-    elsewhere = aio.Receiver.elsewhere
+    elsewhere: ClassVar[Mapping[str, str]] = aio.Receiver.elsewhere
 
     @property
     def address(self) -> str | None:
@@ -306,7 +306,7 @@ class Delivery(OtherNames):
     it gives the message back as failed, or releases it if the program was told to stop.
     """
 
-    elsewhere = aio.Delivery.elsewhere
+    elsewhere: ClassVar[Mapping[str, str]] = aio.Delivery.elsewhere
 
     def __init__(self, receiver: Receiver, delivery: aio.Delivery) -> None:
         self.receiver = receiver

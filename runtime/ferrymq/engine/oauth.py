@@ -81,7 +81,7 @@ class OAuthBearerServer(SaslServerMechanism):
         except UnicodeDecodeError:
             raise malformed(self.name, "not UTF-8") from None
         header, separator, rest = text.partition(_SEPARATOR)
-        self.username = self._authorization_id(header)
+        self.username: str | None = self._authorization_id(header)
         if not separator or not (rest == _SEPARATOR or rest.endswith(_SEPARATOR * 2)):
             raise malformed(self.name, "its pairs do not end with two separators")
         for pair in rest[:-2].split(_SEPARATOR) if len(rest) > 1 else []:
@@ -91,7 +91,7 @@ class OAuthBearerServer(SaslServerMechanism):
             if key == "auth":
                 if self.token is not None:
                     raise malformed(self.name, "two tokens")
-                self.token = self._token(value)
+                self.token: str | None = self._token(value)
 
     def refusal(self) -> bytes | None:
         """Return the refusal as JSON (RFC 7628 §3.2.2). It is the same for every reason."""

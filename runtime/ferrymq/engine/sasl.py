@@ -142,7 +142,7 @@ class ExternalServer(SaslServerMechanism):
     def start(self, response: bytes | None) -> None:
         """Take in the identity, which may be empty."""
         try:
-            self.username = (response or b"").decode() or None
+            self.username: str | None = (response or b"").decode() or None
         except UnicodeDecodeError:
             raise malformed(self.name, "not UTF-8") from None
         if self.username is not None and "\0" in self.username:

@@ -178,7 +178,7 @@ class ScramServerMechanism(SaslServerMechanism):
         except (UnicodeDecodeError, StopIteration):
             raise malformed(self.name, "not a client-first message with a user name") from None
         try:
-            self.username = prepare_name(name.replace("=2C", ",").replace("=3D", "="))
+            self.username: str | None = prepare_name(name.replace("=2C", ",").replace("=3D", "="))
         except ValueError as error:
             raise malformed(self.name, str(error)) from None
 

@@ -23,11 +23,11 @@ from typing import Any, Final, TypeVar
 
 try:
     from hypothesis import strategies as st
-except ModuleNotFoundError as error:
+except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
         "ferrymq.testing.strategies needs hypothesis: pip install 'ferrymq[testing]'",
         name="hypothesis",
-    ) from error
+    ) from _error
 
 from ferrymq.message import Message
 from ferrymq_codec import (
