@@ -13,12 +13,13 @@ import pickle
 import sys
 import types
 import typing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 import ferrymq.message
 from ferrymq import Message
@@ -179,6 +180,34 @@ def test_pydantic_takes_messages() -> None:
     assert adapter.validate_json(adapter.dump_json(message)) == message
     with pytest.raises(ValidationError, match="priority"):
         adapter.validate_python({"body": "x", "priority": "high"})
+
+
+def test_pydantic_takes_durations_and_moments_of_messages() -> None:
+    adapter = TypeAdapter(Message)
+    moment = datetime(2026, 5, 1, tzinfo=UTC)
+    message = Message(ttl=1.5, creation_time=moment)
+    for ttl, creation_time in ((1.5, moment), (timedelta(seconds=1.5), message.creation_time)):
+        given_ = {"ttl": ttl, "creation_time": creation_time}
+        assert adapter.validate_python(given_) == message
+    assert adapter.validate_json(adapter.dump_json(message)) == message
+    with pytest.raises(ValidationError, match="ttl"):
+        adapter.validate_python({"ttl": "soon"})
+
+
+def test_a_field_of_a_pydantic_model_may_be_a_value() -> None:
+    class Job(BaseModel):
+        header: Header
+        failure: Error | None = None
+        message: Message
+
+    job = Job.model_validate({"header": {"priority": 7}, "message": {"body": "x"}})
+    assert job == Job(header=Header(priority=7), message=Message("x"))
+    assert job.model_dump()["message"] == {"body": "x"}
+    assert Job.model_validate_json(job.model_dump_json()) == job
+    header = Job.model_json_schema()["properties"]["header"]["properties"]
+    assert header["priority"] == {"default": 4, "title": "Priority", "type": "integer"}
+    with pytest.raises(ValidationError, match=r"header\.priority"):
+        Job.model_validate({"header": {"priority": "high"}, "message": {}})
 
 
 @settings(max_examples=10)
