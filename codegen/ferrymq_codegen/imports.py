@@ -24,7 +24,7 @@ IMPORTS: Final = {
     "i64": "mypy_extensions",
     "NULL": "ferrymq_codec.codes",
     "Array": "ferrymq_codec.containers",
-    "Composite": "ferrymq_codec.composite",
+    **dict.fromkeys(["Composite", "as_bytes"], "ferrymq_codec.composite"),
     "declare": "ferrymq_codec.declared",
     "EncodeError": "ferrymq_codec.errors",
     "Reader": "ferrymq_codec.reader",

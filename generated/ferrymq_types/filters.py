@@ -15,7 +15,7 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
-from ferrymq_codec.composite import Composite
+from ferrymq_codec.composite import Composite, as_bytes
 from ferrymq_codec.compound import write_descriptor, write_empty_composite
 from ferrymq_codec.declared import declare
 from ferrymq_codec.maps import read_map, write_map
@@ -66,7 +66,7 @@ class LegacyAmqpDirectBinding(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> LegacyAmqpDirectBinding:
         """Read a legacy-amqp-direct-binding from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_legacy_amqp_direct_binding(r, "legacy-amqp-direct-binding")
         r.finish("legacy-amqp-direct-binding")
         return value
@@ -125,7 +125,7 @@ class LegacyAmqpTopicBinding(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> LegacyAmqpTopicBinding:
         """Read a legacy-amqp-topic-binding from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_legacy_amqp_topic_binding(r, "legacy-amqp-topic-binding")
         r.finish("legacy-amqp-topic-binding")
         return value
@@ -195,7 +195,7 @@ class LegacyAmqpHeadersBinding(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> LegacyAmqpHeadersBinding:
         """Read a legacy-amqp-headers-binding from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_legacy_amqp_headers_binding(r, "legacy-amqp-headers-binding")
         r.finish("legacy-amqp-headers-binding")
         return value
@@ -252,7 +252,7 @@ class NoLocalFilter(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> NoLocalFilter:
         """Read a no-local-filter from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_no_local_filter(r, "no-local-filter")
         r.finish("no-local-filter")
         return value
@@ -312,7 +312,7 @@ class SelectorFilter(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SelectorFilter:
         """Read a selector-filter from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_selector_filter(r, "selector-filter")
         r.finish("selector-filter")
         return value

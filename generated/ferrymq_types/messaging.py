@@ -19,7 +19,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq_codec.codes import NULL
-from ferrymq_codec.composite import Composite
+from ferrymq_codec.composite import Composite, as_bytes
 from ferrymq_codec.compound import (
     begin_composite,
     end_list,
@@ -278,7 +278,7 @@ class Header(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Header:
         """Read a header from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_header(r, "header")
         r.finish("header")
         return value
@@ -408,7 +408,7 @@ class DeliveryAnnotations(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> DeliveryAnnotations:
         """Read a delivery-annotations from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_delivery_annotations(r, "delivery-annotations")
         r.finish("delivery-annotations")
         return value
@@ -465,7 +465,7 @@ class MessageAnnotations(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> MessageAnnotations:
         """Read a message-annotations from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_message_annotations(r, "message-annotations")
         r.finish("message-annotations")
         return value
@@ -633,7 +633,7 @@ class Properties(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Properties:
         """Read a properties from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_properties(r, "properties")
         r.finish("properties")
         return value
@@ -875,7 +875,7 @@ class ApplicationProperties(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> ApplicationProperties:
         """Read an application-properties from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_application_properties(r, "application-properties")
         r.finish("application-properties")
         return value
@@ -932,7 +932,7 @@ class Data(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Data:
         """Read a data from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_data(r, "data")
         r.finish("data")
         return value
@@ -999,7 +999,7 @@ class AmqpSequence(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> AmqpSequence:
         """Read an amqp-sequence from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_amqp_sequence(r, "amqp-sequence")
         r.finish("amqp-sequence")
         return value
@@ -1066,7 +1066,7 @@ class AmqpValue(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> AmqpValue:
         """Read an amqp-value from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_amqp_value(r, "amqp-value")
         r.finish("amqp-value")
         return value
@@ -1123,7 +1123,7 @@ class Footer(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Footer:
         """Read a footer from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_footer(r, "footer")
         r.finish("footer")
         return value
@@ -1198,7 +1198,7 @@ class Received(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Received:
         """Read a received from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_received(r, "received")
         r.finish("received")
         return value
@@ -1272,7 +1272,7 @@ class Accepted(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Accepted:
         """Read an accepted from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_accepted(r, "accepted")
         r.finish("accepted")
         return value
@@ -1338,7 +1338,7 @@ class Rejected(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Rejected:
         """Read a rejected from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_rejected(r, "rejected")
         r.finish("rejected")
         return value
@@ -1410,7 +1410,7 @@ class Released(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Released:
         """Read a released from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_released(r, "released")
         r.finish("released")
         return value
@@ -1494,7 +1494,7 @@ class Modified(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Modified:
         """Read a modified from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_modified(r, "modified")
         r.finish("modified")
         return value
@@ -1693,7 +1693,7 @@ class Source(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Source:
         """Read a source from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_source(r, "source")
         r.finish("source")
         return value
@@ -1967,7 +1967,7 @@ class Target(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Target:
         """Read a target from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_target(r, "target")
         r.finish("target")
         return value
@@ -2122,7 +2122,7 @@ class DeleteOnClose(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnClose:
         """Read a delete-on-close from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_delete_on_close(r, "delete-on-close")
         r.finish("delete-on-close")
         return value
@@ -2178,7 +2178,7 @@ class DeleteOnNoLinks(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnNoLinks:
         """Read a delete-on-no-links from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_delete_on_no_links(r, "delete-on-no-links")
         r.finish("delete-on-no-links")
         return value
@@ -2234,7 +2234,7 @@ class DeleteOnNoMessages(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnNoMessages:
         """Read a delete-on-no-messages from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_delete_on_no_messages(r, "delete-on-no-messages")
         r.finish("delete-on-no-messages")
         return value
@@ -2290,7 +2290,7 @@ class DeleteOnNoLinksOrMessages(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnNoLinksOrMessages:
         """Read a delete-on-no-links-or-messages from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_delete_on_no_links_or_messages(r, "delete-on-no-links-or-messages")
         r.finish("delete-on-no-links-or-messages")
         return value

@@ -16,7 +16,7 @@ from typing import Final
 from librt.strings import BytesWriter
 
 from ferrymq_codec.codes import NULL
-from ferrymq_codec.composite import Composite
+from ferrymq_codec.composite import Composite, as_bytes
 from ferrymq_codec.compound import begin_composite, end_list
 from ferrymq_codec.declared import declare
 from ferrymq_codec.errors import EncodeError
@@ -144,7 +144,7 @@ class SaslMechanisms(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SaslMechanisms:
         """Read a sasl-mechanisms from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_sasl_mechanisms(r, "sasl-mechanisms")
         r.finish("sasl-mechanisms")
         return value
@@ -249,7 +249,7 @@ class SaslInit(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SaslInit:
         """Read a sasl-init from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_sasl_init(r, "sasl-init")
         r.finish("sasl-init")
         return value
@@ -351,7 +351,7 @@ class SaslChallenge(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SaslChallenge:
         """Read a sasl-challenge from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_sasl_challenge(r, "sasl-challenge")
         r.finish("sasl-challenge")
         return value
@@ -430,7 +430,7 @@ class SaslResponse(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SaslResponse:
         """Read a sasl-response from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_sasl_response(r, "sasl-response")
         r.finish("sasl-response")
         return value
@@ -519,7 +519,7 @@ class SaslOutcome(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SaslOutcome:
         """Read a sasl-outcome from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_sasl_outcome(r, "sasl-outcome")
         r.finish("sasl-outcome")
         return value

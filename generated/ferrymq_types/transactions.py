@@ -17,7 +17,7 @@ from typing import TypeAlias
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ferrymq_codec.composite import Composite
+from ferrymq_codec.composite import Composite, as_bytes
 from ferrymq_codec.compound import begin_composite, end_list
 from ferrymq_codec.declared import declare
 from ferrymq_codec.multiples import read_multiple_symbol, write_multiple_symbol
@@ -101,7 +101,7 @@ class Coordinator(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Coordinator:
         """Read a coordinator from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_coordinator(r, "coordinator")
         r.finish("coordinator")
         return value
@@ -184,7 +184,7 @@ class Declare(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Declare:
         """Read a declare from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_declare(r, "declare")
         r.finish("declare")
         return value
@@ -274,7 +274,7 @@ class Discharge(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Discharge:
         """Read a discharge from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_discharge(r, "discharge")
         r.finish("discharge")
         return value
@@ -362,7 +362,7 @@ class Declared(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Declared:
         """Read a declared from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_declared(r, "declared")
         r.finish("declared")
         return value
@@ -448,7 +448,7 @@ class TransactionalState(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> TransactionalState:
         """Read a transactional-state from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_transactional_state(r, "transactional-state")
         r.finish("transactional-state")
         return value

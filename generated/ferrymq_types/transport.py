@@ -18,7 +18,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq_codec.codes import NULL
-from ferrymq_codec.composite import Composite
+from ferrymq_codec.composite import Composite, as_bytes
 from ferrymq_codec.compound import begin_composite, end_list
 from ferrymq_codec.declared import declare
 from ferrymq_codec.maps import read_map, read_symbol_map, write_map, write_symbol_map
@@ -465,7 +465,7 @@ class Open(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Open:
         """Read an open from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_open(r, "open")
         r.finish("open")
         return value
@@ -697,7 +697,7 @@ class Begin(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Begin:
         """Read a begin from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_begin(r, "begin")
         r.finish("begin")
         return value
@@ -958,7 +958,7 @@ class Attach(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Attach:
         """Read an attach from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_attach(r, "attach")
         r.finish("attach")
         return value
@@ -1250,7 +1250,7 @@ class Flow(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Flow:
         """Read a flow from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_flow(r, "flow")
         r.finish("flow")
         return value
@@ -1515,7 +1515,7 @@ class Transfer(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Transfer:
         """Read a transfer from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_transfer(r, "transfer")
         r.finish("transfer")
         return value
@@ -1736,7 +1736,7 @@ class Disposition(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Disposition:
         """Read a disposition from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_disposition(r, "disposition")
         r.finish("disposition")
         return value
@@ -1875,7 +1875,7 @@ class Detach(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Detach:
         """Read a detach from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_detach(r, "detach")
         r.finish("detach")
         return value
@@ -1971,7 +1971,7 @@ class End(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> End:
         """Read an end from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_end(r, "end")
         r.finish("end")
         return value
@@ -2052,7 +2052,7 @@ class Close(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Close:
         """Read a close from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_close(r, "close")
         r.finish("close")
         return value
@@ -2149,7 +2149,7 @@ class Error(Composite):
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Error:
         """Read an error from its bytes with the descriptor: see `Composite.from_bytes`."""
-        r = Reader(bytes(data))
+        r = Reader(as_bytes(data))
         value = read_error(r, "error")
         r.finish("error")
         return value

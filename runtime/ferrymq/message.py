@@ -32,6 +32,7 @@ from ferrymq.message_body import (
 )
 from ferrymq.message_errors import located
 from ferrymq.message_fields import MessageFields
+from ferrymq_codec.composite import as_bytes
 from ferrymq_codec.declared import declare, given, pydantic_schema
 from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_codec.errors import EncodeError
@@ -338,9 +339,9 @@ class Message(MessageFields):
 
         Raises `DecodeError` for anything else: a section that is malformed, unknown, given twice
         or in the wrong place, and bodies of mixed kinds. A message without a body is accepted,
-        and so is a body in front of other sections.
+        and so is a body in front of other sections. Raises TypeError for what is no bytes.
         """
-        reader = Reader(data if isinstance(data, bytes) else bytes(data))
+        reader = Reader(data if isinstance(data, bytes) else as_bytes(data))
         reader.budget = max_memory // ELEMENT_MEMORY
         reader.types = types
         message = Message()

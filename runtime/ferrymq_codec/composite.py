@@ -52,9 +52,22 @@ class Composite:
         """Read a value of the class from all of `data`, which starts with the descriptor.
 
         Raises `DecodeError`, which names the type or the field, the place and what is wrong: other
-        types, missing mandatory fields, and bytes that are left.
+        types, missing mandatory fields, and bytes that are left; TypeError for what is no bytes.
         """
         raise DecodeError(0, "described", "no type is named: call the method of a subclass")
+
+
+def as_bytes(data: object) -> bytes:
+    """Return bytes, a bytearray or a memoryview as bytes; raises TypeError for anything else."""
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray):
+        return bytes(data)
+    if isinstance(data, memoryview):
+        return data.tobytes()
+    # `bytes` would make as many zeros of an integer.
+    kind = type(data).__name__
+    raise TypeError(f"expected bytes, a bytearray or a memoryview, not {kind}")
 
 
 def _fields(value: Any) -> dict[str, object]:

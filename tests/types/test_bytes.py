@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ferrymq import Message
 from ferrymq.testing.strategies import composites
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.errors import DecodeError, EncodeError
@@ -41,6 +44,14 @@ def test_other_bytes_name_type_and_field(data: str, said: str) -> None:
     with pytest.raises(DecodeError) as caught:
         Header.from_bytes(bytes.fromhex(data))
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("data", [4, "abc", None, [0, 0x53, 0x70, 0x45]])
+@pytest.mark.parametrize("read", [Header.from_bytes, Message.decode])
+def test_what_is_no_bytes_is_refused(read: Any, data: Any) -> None:
+    kind = type(data).__name__
+    with pytest.raises(TypeError, match=f"not {kind}$|object expected; got {kind}$"):
+        read(data)
 
 
 def test_a_missing_field_is_named() -> None:
