@@ -122,7 +122,8 @@ class LagListener(StreamingQueryListener):
     ) -> None:
         self._callback = callback
         self._log = log
-        self._file = None if file is None else Path(file)
+        # Spark calls the listener later, when the program may be in another directory.
+        self._file = None if file is None else Path(file).absolute()
         self._lock = threading.Lock()
         self._last: dict[str, dict[str, Any]] = {}
 
