@@ -6,7 +6,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from inspect import getattr_static
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -66,27 +67,45 @@ def nearest(name: str, known: Iterable[str], suffix: str = "") -> str:
     return f": did you mean {found[0]}{suffix}?" if found else ""
 
 
+class _Elsewhere:
+    """Attribute that another library has, and that is called something else here."""
+
+    __slots__ = ("_name", "_hint")
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._hint = hint
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"{owner.__name__!r} object has no attribute {self._name!r}: {self._hint}"
+        )
+
+
 class OtherNames:
     """An object that tells users of other libraries what a name of theirs is called here.
 
-    `elsewhere` has the names and what stands for them.
+    `elsewhere` has the names and what stands for them. Each becomes an attribute of the class: a
+    `__getattr__` would slow down all attributes of the object.
     """
 
     __slots__ = ()
 
     elsewhere: ClassVar[Mapping[str, str]] = {}
 
-    # Type checkers know the names that there are.
-    if not TYPE_CHECKING:
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, hint in cls.elsewhere.items():
+            if not any(name in vars(base) for base in cls.__mro__):
+                setattr(cls, name, _Elsewhere(name, hint))
 
-        def __getattr__(self, name: str) -> object:
-            kind = type(self).__name__
-            text = f"{kind!r} object has no attribute {name!r}"
-            hint = self.elsewhere.get(name)
-            if hint is not None:
-                raise AttributeError(f"{text}: {hint}")
-            # Python adds the nearest name where it shows the error.
-            raise AttributeError(text, name=name, obj=self)
+    def __dir__(self) -> list[str]:
+        kind = type(self)
+        return [
+            name
+            for name in super().__dir__()
+            if not isinstance(getattr_static(kind, name, None), _Elsewhere)
+        ]
 
 
 def names(*groups: tuple[str, str]) -> Mapping[str, str]:

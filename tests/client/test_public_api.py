@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import ferrymq
+from ferrymq.arguments import OtherNames, names
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("client*.py"))
@@ -26,6 +27,26 @@ def test_all_errors_descend_from_one() -> None:
     errors = [getattr(ferrymq, name) for name in ferrymq.errors.__all__ if name != "Scope"]
     assert all(issubclass(error, ferrymq.AmqpError) for error in errors)
     assert {error.__name__ for error in errors} <= set(ferrymq.__all__)
+
+
+@pytest.mark.parametrize("name", ["Connection", "Session", "Sender", "Receiver", "Delivery"])
+def test_a_missing_name_costs_nothing_where_there_is_one(name: str) -> None:
+    """With `__getattr__` Python looks up every attribute of an object more slowly: accepting a
+    message took twice as long. Names of other libraries are attributes that raise instead."""
+    assert not hasattr(getattr(ferrymq, name), "__getattr__")
+
+
+def test_a_name_of_another_library_is_no_attribute() -> None:
+    class Box(OtherNames):
+        elsewhere = names(("lid cover", "use top()"))
+
+    class Chest(Box):
+        lid = "its own"
+
+    assert not hasattr(Box(), "lid") and not {"lid", "cover"} & set(dir(Box()))
+    with pytest.raises(AttributeError, match=r"^'Chest' object has no attribute 'cover': use top"):
+        _ = Chest().cover  # type: ignore[attr-defined]
+    assert Chest().lid == "its own" and "lid" in dir(Chest())
 
 
 def test_importing_is_lazy() -> None:
