@@ -22,7 +22,7 @@ from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.unseen import LoopCaller
-from ferrymq.aio.waiting import Signal, deadline, fresh, resolve, wrong_loop
+from ferrymq.aio.waiting import Signal, deadline, fresh, resolve, running_loop, wrong_loop
 from ferrymq.arguments import OtherNames, make_options, names
 from ferrymq.durations import Duration, seconds
 from ferrymq.engine.answers import expect_encodable
@@ -420,7 +420,7 @@ class Connection(OtherNames, Opened):
 
     def check_loop(self) -> None:
         """Raise RuntimeError if the caller is not in the event loop of the connection."""
-        if asyncio._get_running_loop() is not self._loop:
+        if running_loop() is not self._loop:
             raise wrong_loop(repr(self), self._loop)
 
     def check(self) -> None:

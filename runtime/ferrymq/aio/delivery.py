@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ferrymq.aio.outcomes import (
     ACCEPTED,
@@ -16,7 +16,7 @@ from ferrymq.aio.outcomes import (
     is_outcome,
     outcome_after,
 )
-from ferrymq.aio.waiting import deadline, fresh, resolve
+from ferrymq.aio.waiting import deadline, fresh, resolve, running_loop
 from ferrymq.arguments import OtherNames, names
 from ferrymq.durations import Duration
 from ferrymq.engine.delivery import IncomingDelivery
@@ -24,7 +24,7 @@ from ferrymq.errors import ConnectionClosed, LocalProtocolError, PeerError, Scop
 from ferrymq.message import Message
 from ferrymq_types.messaging import Modified, Rejected
 from ferrymq_types.transactions import TransactionalState
-from ferrymq_types.transport import Error, ReceiverSettleMode
+from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.aio.receiver import Receiver
@@ -171,7 +171,9 @@ class Delivery(OtherNames):
         self, *, timeout: Duration | None = None, transaction: Transaction | None = None
     ) -> None:
         """Accept the message: it is processed, and the node may forget it (AMQP 1.0 §3.4.2)."""
-        await self._give(ACCEPTED, timeout, transaction)
+        rest = self._give(ACCEPTED, timeout, transaction)
+        if rest is not None:
+            await rest
 
     async def reject(
         self,
@@ -190,13 +192,17 @@ class Delivery(OtherNames):
                 "reject takes a condition such as 'app:bad-order', or an Error, not "
                 f"{type(error).__name__}: reject('app:bad-order', str(error))"
             )
-        await self._give(Rejected(error=error), timeout, transaction)
+        rest = self._give(Rejected(error=error), timeout, transaction)
+        if rest is not None:
+            await rest
 
     async def release(
         self, *, timeout: Duration | None = None, transaction: Transaction | None = None
     ) -> None:
         """Release the message, which was not and will not be processed (AMQP 1.0 §3.4.4)."""
-        await self._give(RELEASED, timeout, transaction)
+        rest = self._give(RELEASED, timeout, transaction)
+        if rest is not None:
+            await rest
 
     async def modify(
         self,
@@ -217,47 +223,54 @@ class Delivery(OtherNames):
             undeliverable_here=undeliverable_here,
             message_annotations=message_annotations,
         )
-        await self._give(outcome, timeout, transaction)
+        rest = self._give(outcome, timeout, transaction)
+        if rest is not None:
+            await rest
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
-    async def _give(
+    def _give(
         self, outcome: Outcome, timeout: Duration | None, transaction: Transaction | None
-    ) -> None:
+    ) -> Coroutine[Any, Any, None] | None:
+        """Give an outcome; return what is left to wait for, None in the usual case."""
         confirmed = self._begin(outcome, transaction)
-        connection = self.receiver._connection
-        if confirmed is not None:
-            try:
-                async with deadline(timeout, self._not_confirmed):
-                    await confirmed
-            finally:
-                self.receiver.confirming.discard(self)
-        elif connection.transport.paused:
+        transport = self.receiver._connection._transport
+        if confirmed is None and (transport is None or not transport.paused):
+            return None
+        return self._wait(confirmed, timeout)
+
+    async def _wait(self, confirmed: asyncio.Future[None] | None, timeout: Duration | None) -> None:
+        """Wait until the sender has confirmed the outcome, or the transport takes more output."""
+        if confirmed is None:
             async with deadline(timeout, self._not_written):
-                await connection.writable()
+                await self.receiver._connection.writable()
+            return
+        try:
+            async with deadline(timeout, self._not_confirmed):
+                await confirmed
+        finally:
+            self.receiver.confirming.discard(self)
 
     def _begin(
         self, outcome: Outcome, transaction: Transaction | None
     ) -> asyncio.Future[None] | None:
-        """Give an outcome; return a future if it is final only when the sender has confirmed it."""
-        self.receiver._connection.check_loop()
-        engine = self._engine
-        if self._given:
-            state = engine.state
-            given = state.outcome if isinstance(state, TransactionalState) else state
-            what = f" ({type(given).__name__.lower()})" if is_outcome(given) else ""
-            place = self.receiver.place
-            raise LocalProtocolError(
-                "amqp:illegal-state",
-                f"a delivery from {place} has been given an outcome already{what}; it has only one",
-                Scope.LINK,
-            )
+        """Give an outcome; return a future if it is final only when the sender has confirmed it.
+
+        This runs for each message, and so makes few calls.
+        """
         receiver = self.receiver
+        connection = receiver._connection
+        if running_loop() is not connection._loop:
+            connection.check_loop()
+        if self._given:
+            raise self._second_outcome()
         if self._gone:
             raise lost(receiver._failure)
-        if is_outcome(engine.remote_state) and type(engine.remote_state) is not type(outcome):
+        engine = self._engine
+        decided = engine.remote_state
+        if decided is not None and is_outcome(decided) and type(decided) is not type(outcome):
             # The sender has decided on the outcome, which is final.
-            engine.settle(engine.remote_state)
+            engine.settle(decided)
             self._take_back()
             receiver.on_settled(self)
             raise lost(receiver._failure)
@@ -265,7 +278,8 @@ class Delivery(OtherNames):
             self._given = True
             receiver.retire(self)
             return None
-        if not receiver.holds(engine):
+        live = receiver._failure is None and receiver.has_live(engine)
+        if not live and not receiver.holds(engine):
             if (
                 transaction is not None
                 or self.transaction_id is not None
@@ -284,28 +298,37 @@ class Delivery(OtherNames):
             transaction.on_retired(self, outcome)
             self._given = True
             receiver.retire(self)
-            receiver._connection.soon()
+            connection.soon()
             return None
-        if receiver.has_live(engine):
-            confirm = engine.link.rcv_settle_mode is ReceiverSettleMode.SECOND
+        if live:
             engine.settle(outcome)
             self._told = True
-            if self.settled:
-                # The sender had decided on an outcome before.
-                confirm = False
-                receiver.on_settled(self)
         else:
             # The link is down; the outcome is sent when it is resumed.
-            confirm = True
             engine.update(outcome)
         self._given = True
         receiver.retire(self)
-        receiver._connection.soon()
-        if not confirm:
+        connection.soon()
+        if self.settled:
+            if receiver._inbox is not None:
+                receiver.on_settled(self)
             return None
-        self._confirmed = asyncio.get_running_loop().create_future()
+        # In receiver-settle-mode second the sender settles first.
         receiver.confirming.add(self)
+        self._confirmed = asyncio.get_running_loop().create_future()
         return self._confirmed
+
+    def _second_outcome(self) -> LocalProtocolError:
+        """Return the error for an outcome of a delivery that has one."""
+        state = self._engine.state
+        given = state.outcome if isinstance(state, TransactionalState) else state
+        what = f" ({type(given).__name__.lower()})" if is_outcome(given) else ""
+        place = self.receiver.place
+        return LocalProtocolError(
+            "amqp:illegal-state",
+            f"a delivery from {place} has been given an outcome already{what}; it has only one",
+            Scope.LINK,
+        )
 
     def give_back(self, error: BaseException) -> None:
         """Give the message back because an exception ended the work on it, unless it has an

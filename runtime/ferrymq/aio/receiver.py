@@ -34,7 +34,7 @@ from ferrymq.aio.termini import (
     source_lack,
 )
 from ferrymq.aio.unseen import RepeatedWarning
-from ferrymq.aio.waiting import deadline, resolve
+from ferrymq.aio.waiting import deadline, resolve, running_loop
 from ferrymq.arguments import OtherNames, names
 from ferrymq.durations import Duration
 from ferrymq.engine.delivery import IncomingDelivery
@@ -106,6 +106,8 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         # The outcomes that the source grants; None for all outcomes.
         self.granted: list[str] | None = None
         self._queue: deque[Delivery] = deque()
+        # How many calls wait for a message, and whose turn it is.
+        self._receiving = 0
         self._turn = asyncio.Lock()
         self._draining: asyncio.Future[None] | None = None
         # Credit that the user has given while the link is down.
@@ -201,9 +203,10 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         Raises `TimeoutError` when none comes in time, and `LinkDetached`, `SessionEnded` or
         `ConnectionClosed` when none will come.
         """
-        self._connection.check_loop()
-        if self._queue and not self._turn.locked():
+        connection = self._connection
+        if self._queue and not self._receiving and running_loop() is connection._loop:
             return self._take()
+        connection.check_loop()
         if timeout is None:
             return await self._receive()
         async with deadline(timeout, self._no_message):
@@ -596,11 +599,15 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         return link is self._engine and link.usable and engine.id >= 0
 
     async def _receive(self) -> Delivery:
-        async with self._turn:
-            while not self._queue:
-                self._check()
-                await self._changed.wait()
-            return self._take()
+        self._receiving += 1
+        try:
+            async with self._turn:
+                while not self._queue:
+                    self._check()
+                    await self._changed.wait()
+                return self._take()
+        finally:
+            self._receiving -= 1
 
     def _take(self) -> Delivery:
         queue = self._queue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ferrymq.aio.unseen import SentFuture
 from ferrymq.durations import Duration, seconds
@@ -13,6 +13,9 @@ from ferrymq.errors import AmqpError
 from ferrymq.options import check_timeout
 
 E = TypeVar("E", bound=AmqpError)
+
+running_loop: Final = asyncio._get_running_loop
+"""Return the event loop that runs in this thread; None if there is none."""
 
 
 class Signal:
