@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -61,6 +62,20 @@ async def test_a_signal_stops_a_program_in_good_order(
     assert sorted(ended) == sorted(began + more)
     assert queue(broker).message_count() == 20 - len(ended)
     assert queue(broker).acquired == 0
+
+
+@pytest.mark.parametrize("face", ["asyncio", "blocking"])
+async def test_a_signal_ends_the_wait_for_a_broker(face: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    process = await start(face, f"amqp://127.0.0.1:{port}", 0)
+    assert process.stderr is not None
+    async with asyncio.timeout(30):
+        for _ in range(4):
+            assert b"no connection yet" in await process.stderr.readline()
+        process.terminate()
+        out, _ = await process.communicate()
+    assert process.returncode == 0 and out == b"stopped\n"
 
 
 @pytest.mark.parametrize("face", ["asyncio", "blocking"])

@@ -114,19 +114,20 @@ class Worker:
             connection._portal.soon(self._behind.stop)
 
     def _connect(self, url: str) -> Connection | None:
-        """Connect, and wait for a broker that is not up yet. Returns None if another thread tells
-        the worker to stop meanwhile. Signals end the program as ever: it has no messages yet."""
+        """Connect, and wait for a broker that is not up yet. Returns None if the worker is told to
+        stop meanwhile."""
         pauses = ReconnectPolicy().pauses()
         while True:
             try:
                 return connect(url, reconnect=True)
             except (AmqpError, TimeoutError) as error:
                 until = time.monotonic() + pause_before_next(url, error, pauses)
-            while (left := until - time.monotonic()) > 0:
-                if self._behind._stops:
-                    self._behind._stops = 0
-                    return None
-                time.sleep(min(left, _LOOK_UP))
+            with on_end(self.stop):
+                while (left := until - time.monotonic()) > 0:
+                    if self._behind._stops:
+                        self._behind._stops = 0
+                        return None
+                    time.sleep(min(left, _LOOK_UP))
 
     def _end(self) -> None:
         self._connection = self._face = None
