@@ -217,6 +217,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_receiving.py",
         "client/test_credit.py",
         "client/test_giving_back.py",
+        "client/test_left_loops.py",
         "client/test_send_anything.py",
         "client/test_connection.py",
         "client/test_cancellation.py",
@@ -237,6 +238,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_wrong_threads.py",
         "client/test_credit.py",
         "client/test_giving_back.py",
+        "client/test_left_loops.py",
         "client/test_send_anything.py",
         "client/test_interruptions.py",
         "client/test_nothing_hangs.py",
@@ -297,6 +299,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "client/worker": (
         "client/test_workers.py",
         "client/test_worker_programs.py",
+        "client/test_worker_connections.py",
         "broker/connections/test_kinds.py",
     ),
     "client/transactions": (
