@@ -19,6 +19,8 @@ Moment: TypeAlias = int | datetime
 """Milliseconds since the Unix epoch, or a datetime with a time zone."""
 
 _MAX_UINT: Final = 0xFFFFFFFF
+# Far below that in milliseconds.
+_MAX_SECONDS: Final = 4_000_000
 
 
 @overload
@@ -49,6 +51,10 @@ def milliseconds(duration: Duration, name: str) -> int:
 
     Raises TypeError and ValueError.
     """
+    # The usual case, without the cost of the checks: each message with a ttl comes here.
+    kind = type(duration)
+    if (kind is float or kind is int) and 0 < duration < _MAX_SECONDS:  # type: ignore[operator]
+        return round(duration * 1000) or 1  # type: ignore[arg-type]
     length = check_duration(duration, name) * 1000
     if length > _MAX_UINT:
         raise ValueError(f"{name} {duration!r} is above 4294967.295 seconds, which are 49 days")
