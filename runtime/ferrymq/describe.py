@@ -162,7 +162,7 @@ def describe(
     try:
         catalogue = Catalogue(packages or ())
     except (ImportError, AttributeError) as error:
-        typer.echo(f"ferrymq: --types: not a generated package: {error}", err=True)
+        typer.echo(f"ferrymq: --types: {_not_generated(error)}", err=True)
         raise typer.Exit(1) from None
     width = min(max(shutil.get_terminal_size().columns, _WIDTH[0]), _WIDTH[1])
     if name is None:
@@ -174,13 +174,25 @@ def describe(
         typer.echo(line)
 
 
+def _not_generated(error: ImportError | AttributeError) -> str:
+    """Return why a package has no types."""
+    name = getattr(error, "name", None) or ""
+    if isinstance(error, ModuleNotFoundError) and not name.endswith(".schema"):
+        return (
+            f"there is no package {name} in this folder or on Python's path: set PYTHONPATH to "
+            "the folder that it is in"
+        )
+    return f"not a package that ferrymq generate has written: {error}"
+
+
 def _answer(catalogue: Catalogue, name: str, as_json: bool, width: int) -> Iterator[str]:
     try:
         type_ = catalogue.find(name)
     except UnknownType as error:
         providers = catalogue.providers(name)
         if not providers:
-            typer.echo(f"ferrymq: {error}", err=True)
+            hint = "" if error.nearest else "; ferrymq describe lists all types"
+            typer.echo(f"ferrymq: {error}{hint}", err=True)
             raise typer.Exit(1) from None
         if as_json:
             yield json.dumps({"name": name, "kind": "capability", "types": providers}, indent=2)

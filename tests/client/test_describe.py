@@ -80,6 +80,9 @@ def test_an_unknown_name_gets_the_nearest() -> None:
     result = run("attatch")
     assert result.exit_code == 1
     assert result.stderr == "ferrymq: there is no type attatch; did you mean attach or detach?\n"
+    result = run("zzzz")
+    assert result.exit_code == 1
+    assert result.stderr == "ferrymq: there is no type zzzz; ferrymq describe lists all types\n"
     with pytest.raises(UnknownType, match=r"there is no type zzzz$"):
         Catalogue().find("zzzz")
 
@@ -109,4 +112,13 @@ def test_types_of_a_package_of_ones_own(tmp_path: Path, monkeypatch: pytest.Monk
     assert run("attach", "--types", "described_shop").output.startswith("attach")
     refused = run("parcel", "--types", "no_such_package")
     assert refused.exit_code == 1
-    assert refused.stderr.startswith("ferrymq: --types: not a generated package: ")
+    assert refused.stderr == (
+        "ferrymq: --types: there is no package no_such_package in this folder or on Python's "
+        "path: set PYTHONPATH to the folder that it is in\n"
+    )
+    refused = run("parcel", "--types", "json")
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        "ferrymq: --types: not a package that ferrymq generate has written: "
+        "No module named 'json.schema'\n"
+    )
