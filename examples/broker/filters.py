@@ -8,7 +8,7 @@ import ferrymq
 from ferrymq import LinkDetached, Message
 from ferrymq_broker.config import Config, Listener
 from ferrymq_broker.server import BrokerServer
-from ferrymq_codec.scalars import Described, Symbol
+from ferrymq_codec import Described, Symbol
 
 CONFIG = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
 SUBJECT = Described(Symbol("amqp:properties-filter"), {Symbol("subject"): "&p:ord"})
