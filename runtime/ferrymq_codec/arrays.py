@@ -1,7 +1,8 @@
 """Reads and writes arrays of every element type (AMQP 1.0 §1.2.4, §1.6.24).
 
 The elements share one constructor, written once. Elements without bytes of their own (null, true,
-uint0, the empty list, …) stay lazy: a count of four thousand million costs nothing.
+uint0, the empty list, …) are not stored one by one, so that a count of four billion takes no
+memory.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from ferrymq_codec.writer import (
     to_milliseconds,
 )
 
-# The constructors from which the encoder chooses, narrowest first. Zero-width ones are not among
-# them: many peers cannot read an array of those.
+# The constructors from which the encoder chooses, narrowest first. Zero-width constructors are left
+# out where a type has others, because many peers cannot read arrays with them.
 _CODES: Final[dict[str, tuple[int, int]]] = {
     "null": (codes.NULL, codes.NULL),
     "boolean": (codes.BOOLEAN, codes.BOOLEAN),

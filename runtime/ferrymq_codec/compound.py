@@ -1,7 +1,8 @@
 """Opens and closes lists, maps and described lists in a BytesWriter (AMQP 1.0 §1.6.22, §1.6.23).
 
-A header is written with one-byte sizes before the content is known, and filled in when the value
-is closed. Content that turns out too big has its header replaced by the four-byte form.
+A header is written with one-byte sizes before the content is known, and filled in when the value is
+closed. If the content is too large for one-byte sizes, the header is replaced by the four-byte
+form.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ferrymq_codec import codes
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.limits import MAX_U32
 
-# Bytes that a wide header has more than a narrow one: twice three.
+# The additional bytes of a wide header: three for the size and three for the count.
 GROWTH: Final = 6
 
 
@@ -36,14 +37,14 @@ def write_descriptor(w: BytesWriter, code: i64) -> None:
 
 
 def descriptor_bytes(code: i64) -> bytes:
-    """Return what `write_descriptor` writes, for encodings that are known beforehand."""
+    """Return the bytes that `write_descriptor` writes, for encodings that are known beforehand."""
     w = BytesWriter()
     write_descriptor(w, code)
     return w.getvalue()
 
 
 def begin_composite(w: BytesWriter, code: i64) -> i64:
-    """Append a numeric descriptor and open a list; returns the mark that `end_list` wants."""
+    """Append a numeric descriptor and open a list; returns the mark that `end_list` needs."""
     w.append(codes.DESCRIBED)
     if 0 <= code < 256:
         w.append(codes.SMALL_ULONG)
@@ -70,7 +71,7 @@ def write_empty_composite(w: BytesWriter, code: i64) -> None:
 
 
 def begin_list(w: BytesWriter) -> i64:
-    """Open a list; returns the mark that `end_list` wants."""
+    """Open a list; returns the mark that `end_list` needs."""
     w.append(codes.LIST8)
     w.append(0)
     w.append(0)
@@ -78,7 +79,7 @@ def begin_list(w: BytesWriter) -> i64:
 
 
 def begin_map(w: BytesWriter) -> i64:
-    """Open a map; returns the mark that `end_map` wants."""
+    """Open a map; returns the mark that `end_map` needs."""
     w.append(codes.MAP8)
     w.append(0)
     w.append(0)

@@ -1,7 +1,7 @@
 """Decimals in the Binary Integer Decimal encoding of IEEE 754-2008 §3.5.2 (AMQP 1.0 §1.6.13-15).
 
-A number is `coefficient × 10**exponent`. The encoder never rounds: it may only move zeros between
-coefficient and exponent, where otherwise one of them would not fit.
+A number is `coefficient × 10**exponent`. The encoder never rounds. It only moves zeros between
+coefficient and exponent if one of them would not fit otherwise.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ A compiled class knows the types of its attributes in C only. Its `__annotations
 every union, its signature has no annotations, and some signatures are missing. Generated modules
 and `ferrymq.Message` therefore declare their classes here when they are loaded, on both builds, so
 that `typing.get_type_hints`, `inspect.signature`, `dataclasses.fields`, pydantic and Hypothesis
-find the same. What costs time is made when it is asked for.
+find the same. Signatures and type hints take time to make, so they are made when they are first
+requested.
 
 The module is not compiled: it works with Python's own descriptions of classes.
 """
@@ -76,7 +77,7 @@ class Declaration:
 
 
 class _LazySignature:
-    """The `__signature__` of declared classes, of which `inspect.signature` asks first."""
+    """The `__signature__` of declared classes, which `inspect.signature` looks for first."""
 
     __slots__ = ()
 
@@ -145,8 +146,8 @@ def pydantic_schema(
 ) -> dict[str, Any]:
     """Return the core schema of pydantic for a declared class.
 
-    An instance is valid as it is. A dict, or an object of JSON, is checked as keyword arguments, of
-    which an instance is made. An instance is serialized as what `dump` returns for it.
+    An instance is valid as it is. A dict, or a JSON object, is checked as keyword arguments, from
+    which an instance is made. An instance is serialized as the result of `dump` for it.
     """
     declaration = _declaration_of(cls)
     if declaration is None:

@@ -42,8 +42,8 @@ class DescribedTypes:
     def of(registries: TypeTables | Iterable[TypeTables]) -> DescribedTypes:
         """Return the types of one registry, or of several.
 
-        If two have the same descriptor, that of the first counts. Raises TypeError for anything
-        that is no registry.
+        If two types have the same descriptor, the type of the first registry is used. Raises
+        TypeError for anything that is not a registry.
         """
         found = list(registries) if isinstance(registries, Iterable) else [registries]
         decoders: dict[int, Decoder] = {}

@@ -1,7 +1,7 @@
 """IEEE 754 binary32 in a Python float, which is a binary64 (AMQP 1.0 §1.6.11).
 
-Processors make a signalling NaN a quiet one when they convert between the two, so the bits of NaNs
-are moved by hand.
+Processors make a signalling NaN quiet when they convert between the two formats, so the bits of
+NaNs are copied without such a conversion.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from librt.strings import (
 )
 from mypy_extensions import i32, i64
 
-# Bits that the fraction of a binary64 has more.
+# The number of additional bits in the fraction of a binary64.
 _SHIFT: Final = 29
 _FRACTION: Final = 0x7FFFFF
 _QUIET: Final = 0x400000

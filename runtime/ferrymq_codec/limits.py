@@ -16,11 +16,11 @@ stack.
 """
 
 MAX_MEMORY: Final = 256 * 1024 * 1024
-"""Bytes of memory that the elements of untyped lists, maps and arrays may take which one Reader
-decodes between two resets."""
+"""Bytes of memory for the elements of untyped lists, maps and arrays that one Reader decodes
+between two resets."""
 
 ELEMENT_MEMORY: Final = 64
-"""Bytes of memory that an element is taken to need: a small object and a reference to it."""
+"""Bytes of memory that an element is assumed to need: a small object and a reference to it."""
 
 MAX_ELEMENTS: Final = MAX_MEMORY // ELEMENT_MEMORY
 """The budget of a Reader, in elements: 4 194 304."""
@@ -29,18 +29,18 @@ SECTION_ELEMENTS: Final = 65_536
 """The budget of a broker for reading one message: other connections wait while it reads."""
 
 FREE_COLLISIONS: Final = 64
-"""Keys of one map that may have the same hash. `-1` and `-2` share one, and so do 34 powers of
-two."""
+"""The number of keys of one map that may have the same hash. `-1` and `-2` have the same hash, and
+so do 34 powers of two."""
 
 COLLISION_COST: Final = 65_536
-"""Elements charged for each further key with that hash.
+"""The number of elements that each further key with that hash costs.
 
 A UUID or a decimal can be crafted to any hash value, which would make a dict quadratic; at this
 price a Reader's whole budget pays for 64 such keys, and the budget of a frame for none.
 """
 
 MAX_CACHED_SYMBOLS: Final = 4096
-"""Distinct symbols kept decoded; the cache is emptied when it is full."""
+"""The size of the cache of decoded symbols; the cache is emptied when it is full."""
 
 MAX_CACHED_SYMBOL_LENGTH: Final = 64
 """Symbols longer than this many bytes are not cached."""

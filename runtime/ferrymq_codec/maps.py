@@ -1,8 +1,8 @@
 """Maps (AMQP 1.0 §1.6.23): with keys of any type, and with the keys that the sections allow.
 
-Two identical keys are an error. Keys that differ in AMQP but not in Python, and keys that Python
-cannot hash, make an untyped map a PairMap. Many keys of one hash in one map are charged to the
-Reader's budget, because keys can be crafted to collide.
+Two identical keys are an error. An untyped map becomes a PairMap if it has keys that differ in AMQP
+but not in Python, or keys that Python cannot hash. Many keys of one hash in one map are charged to
+the Reader's budget, because keys can be crafted to collide.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _fits(r: Reader, key: object, hashes: dict[int, int], field: str) -> bool:
     if before >= FREE_COLLISIONS:
         r.charge(COLLISION_COST, field)
     hashes[number] = before + 1
-    # A key that is not equal to itself (NaN) would slip past the search for duplicates.
+    # The search for duplicates would not find a key that is not equal to itself (NaN).
     return bool(key == key)
 
 

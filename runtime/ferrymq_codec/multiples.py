@@ -1,6 +1,6 @@
 """Fields declared `multiple`: one value or an array of them (AMQP 1.0 §1.4).
 
-Null, for no values, is left to the caller on either side.
+Callers read and write null, which stands for no values, by themselves.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Reader:
     # ── Constructors ───────────────────────────────────────────────────────────────────────────
 
     def take_null(self) -> bool:
-        """Consume a null if one is next, and say whether it was (AMQP 1.0 §1.6.1)."""
+        """Consume a null if it is next, and return whether it was (AMQP 1.0 §1.6.1)."""
         pos = self.pos
         if pos < self.end and self.data[pos] == codes.NULL:
             self.pos = pos + 1
@@ -120,8 +120,8 @@ class Reader:
     def read_descriptor(self, field: str) -> i64:
         """Consume 0x00 and a descriptor (AMQP 1.0 §1.2), and return its numeric code.
 
-        A symbolic descriptor gives -1 and its text in `symbol`. A code above 2**63 - 1 and a
-        descriptor of a reserved type give -2: no type that we know has one.
+        Returns -1 for a symbolic descriptor, whose text is then in `symbol`. Returns -2 for a code
+        above 2**63 - 1 and for a descriptor of a reserved type: no known type has one.
         """
         pos = self.pos
         data = self.data
@@ -356,7 +356,8 @@ class Reader:
         return self.read_symbol(field)
 
     def intern_symbol(self, text: bytes, field: str) -> str:
-        """Decode the bytes of a symbol, or find it decoded already; short ones are remembered."""
+        """Decode the bytes of a symbol, or return its text from the cache; short symbols are
+        cached."""
         known = _symbols.get(text)
         if known is not None:
             return known
@@ -371,7 +372,7 @@ class Reader:
         return symbol
 
     def _enter_variable(self, narrow: i64, wide: i64, field: str, wanted: str) -> i64:
-        # Move to the first byte of the content, all of which exists.
+        # Move to the first byte of the content, after checking that all of the content is there.
         pos = self.pos
         if pos + 2 > self.end:
             self.unexpected(field, wanted)
@@ -470,10 +471,10 @@ class Reader:
         return count
 
     def skip_appended(self, count: i64, known: i64, field: str) -> None:
-        """Step over the fields of a composite behind the `known` ones: all of them must be null.
+        """Skip the fields of a composite after the `known` ones, which must all be null.
 
-        Trailing nulls may be written or left out (AMQP 1.0 §1.4), so they say nothing. Raises
-        DecodeError for any other value, because nothing says what it means.
+        Trailing nulls may be written or left out (AMQP 1.0 §1.4), so they have no meaning. Raises
+        DecodeError for any other value, because its meaning is unknown.
         """
         left = count - known
         while left > 0:
@@ -492,9 +493,9 @@ class Reader:
     # ── Skipping ───────────────────────────────────────────────────────────────────────────────
 
     def skip_value(self, field: str) -> None:
-        """Step over one value of any type; a compound value is skipped by its stated size.
+        """Skip one value of any type; a compound value is skipped by its stated size.
 
-        Checks constructors and sizes, not what is inside a compound value.
+        Checks constructors and sizes, but not the content of a compound value.
         """
         wanted: i64 = 1
         nested: i64 = 0

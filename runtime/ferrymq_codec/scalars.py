@@ -203,7 +203,7 @@ def equal_values(a: object, b: object) -> bool:
 
 
 class Described:
-    """A value with the descriptor that says what it means.
+    """A value with the descriptor that defines its meaning.
 
     A plain int or str given as `descriptor` becomes ULong or Symbol, the two kinds of descriptor in
     use; descriptors of other types are reserved, but survive a round trip. Treat as immutable.
@@ -226,7 +226,7 @@ class Described:
 
     @classmethod
     def reserved(cls, descriptor: object, value: object) -> Described:
-        """Make a described value whose descriptor keeps exactly the type given, long and all."""
+        """Make a described value whose descriptor keeps exactly its type, for example long."""
         described = cls(None, value)
         described.descriptor = descriptor
         return described

@@ -1,4 +1,4 @@
-"""Descriptions of types as data: what the XML of a specification says about each type.
+"""Descriptions of types as data: the content of a specification's XML for each type.
 
 The module `schema` of a generated package has a `TypeSchema` for each of its types. Programs that
 show types or make values of them read it: `ferrymq describe`, `ferrymq.testing.strategies`.
@@ -29,7 +29,7 @@ class FieldSchema(NamedTuple):
     multiple: bool
     """Whether the field may have several values."""
     label: str
-    """What the field is, in a few words."""
+    """A description of the field in a few words."""
     doc: str
     """Documentation; paragraphs are separated by blank lines."""
 
@@ -59,7 +59,7 @@ class EncodingSchema(NamedTuple):
     width: int
     """Bytes of the value, or of its size (AMQP 1.0 §1.2)."""
     label: str
-    """What the encoding is, in a few words."""
+    """A description of the encoding in a few words."""
 
 
 class TypeSchema(NamedTuple):
@@ -86,7 +86,7 @@ class TypeSchema(NamedTuple):
     section: str
     """Section of the specification, such as `AMQP 1.0 §2.7.3`; empty if it is not known."""
     label: str
-    """What the type is, in a few words."""
+    """A description of the type in a few words."""
     doc: str
     """Documentation; paragraphs are separated by blank lines."""
     fields: tuple[FieldSchema, ...] = ()

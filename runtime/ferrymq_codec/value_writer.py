@@ -64,7 +64,8 @@ _nesting: Final = _Nesting()
 
 
 def write_value(w: BytesWriter, value: object, field: str) -> None:
-    """Append one value of any type; raises EncodeError if it has none or does not fit."""
+    """Append one value of any type; raises EncodeError if the value has no AMQP type or does not
+    fit."""
     write_nested(w, value, field, 0)
 
 
@@ -171,8 +172,8 @@ def _write_rare(w: BytesWriter, value: object, field: str) -> None:
 def _write_pairs(
     w: BytesWriter, pairs: list[tuple[object, object]], field: str, depth: i64, repeats: bool
 ) -> None:
-    # With `repeats` a key may be repeated. A dict excludes that by itself, except for NaNs and for
-    # times within one millisecond.
+    # With `repeats` the keys are checked for repetitions. A dict cannot repeat a key, except for
+    # NaNs and for times within one millisecond.
     if depth >= MAX_DEPTH:
         raise EncodeError(field, "nested too deeply")
     mark = begin_map(w)

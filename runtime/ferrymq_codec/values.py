@@ -1,4 +1,5 @@
-"""Values in untyped places: any AMQP value to a Python value and back, the type kept.
+"""Values in untyped places: any AMQP value is converted to a Python value and back, without losing
+its type.
 
 | AMQP | Python |
 |---|---|

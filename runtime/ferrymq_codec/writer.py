@@ -1,7 +1,7 @@
 """Appends primitive values to a BytesWriter, always in the shortest encoding (AMQP 1.0 §1.6).
 
-Every function raises EncodeError for a value that the type cannot hold. What it has appended by
-then is undefined: drop the writer, or truncate it.
+Every function raises EncodeError for a value that the type cannot hold. The bytes that it has
+appended before the error are undefined: drop the writer, or truncate it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ __all__ = [
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND: Final = timedelta(milliseconds=1)
-# Halfway from the largest binary32 to the next power of two: from here rounding gives infinity.
+# Halfway between the largest binary32 and the next power of two: from here on rounding gives
+# infinity.
 FLOAT_OVERFLOW: Final = 3.4028235677973366e38
 
 
@@ -266,7 +267,7 @@ def encode_symbol(value: str, field: str) -> bytes:
 
 
 def symbol_bytes(value: str) -> bytes:
-    """Return what `write_symbol` writes, for names that are known beforehand."""
+    """Return the bytes that `write_symbol` writes, for names that are known beforehand."""
     w = BytesWriter()
     write_symbol(w, value, "symbol")
     return w.getvalue()

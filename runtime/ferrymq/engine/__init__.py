@@ -1,11 +1,11 @@
 """The sans-IO AMQP 1.0 engine: protocol without sockets, clocks or tasks.
 
-The modules follow the specification: `frames` and `input` (§2.3), `connection`,
-`opening`, `channels` and `timers` (§2.4), `session` with its halves `incoming` and
-`outgoing` (§2.5), `attachment` and `link` with its roles `sender` and `receiver` (§2.6), `delivery`
-and `dispositions` (§2.6.12), `resumption` and `positions` (§2.6.13, §3.4.6), `layers`
-(§2.2, §5.1), `sasl`, `scram`, `oauth` and `sasl_exchange` (§5.3). `states` holds the state
-tables, `events` what the engine tells its user. Start reading at `connection`.
+The modules follow the specification: `frames` and `input` (§2.3), `connection`, `opening`,
+`channels` and `timers` (§2.4), `session` with its halves `incoming` and `outgoing` (§2.5),
+`attachment` and `link` with its roles `sender` and `receiver` (§2.6), `delivery` and `dispositions`
+(§2.6.12), `resumption` and `positions` (§2.6.13, §3.4.6), `layers` (§2.2, §5.1), `sasl`, `scram`,
+`oauth` and `sasl_exchange` (§5.3). `states` holds the state tables, `events` the events that the
+engine reports to its user. Start reading at `connection`.
 """
 
 from __future__ import annotations

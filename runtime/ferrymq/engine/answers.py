@@ -1,4 +1,4 @@
-"""The error of a close, end or detach, in a form that the peer can take."""
+"""The error of a close, end or detach, in a form that the peer can accept."""
 
 from __future__ import annotations
 

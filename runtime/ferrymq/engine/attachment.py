@@ -38,7 +38,7 @@ def on_attach(session: Session, attach: Attach, size: i64) -> None:
     """Handle an attach of the peer: a new link, or the answer to our attach. Its body has `size`
     bytes.
 
-    Raises `RemoteProtocolError` for what costs it the session or the connection.
+    Raises `RemoteProtocolError` for an error that ends the session or the connection.
     """
     handle: i64 = attach.handle
     if handle > session._handle_max:
@@ -117,7 +117,7 @@ def _check_pairing(link: Link, attach: Attach) -> bool:
         return True
     error = RemoteProtocolError("amqp:precondition-failed", problem, Scope.LINK)
     if not link.initiated:
-        # The user never hears of this link.
+        # The user gets no event of this link.
         link.ghost = True
     refuse_pairing(link, error)
     return False
@@ -194,7 +194,8 @@ def steal(link: Link) -> None:
         description = f"link {link.name!r} was attached again"
         error = RemoteProtocolError("amqp:link:stolen", description, Scope.LINK)
     try:
-        # The link is suspended, not closed, unless the peer has closed it: it may be resumed.
+        # The link is suspended and not closed, so that it may be resumed, unless the peer has
+        # closed it.
         link.detach(closed=False, error=None if error is None else answer_to(error))
     except LocalProtocolError as local:
         # The link has no answer yet, and none can be sent any more.
@@ -229,6 +230,7 @@ def fail_link(link: Link, error: RemoteProtocolError) -> None:
 
 
 def check_errant(link: Link, frame: str) -> None:
-    """Raise if we failed the link: then only its detach may come (AMQP 1.0 §2.6.5)."""
+    """Raise `RemoteProtocolError` if we failed the link: then only its detach may follow (AMQP 1.0
+    §2.6.5)."""
     if link.failed:
         raise errant_link(link.name, frame)

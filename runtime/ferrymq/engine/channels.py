@@ -33,7 +33,8 @@ class Channels:
         self.unfinished: Unfinished = unfinished
 
     def allocate(self, session: Session, limit: i64) -> bool:
-        """Give the session the lowest free channel; false when all up to `limit` are in use."""
+        """Give the session the lowest free channel; return false if all up to `limit` are in
+        use."""
         channel = self._free.lowest()
         if channel > limit:
             return False

@@ -2,23 +2,24 @@
 
 Theory of operation
 -------------------
-The engine does no I/O and reads no clock. Its user hands it the bytes that
-arrived (`receive_data`), takes the events they caused (`take_events`), calls
-methods on the objects in them, and writes what `data_to_send` returns to the
-transport. `next_deadline` and `handle_timeout` do the same for time. Client and
-broker run the same code; only `ConnectionSettings.initiator` differs.
 
-`receive_data` never raises for what a peer sent. What is wrong is answered at
-the scope the specification gives it - the link is detached, the session ended
-or the connection closed, with the condition and a description - and told by an
-event. What the user does wrong raises `LocalProtocolError` and changes nothing.
+The engine does no I/O and reads no clock. Its user passes it the bytes that arrived
+(`receive_data`), takes the events that they caused (`take_events`), calls methods of the objects in
+the events, and writes the bytes that `data_to_send` returns to the transport. For timers, the user
+calls `handle_timeout` at the time that `next_deadline` returns. Client and broker run the same
+code; only `ConnectionSettings.initiator` differs.
 
-A transport carries *layers*, each opened by an 8-byte header: TLS and SASL if
-they are used, then AMQP: `layers` says which is being read. Output is collected in
-one buffer; dispositions and window updates are held back until it is taken, so that
-neighbours share a frame. With `ConnectionSettings.max_output` transfers wait when the buffer has
-so many bytes, and each call of `data_to_send` lets the next of them in: call it while
-`has_output` is true and the transport takes more.
+`receive_data` never raises for the peer's data. An error of the peer is answered at the scope that
+the specification gives it: the link is detached, the session ended or the connection closed, with
+the condition and a description. An event reports the error. A wrong call of the user raises
+`LocalProtocolError` and changes nothing.
+
+A transport carries *layers*, each opened by an 8-byte header: TLS and SASL if they are used, then
+AMQP. `layers` says which layer is being read. Output is collected in one buffer. Dispositions and
+window updates are held back until the output is taken, so that consecutive ones share a frame. With
+`ConnectionSettings.max_output`, transfers wait when the buffer has that many bytes, and each call
+of `data_to_send` makes room for the next transfers: call it while `has_output` is true and the
+transport takes more.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class Connection:
         self.state: ConnectionState = ConnectionState.START
         # True while both sides have opened and neither has closed.
         self.opened: bool = False
-        # True while the peer may send: it may pipeline on its open before it has seen ours.
+        # True while the peer may send: it may send frames after its open before it has seen our
+        # open.
         self._receiving = False
         # True once `Terminated` has been emitted: write the output, then close the transport.
         self.finished: bool = False
@@ -122,7 +124,7 @@ class Connection:
         self._timers = ConnectionTimers(now, settings.idle_time_out, settings.handshake_timeout)
         self._now = now
         self._events: list[Event] = []
-        # Links with transfers that came before we answered their attach.
+        # Links with transfers that arrived before we answered their attach.
         self._early: list[ReceiverLink] = []
         self._touched: list[Session] = []
         self._layers = Layers(self)
@@ -145,7 +147,8 @@ class Connection:
         return events
 
     def _take_early(self) -> None:
-        """Process the transfers that came before their attach was answered, once it is answered."""
+        """Process transfers that arrived before their attach was answered, if it is answered
+        now."""
         waiting = self._early
         self._early = []
         for link in waiting:
@@ -156,19 +159,20 @@ class Connection:
 
     @property
     def has_output(self) -> bool:
-        """Whether `data_to_send` has something to return."""
+        """Whether `data_to_send` has bytes to return."""
         return bool(self._touched) or len(self.output) > 0 or bool(self.output_limit.waiting)
 
     @property
     def holds_back(self) -> bool:
-        """Whether transfers wait for room in the output: for further calls of `data_to_send`."""
+        """Whether transfers wait for room in the output, which further calls of `data_to_send`
+        make."""
         return bool(self.output_limit.waiting)
 
     def data_to_send(self, transfers: bool = True) -> bytes:
         """Return the bytes to write to the transport now. Each byte is returned once.
 
         With a `max_output`, at most about that many bytes of transfers are returned, otherwise all
-        output. Without `transfers`, transfers that wait for room in the output go on waiting.
+        output. Without `transfers`, transfers that wait for room in the output continue to wait.
         """
         if transfers and self.output_limit.waiting:
             self.output_limit.fill(self.output)
@@ -188,12 +192,12 @@ class Connection:
 
     @property
     def awaited(self) -> str:
-        """What the peer has to send next for the connection to open, for error messages."""
+        """The part of the handshake that the peer has to send next, for error messages."""
         return self._layers.awaited
 
     @property
     def unread(self) -> bool:
-        """Whether input is left to read: call `handle_timeout` at once to go on with it."""
+        """Whether input is left to read: call `handle_timeout` at once to continue with it."""
         return self._input.unread
 
     def next_deadline(self) -> float | None:
@@ -203,7 +207,8 @@ class Connection:
         return None if self.finished else self._timers.next_deadline()
 
     def handle_timeout(self, now: float) -> None:
-        """Do the work whose time has come at `now`: send a keep-alive or end the connection."""
+        """Do the work that is due at `now`: continue reading, send a keep-alive, or end the
+        connection."""
         self._now = now
         if self.finished:
             return
@@ -219,7 +224,8 @@ class Connection:
             self._terminate(TransportError(late))
             self.lingering = False
         elif self.opened and timers.overslept(now):
-            # This limit comes before the peer's silence: no input was read in that time.
+            # This limit is checked before the peer's silence, because we read no input in that
+            # time.
             timers.keepalive_interval = None
             late = "this end was busy and sent nothing for twice the idle time-out of its peer"
             self.failure = TransportError(late)
@@ -332,7 +338,7 @@ class Connection:
     def take_tls_data(self) -> bytes:
         """Return the bytes that the peer sent after its TLS header: the first input of TLS.
 
-        Call it at `TlsAgreed` and until `tls_established`. Raises `LocalProtocolError` at any other
+        Call this from `TlsAgreed` until `tls_established`. Raises `LocalProtocolError` at any other
         time, except when the connection is over.
         """
         return b"" if self.finished else self._layers.take_tls_data(self._input)
@@ -340,10 +346,10 @@ class Connection:
     def tls_established(self, now: float) -> None:
         """Begin the next layer: the TLS handshake that `TlsAgreed` asked for has succeeded.
 
-        After this call all input is decrypted by TLS, and all output is to be encrypted by it. Does
-        nothing when the connection is over. Raises `LocalProtocolError` if no handshake was asked
-        for, or if earlier bytes were not taken with `take_tls_data`: an attacker could otherwise
-        inject them as if they had come through TLS.
+        After this call all input must be decrypted by TLS, and all output must be encrypted by it.
+        Does nothing when the connection is over. Raises `LocalProtocolError` if no handshake was
+        asked for, or if earlier bytes were not taken with `take_tls_data`: an attacker could
+        otherwise inject them as if they had come through TLS.
         """
         self._now = now
         if not self.finished:
@@ -573,7 +579,7 @@ class Connection:
         """Write one frame.
 
         Raises `EncodeError` if a value does not fit its type, `LocalProtocolError` if the frame is
-        larger than the peer takes. Whatever is raised, nothing is written.
+        larger than the peer takes. In both cases nothing is written.
         """
         output = self.output
         mark = begin_frame(output, channel)

@@ -1,4 +1,4 @@
-"""Deliveries: one message on its way over one link (AMQP 1.0 §2.6.12).
+"""Deliveries: a delivery is one message that is sent over one link (AMQP 1.0 §2.6.12).
 
 A delivery is *unsettled* until both ends have forgotten it. `state` and `settled` are ours,
 `remote_state` and `remote_settled` the peer's. `context` belongs to the user of the engine, who may
@@ -52,7 +52,7 @@ class OutgoingDelivery:
         self.context: object = None
 
     def update(self, state: DeliveryState) -> None:
-        """Tell the receiver the state of the delivery without settling it.
+        """Send the state of the delivery to the receiver without settling it.
 
         A sender that decides on an outcome by itself states it in this way, and settles when the
         receiver has confirmed it (AMQP 1.0 §2.6.12). Does nothing when the delivery is settled at
@@ -61,7 +61,7 @@ class OutgoingDelivery:
         self.link.update(self, state)
 
     def settle(self, state: DeliveryState | None = None) -> None:
-        """Settle the delivery, telling the receiver `state` (by default what it told us).
+        """Settle the delivery with `state`, by default the state that the receiver gave it.
 
         Does nothing when it is settled already or its session is gone.
         """
@@ -119,8 +119,9 @@ class IncomingDelivery:
         # The frames received so far of a message with several frames, None if there are none. They
         # are joined when the last one arrives; a large message is in `_grown` instead.
         self._begun: list[bytes] | None = None
-        # A buffer that grows in place, whose bytes are read without a copy: the last frame of a
-        # large message costs no more than any other. A small message would be copied as it grows.
+        # A buffer that grows in place, whose bytes are read without a copy, so that the last frame
+        # of a large message costs no more than any other. It is not used for small messages, which
+        # would be copied while they grow.
         self._grown: BytesIO | None = None
         self._received: i64 = 0
 
@@ -168,5 +169,5 @@ class IncomingDelivery:
         self.link.settle(self, state)
 
     def update(self, state: DeliveryState) -> None:
-        """Tell the sender the state of the delivery without settling it."""
+        """Send the state of the delivery to the sender without settling it."""
         self.link.update(self, state)

@@ -1,8 +1,8 @@
 """Dispositions: joining ours into ranges, and resolving the peer's (AMQP 1.0 §2.7.6).
 
-A disposition names a *range* of delivery-ids. Settling a thousand messages in
-order therefore takes one frame, and a peer may name 2^32 ids of which three
-exist: both are handled in time that follows the live deliveries.
+A disposition names a *range* of delivery-ids. Settling a thousand messages in order therefore takes
+one frame, and a peer may name 2^32 ids of which three exist: both are handled in time proportional
+to the unsettled deliveries.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class DispositionQueue:
         self._settled = False
 
     def add(self, delivery_id: i64, state: DeliveryState | None, settled: bool) -> None:
-        """Tell the peer the state of a delivery, joined with its neighbours where possible.
+        """Queue the state of a delivery for the peer, joined with those of its neighbours if
+        possible.
 
         Raises `EncodeError` or `LocalProtocolError` for a state that cannot be sent.
         """
@@ -92,7 +93,7 @@ class DispositionQueue:
             self._send(self._first, self._last, self._settled, self._state)
 
     def clear(self) -> None:
-        """Forget the run: the peer cannot be told any more."""
+        """Forget the run, because it can no longer be sent."""
         self._empty = True
 
     def _send(self, first: i64, last: i64, settled: bool, state: DeliveryState | None) -> None:

@@ -1,15 +1,13 @@
-"""What happened on a connection, in the order it happened.
+"""Events of a connection, in the order in which they happened.
 
-`Connection.take_events` returns these; each class says when it fires. They
-carry the engine's own objects (`Session`, `SenderLink`, `ReceiverLink`,
-`IncomingDelivery`, `OutgoingDelivery`), which are also what one calls to
-answer.
+`Connection.take_events` returns events; the docstring of each class says when it fires. Events have
+the engine's own objects (`Session`, `SenderLink`, `ReceiverLink`, `IncomingDelivery`,
+`OutgoingDelivery`), whose methods are called to answer.
 
-Events are taken after a whole read has been processed, so the state of an
-object may already be *ahead* of an event: a link attached and detached in one
-read yields `AttachReceived` and then `DetachReceived`, and at the first of them
-`link.remote_detached` is already true. Answers are safe all the same: what can
-no longer be sent is not sent.
+Events are taken after a whole read has been processed, so the state of an object may already be
+*ahead* of an event: a link attached and detached in one read yields `AttachReceived` and then
+`DetachReceived`, and at the first of them `link.remote_detached` is already true. The user may
+answer both events: an answer that can no longer be sent is not sent.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Event:
-    """Something that happened on a connection."""
+    """The base class of all events."""
 
     __slots__ = ()
 
@@ -84,7 +82,7 @@ class AuthenticationRequested(Event):
 class ScramKeysRequested(Event):
     """A client began a SCRAM exchange (server only). Answer with `Connection.provide_scram_keys`.
 
-    If the client's proof is good, `AuthenticationRequested` follows, without a password.
+    If the client's proof is valid, `AuthenticationRequested` follows, without a password.
     """
 
     __slots__ = ("mechanism", "username", "hostname")
@@ -124,12 +122,11 @@ class CloseReceived(Event):
 
 
 class Terminated(Event):
-    """The connection is over and nothing more will come: always the last event, fires once.
+    """The connection is over: always the last event, fires once.
 
-    `error` is None after an orderly close from either side; `ConnectionClosed`
-    if the peer closed with an error or vanished; `RemoteProtocolError` if the
-    peer broke the protocol; `AuthenticationError`, `TransportError` if it never
-    got that far.
+    `error` is None after an orderly close from either side; `ConnectionClosed` if the peer closed
+    with an error or the transport ended; `RemoteProtocolError` if the peer broke the protocol;
+    `AuthenticationError` or `TransportError` if the connection was not opened.
     """
 
     __slots__ = ("error",)
@@ -160,8 +157,8 @@ class EndReceived(Event):
 class SessionTerminated(Event):
     """The session is over on both sides, or the engine ended it for a violation by the peer.
 
-    Fires once for every session, before `Terminated`, with every link of it
-    lost; unsettled deliveries of its links are the owner's to recover.
+    Fires once for every session, before `Terminated`, with every link of it lost. The owner must
+    recover the unsettled deliveries of its links.
     """
 
     __slots__ = ("session", "error")

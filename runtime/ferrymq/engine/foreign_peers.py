@@ -1,4 +1,5 @@
-"""Peers that do not speak the protocol they are asked for: what they speak, and what to change.
+"""Error texts for peers that do not speak the expected protocol: what they speak, and what to
+change.
 
 Each function returns one sentence for an error message, or an empty text.
 """
@@ -15,7 +16,7 @@ _SASL: Final = 3
 # Records of TLS begin with their type, here alert and handshake, and the major version (RFC 8446
 # §5.1).
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")
-# The ends of the headers of earlier versions.
+# The last bytes of the headers of earlier versions.
 _OLDER: Final = {
     b"\x00\x00\x09\x01": "0-9-1",
     b"\x01\x01\x00\x09": "0-9",
@@ -25,8 +26,8 @@ _OLDER: Final = {
 
 
 def describe_other(sent: int, received: bytes) -> str:
-    """Return what a peer speaks that has answered the protocol header with id `sent` by other
-    bytes, which are its first ones."""
+    """Return what a peer speaks that has answered our protocol header with id `sent` with other
+    bytes. `received` are the peer's first bytes."""
     if received.startswith(_TLS_RECORDS):
         return "the peer speaks TLS here: connect with amqps://, or to its port without TLS"
     if received.startswith(b"HTTP/"):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @final
 class IncomingHalf:
-    """What a session receives. `unsettled`: the peer's unsettled deliveries, by delivery-id."""
+    """Receiving half of a session. `unsettled`: the peer's unsettled deliveries, by delivery-id."""
 
     __slots__ = (
         "session",
@@ -143,7 +143,7 @@ class IncomingHalf:
             self._check_drained(link)
 
     def _drop_partial(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
-        """Drop the received part of a delivery that is too large, as if it had never come."""
+        """Drop the received part of a delivery that is too large, as if it had never arrived."""
         link._end_partial()
         self.unsettled.pop(delivery.id, None)
         delivery._drop()
@@ -178,7 +178,7 @@ class IncomingHalf:
             return
         elif state is not None and not is_outcome(delivery.remote_state):
             if is_outcome(state) and not delivery.second:
-                # There is nothing to wait for.
+                # No answer of the sender has to be awaited.
                 delivery.settle(state)
             else:
                 self.dispositions.add(delivery.id, state, False)

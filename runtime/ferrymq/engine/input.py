@@ -1,4 +1,4 @@
-"""From the bytes of a transport to frames, wherever the transport cut them (AMQP 1.0 §2.3)."""
+"""Cuts the bytes of a transport into frames; a read may end inside a frame (AMQP 1.0 §2.3)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ferrymq.errors import RemoteProtocolError
 from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_codec.reader import Reader
 
-# Deliveries that may be looked at in one pass, besides those that arrive.
+# The number of deliveries that may be examined in one pass, besides those that arrive.
 MAX_WORK: Final = 20_000
-# A buffer that was read and is larger than this, in bytes, is not kept until more data comes.
+# A buffer that was read and is larger than this, in bytes, is not kept until more data arrives.
 _WORTH_DROPPING: Final = 4096
 
 
@@ -26,11 +26,11 @@ class FrameInput:
     frame and ends with it, `data` is what the reader reads, and `channel` is the
     frame's. Pieces of a frame are joined once, when all of it is there.
 
-    Some frames of a few bytes make us look at thousands of deliveries: what that is, in
-    deliveries, is added to `work`. When it is more than `MAX_WORK` reading pauses, for others are
-    to have their turn, and `unread` is true until `go_on`, or until more input comes. `whole`
-    becomes true with each whole header or frame: a part is no sign of life (AMQP 1.0 §2.4.5).
-    `types` are those of `Reader`.
+    Some frames of a few bytes make us examine thousands of deliveries. The number of these
+    deliveries is added to `work`. When `work` is more than `MAX_WORK`, reading pauses, so that
+    other connections get their turn; `unread` is then true until `go_on` is called or more input
+    arrives. `whole` becomes true with each complete header or frame, because a part of a frame does
+    not reset the idle time-out (AMQP 1.0 §2.4.5). `types` are those of `Reader`.
     """
 
     __slots__ = ("data", "reader", "channel", "work", "unread", "whole", "types", "_pos", "_chunks",
@@ -45,7 +45,7 @@ class FrameInput:
         self.whole: bool = False
         self.types: DescribedTypes | None = types
         self._pos: i64 = 0
-        # The data after `data`, and how many bytes are needed before reading can go on.
+        # The data after `data`, and how many bytes are needed before reading can continue.
         self._chunks: list[bytes] = []
         self._buffered: i64 = 0
         self._needed: i64 = 0
@@ -99,7 +99,7 @@ class FrameInput:
         self._chunks = []
 
     def next_header(self) -> bytes | None:
-        """Return the next 8 bytes, or None until they are there."""
+        """Return the next 8 bytes; None until they have arrived."""
         pos = self._pos
         if len(self.data) - pos < 8:
             self._needed = 8
@@ -109,11 +109,11 @@ class FrameInput:
         return self.data[pos : pos + 8]
 
     def next_frame(self, limit: i64, frame_type: i64) -> bool:
-        """Move to the next frame; return false until all of it is there.
+        """Move to the next frame; return false until all of it has arrived.
 
-        Raises `RemoteProtocolError` (`amqp:connection:framing-error`) when the data is no frame of
-        at most `limit` bytes of the expected type. Later data cannot be trusted, so it is
-        forgotten.
+        Raises `RemoteProtocolError` (`amqp:connection:framing-error`) when the data is not a frame
+        of at most `limit` bytes of the expected type. The position of later frames is then unknown,
+        so all later data is dropped.
         """
         data = self.data
         pos = self._pos

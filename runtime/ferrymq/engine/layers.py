@@ -1,9 +1,9 @@
 """The layers of a transport and the headers that open them (AMQP 1.0 §2.2, §5.1).
 
-TLS, then SASL, then AMQP; the first two only where the settings ask for them. The
-initiator names the next layer it wants and takes no other. The other side answers
-with the same header, or with the one of the layer it would speak, and ends.
-Headers and SASL frames are read here, AMQP frames by the connection.
+The layers are TLS, SASL and AMQP, in this order; TLS and SASL are used only if the settings ask for
+them. The initiator sends the header of the next layer that it wants, and accepts no other. The
+other side answers with the same header; or it sends the header of the layer that it requires, and
+ends the transport. This module reads headers and SASL frames, the connection reads AMQP frames.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AMQP_PROTOCOL: Final = 0
 TLS_PROTOCOL: Final = 2
 SASL_PROTOCOL: Final = 3
 
-# The kind of data being read: the header of a layer, SASL frames, AMQP frames, none any more, or
+# The kind of data being read: the header of a layer, SASL frames, AMQP frames, no more data, or
 # data of TLS.
 HEADER: Final = 0
 SASL: Final = 1
@@ -62,12 +62,12 @@ class Layers:
 
     @property
     def waiting(self) -> bool:
-        """Whether input is kept: for TLS, or until the user has looked at the credentials."""
+        """Whether input is kept: for TLS, or until the user has decided on the credentials."""
         return self.stage == TLS or self.sasl.waiting
 
     @property
     def awaited(self) -> str:
-        """What the peer has to send next for the connection to open, for error messages."""
+        """The part of the handshake that the peer has to send next, for error messages."""
         if self.stage == HEADER:
             return "protocol header"
         if self.stage == TLS:
@@ -80,8 +80,8 @@ class Layers:
         del self.sasl.connection
 
     def begin(self) -> None:
-        """Begin the first or the next layer as its initiator: the transport is there, or a layer is
-        complete."""
+        """Begin the first or the next layer as its initiator. Called when the transport is
+        connected, and when a layer is complete."""
         self.stage = HEADER
         settings = self.connection.settings
         if not settings.initiator:
@@ -117,8 +117,8 @@ class Layers:
         return input.take()
 
     def secure(self, input: FrameInput) -> None:
-        """Begin the next layer after a successful TLS handshake. Raises `LocalProtocolError` if
-        none was in progress, or if there is input from before it."""
+        """Begin the next layer after a successful TLS handshake. Raises `LocalProtocolError` if no
+        handshake was in progress, or if input from before the handshake has not been taken."""
         self._expect_handshake()
         if input.held():
             raise illegal("input from before the TLS handshake has not been taken")

@@ -1,8 +1,8 @@
 """Links: one direction of messages between two nodes (AMQP 1.0 §2.6).
 
-`Link` is what both ends share: termini, settle modes and the handshake. Credit and
-deliveries live in the two roles, `sender` and `receiver`. Frames reach a link
-through its session.
+`Link` is the common part of both roles: termini, settle modes and the handshake. Credit and
+deliveries are in the modules of the two roles, `sender` and `receiver`. Frames reach a link through
+its session.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Link:
     """Common part of both roles. Created by `Session.attach_sender`/`attach_receiver` or by the
     peer.
 
-    `initiated` is true when this side attached first. `source` and `target` are those that this
-    side sent; `remote_attach` is the peer's attach, None before it came.
+    `initiated` is true when this side attached first. `source` and `target` are the termini that
+    this side sent. `remote_attach` is the peer's attach; None until it has arrived.
     """
 
     __slots__ = (
@@ -107,9 +107,10 @@ class Link:
         self.credit: i64 = 0
         self.delivery_count: i64 = 0
         self.drain: bool = False
-        # A link attached only to be closed; the user has never seen it.
+        # Whether the link was attached only to be closed, so that the user gets no event of it.
         self.ghost: bool = False
-        # Detached because the peer broke a rule: no further frame may come for it.
+        # Whether we detached the link because the peer broke a rule: no further frame may come for
+        # it.
         self.failed: bool = False
         # Whether each side has closed the link, and not only detached it.
         self.local_closed: bool = False
@@ -135,12 +136,12 @@ class Link:
         offered_capabilities: list[str] | None = None,
         max_message_size: int = 0,
     ) -> None:
-        """Answer the peer's attach. Termini left out are echoed as the peer gave them.
+        """Answer the peer's attach. The answer repeats the peer's termini where none are given.
 
-        Does nothing when the link or its session is over. Unless it agrees with
-        the peer's attach about the property `paired`, the link is detached again
-        (Link Pairing 1.0 §2.2.1) and `LinkFailed` tells why. Raises
-        `LocalProtocolError` if the link was answered already or its session was not.
+        Does nothing when the link or its session is over. If `properties` does not agree with the
+        peer's attach about the property `paired`, the link is detached again (Link Pairing 1.0
+        §2.2.1), and `LinkFailed` gives the reason. Raises `LocalProtocolError` if the link was
+        answered already or its session was not.
         """
         remote = self.remote_attach
         if self.local_detached or self._over():
@@ -160,7 +161,7 @@ class Link:
     def refuse(self, error: Error) -> None:
         """Refuse the peer's attach: send a null terminus, then a closing detach (AMQP 1.0 §2.6.3).
 
-        The null terminus is our own: the one that the peer asked us for.
+        The null terminus is the one on our side, which the peer asked for.
         """
         remote = self.remote_attach
         if self.local_detached or self._over():
@@ -187,7 +188,7 @@ class Link:
         self._send_detach(closed, error)
 
     def close(self, error: Error | None = None) -> None:
-        """`detach` with `closed` true."""
+        """Close the link: call `detach` with `closed` true."""
         self.detach(closed=True, error=error)
 
     def _over(self) -> bool:
@@ -195,8 +196,9 @@ class Link:
         return self.state is LinkState.DETACHED and self.remote_attach is not None
 
     def agree_settle_modes(self, snd: SenderSettleMode, rcv: ReceiverSettleMode) -> None:
-        """Set the settle modes of the link. Called before `accept`, the answer states them (AMQP
-        1.0 §2.7.3); without this call the answer states those that the peer asked for."""
+        """Set the settle modes of the link. Call this before `accept`, whose answer states the
+        modes (AMQP 1.0 §2.7.3). Without this call the answer states the modes that the peer asked
+        for."""
         self.snd_settle_mode = snd
         self.rcv_settle_mode = rcv
         self.always_settled = snd is SenderSettleMode.SETTLED
@@ -243,7 +245,7 @@ class Link:
         self.paired = is_paired(properties)
         self._transition(LinkInput.SEND_ATTACH)
         if self.state is LinkState.ATTACHED and self.remote_detached:
-            # The peer's detach came before our attach; only our answer is missing.
+            # The peer's detach arrived before we sent our attach; only our detach is missing.
             self._transition(LinkInput.RECV_DETACH)
         if session._echoes:
             session.connection._touch(session)
@@ -289,8 +291,7 @@ class Link:
         snd = attach.snd_settle_mode
         rcv = attach.rcv_settle_mode
         if self.initiated:
-            # Each end decides its own mode; the other's statement of it is only a request (AMQP 1.0
-            # §2.7.3).
+            # Each end decides its own mode; the other end can only request one (AMQP 1.0 §2.7.3).
             if self.is_sender:
                 snd = self.snd_settle_mode
             else:
@@ -308,8 +309,8 @@ class Link:
         self._suspend(closed or failed)
 
     def _suspend(self, over: bool) -> None:
-        """Suspend the link after a detach of one side; if it is not `over`, its deliveries stay
-        live."""
+        """Suspend the link after a detach of one side; unless the link is `over`, its deliveries
+        stay live."""
         if over:
             self._live = False
         self.session._suspend_deliveries(self, self._live)
@@ -319,8 +320,8 @@ class Link:
     def expire(self) -> None:
         """Delete the local terminus with the link, by its expiry policy (AMQP 1.0 §3.5.6).
 
-        Forgets the deliveries that were unsettled when the link was detached. Without this call
-        they can still be settled while the session lasts, and be resumed.
+        The deliveries that were unsettled when the link was detached are forgotten. Without this
+        call they can still be settled while the session lasts, and can be resumed.
         """
         self._live = False
         self.session._suspend_deliveries(self, False)

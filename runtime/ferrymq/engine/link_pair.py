@@ -32,7 +32,7 @@ class LinkPair:
         return are_paired(self.sender, self.receiver)
 
     def send(self, payload: bytes, *, settled: bool = False) -> OutgoingDelivery:
-        """Send an encoded request; its reply-to is `ME` if the pair is to bring the response.
+        """Send an encoded request. To get the response over the pair, its reply-to must be `ME`.
 
         Raises as `SenderLink.send` does, and `LocalProtocolError` when the response would have
         no credit, which has to be given first (§2.2.2).

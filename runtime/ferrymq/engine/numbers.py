@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 @final
 class FreeNumbers:
-    """Numbers from 0 on, of which some are taken. Each call costs the same however many are."""
+    """Numbers from 0 on, of which some are taken. The cost of a call hardly depends on how many."""
 
     __slots__ = ("_returned", "_next")
 

@@ -16,7 +16,7 @@ from ferrymq.errors import RemoteProtocolError
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 
-# Separates the pairs.
+# The separator of the pairs.
 _SEPARATOR: Final = "\x01"
 # The client's answer to a refusal (RFC 7628 §3.2.3).
 _RESIGNED: Final = b"\x01"
@@ -24,13 +24,13 @@ _RESIGNED: Final = b"\x01"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _KEY: Final = re.compile(r"[A-Za-z]+")
 _SCHEME: Final = "bearer "
-# The reason for a refusal that a client repeats to its user.
+# The form of a server's reason for a refusal that the client shows to its user.
 _STATUS: Final = re.compile(r"[A-Za-z0-9_\-]{1,64}")
 _REFUSAL: Final = b'{"status":"invalid_token"}'
 
 
 class OAuthBearer(SaslMechanism):
-    """The client's side. `username` is the identity to act as, None for that of the token.
+    """The client's side. `username` is the identity to act as; None for the identity of the token.
 
     Raises ValueError for an invalid token. The token is never part of the repr or of an error.
     """
@@ -75,7 +75,7 @@ class OAuthBearerServer(SaslServerMechanism):
         self.client_first = True
 
     def start(self, response: bytes | None) -> None:
-        """Take in ``n,a=USER,`` and the pairs. Raises `RemoteProtocolError` if it is malformed."""
+        """Read ``n,a=USER,`` and the pairs. Raises `RemoteProtocolError` if they are malformed."""
         try:
             text = (response or b"").decode()
         except UnicodeDecodeError:

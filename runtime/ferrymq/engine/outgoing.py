@@ -2,10 +2,10 @@
 
 Transfers are numbered by `next_id` and sent while the peer's incoming window, `remote_window`
 frames, is open (AMQP 1.0 §2.5.6) and the output of the connection has room (`OutputLimit`). The
-others wait in `_backlog` in order; a delivery may be split between the two. The backlog refers to
-the payload, whose bytes are copied frame by frame when they are sent. If the receiver takes its
-credit back while a delivery waits, that delivery is not sent (§2.6.7): it waits in `_withheld`
-until there is credit again.
+others wait in `_backlog` in order. A delivery may be sent in part and wait in part. The backlog
+refers to the payload, whose bytes are copied frame by frame when they are sent. If the receiver
+takes its credit back while a delivery waits, that delivery is not sent (§2.6.7): it waits in
+`_withheld` until there is credit again.
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ class OutgoingHalf:
                 if not settled:
                     self.unsettled[id] = delivery
                 elif delivery.link.never_settled and not resume:
-                    # It was settled while it waited; in this mode a disposition after the first
-                    # frame says so.
+                    # The delivery was settled while it waited; in this mode a disposition after the
+                    # first frame settles it for the peer.
                     settled = False
                     late = True
                 transfer = Transfer(
@@ -225,7 +225,8 @@ class OutgoingHalf:
                 # must name its transaction (§4.4.1).
                 transfer = Transfer(
                     handle=delivery.link.handle,
-                    # A disposition says so where a transfer may not (§2.8.2).
+                    # In the mode `unsettled` a transfer must not be settled (§2.8.2); a disposition
+                    # follows.
                     settled=delivery.settled and (resume or not delivery.link.never_settled),
                     state=state if isinstance(state, TransactionalState) else None,
                 )
@@ -293,8 +294,8 @@ class OutgoingHalf:
         return False
 
     def restate(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
-        """Tell the receiver a new state of a delivery: with its first frame, if that is not sent
-        yet."""
+        """Send a new state of a delivery to the receiver: with its first frame, if that frame is
+        not sent yet."""
         if delivery.id in self.unsettled and self.unsettled[delivery.id] is delivery:
             self.dispositions.add(delivery.id, state, False)
             return
@@ -350,7 +351,7 @@ class OutgoingHalf:
         """Queue the withheld deliveries of a link again: the link has credit."""
         withheld = self._withheld.pop(link, None)
         if withheld is not None:
-            # They come before later ones of the link; all earlier ones are sent.
+            # These deliveries come before later deliveries of the link; all earlier ones are sent.
             self._backlog.extendleft(reversed(withheld))
 
     def on_begin(self, window: i64) -> None:

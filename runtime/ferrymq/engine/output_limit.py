@@ -24,9 +24,9 @@ _ANY: Final = 0x7FFF_FFFF_FFFF_FFFF
 class OutputLimit:
     """The room of one connection. Transfers wait while there are `most` bytes or more of output.
 
-    `frame` is the longest transfer frame in bytes, whatever the peer takes: what is above `most`
-    is one frame at the most. `waiting` are the sessions with transfers that wait for room, in the
-    order of their turns. A `most` of 0 is no limit.
+    `frame` is the longest transfer frame in bytes, even if the peer takes longer ones: so the
+    output exceeds `most` by at most one frame. `waiting` are the sessions with transfers that wait
+    for room, in the order of their turns. A `most` of 0 is no limit.
     """
 
     __slots__ = ("most", "frame", "waiting")

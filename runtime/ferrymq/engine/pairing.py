@@ -1,9 +1,9 @@
 """Link pairing: two links that carry requests and responses (Link Pairing 1.0).
 
 A pair is two links of one name in opposite directions, the source of each being the target of the
-other, both attached with the property `paired`. Requests go out on one; a request whose reply-to
-is `ME` is answered on the other. Containers say in their open that they support pairs (offered)
-or would make them (desired) by the capability `LINK_PAIR`.
+other, both attached with the property `paired`. Requests go out on one; a request whose reply-to is
+`ME` is answered on the other. A container states in its open, with the capability `LINK_PAIR`, that
+it supports pairs (offered) or wants to make them (desired).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_paired(properties: dict[str, object] | None) -> bool:
 
 
 def paired_properties(properties: dict[str, object] | None = None) -> dict[str, object]:
-    """Return the properties with the one that makes the link half of a pair."""
+    """Return the properties, with the property that makes the link half of a pair added."""
     result: dict[str, object] = {} if properties is None else dict(properties)
     result[PAIRED] = True
     return result

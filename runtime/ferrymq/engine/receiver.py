@@ -52,24 +52,24 @@ class ReceiverLink(Link):
         self._said_available: i64 = 0
         self._said_at: i64 = 0
         self.partial: IncomingDelivery | None = None
-        # Bytes of it that count as unfinished: most deliveries have none.
+        # Bytes of the incomplete delivery that count as unfinished: most deliveries have none.
         self._counted: i64 = 0
         # Deliveries that the sender may believe are allowed, because it has not yet learned that
         # credit was taken back.
         self.allowance: i64 = 0
-        # Transfers that came before our attach answered the sender's.
+        # Transfers that arrived before our attach answered the sender's attach.
         self.early: list[tuple[Transfer, bytes]] | None = None
         # Deliveries that were unsettled when the link was suspended or lost, by tag: for
         # `resume_from`.
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self.resumption: ReceiverResumption | None = None
-        # The link failed within a delivery, of which more frames may come.
+        # Whether the link failed inside a delivery, of which more frames may arrive.
         self.cut_short: bool = False
         # Whether a repeated tag of an unsettled delivery ends the link (§2.6.12). A user that never
         # resumes the link may switch this off, because some senders repeat tags.
         self.unique_tags: bool = True
-        # Tags of unsettled deliveries. None while the tags rise, as those of nearly all senders do:
-        # then no tag can repeat.
+        # Tags of unsettled deliveries. None while each tag is higher than the tag before it, as
+        # with nearly all senders: then no tag can repeat.
         self._tags: set[bytes] | None = None
         self._highest_tag: bytes = b""
         self._highest_size: i64 = 0
@@ -83,10 +83,11 @@ class ReceiverLink(Link):
         return left if left > 0 else 0
 
     def resume_from(self, unsettled: dict[bytes, IncomingDelivery]) -> list[IncomingDelivery]:
-        """Resume these unsettled deliveries; call it before `accept`.
+        """Resume these unsettled deliveries; call this before `accept`.
 
-        They are those of the earlier link (`link.unsettled`), or were made from stored data.
-        Returns those that the sender has settled meanwhile; the sender resumes the others.
+        The deliveries are those of the earlier link (`link.unsettled`), or were made from stored
+        data. Returns the deliveries that the sender has settled in the meantime; the sender resumes
+        the others.
         """
         self.resumption = ReceiverResumption(self, unsettled)
         remote = self.remote_attach
@@ -175,10 +176,11 @@ class ReceiverLink(Link):
     ) -> None:
         """Allow the sender `credit` deliveries from now on, and end a drain.
 
-        With `drain` the sender is to use the credit or give it back at once, which `DrainCompleted`
-        reports. `properties` are those of the flow (AMQP 1.0 §2.7.4). The call may directly follow
-        our own attach. Does nothing when the link is detached. Raises `LocalProtocolError` for a
-        credit that is no 32-bit number, and for a flow that is too large.
+        With `drain` the sender must use the credit or give it back at once; `DrainCompleted`
+        reports that it has done so. `properties` are those of the flow (AMQP 1.0 §2.7.4). The call
+        may directly follow our own attach. Does nothing when the link is detached. Raises
+        `LocalProtocolError` for a credit that is not a 32-bit number, and for a flow that is too
+        large.
         """
         if not 0 <= credit <= 0xFFFFFFFF:
             raise illegal(f"credit {credit}: it must be 0 … 4294967295")
@@ -216,7 +218,7 @@ class ReceiverLink(Link):
         delivery.settled = settles or delivery.remote_settled
 
     def update(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
-        """Tell the state of a delivery; see `IncomingDelivery.update`."""
+        """Send the state of a delivery without settling it; see `IncomingDelivery.update`."""
         if delivery.settled or delivery.remote_settled:
             return
         incoming = self.session.incoming

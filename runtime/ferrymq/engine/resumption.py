@@ -2,13 +2,13 @@
 
 A link that is attached again after it was suspended, or after its session or connection was lost,
 tells the peer by its `unsettled` map which deliveries it still knows, and their states. From the
-two maps the sender decides for every delivery how to go on: `resolve` is that table, and
-`SenderResumption.resume` executes it. A receiver accepts the deliveries that the sender resumes,
-and counts those that the sender has forgotten as settled.
+two maps the sender decides how each delivery continues: `resolve` is the table of these decisions,
+and `SenderResumption.resume` executes them. A receiver accepts the deliveries that the sender
+resumes, and counts those that the sender has forgotten as settled.
 
-A map that does not fit the peer's frames is sent in part and marked incomplete. The absence of a
-tag then has no meaning: the known deliveries are resolved, no new delivery may be sent, and the
-link is suspended and resumed again until both maps are complete.
+A map that does not fit the peer's frames is sent in part and marked incomplete. A missing tag then
+has no meaning: the deliveries in the map are resolved, no new delivery may be sent, and the link is
+suspended and resumed again until both maps are complete.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ if TYPE_CHECKING:
 
 
 class Resolution(Enum):
-    """What a sender has to do about a delivery that was unsettled when its link resumed.
+    """The action of a sender for a delivery that was unsettled when its link resumed.
 
-    FORGET: both sides are done with it, nothing is sent. RESEND: the receiver never heard of it;
-    send it as a new delivery. CONTINUE: resume it from the position the receiver has reached.
-    SETTLE: both sides have, or now come to, the same outcome; resume it as settled. RESTATE: the
-    outcomes differ and the sender's stands; resume it with that and let the receiver settle.
-    ABORT: what the receiver lacks can no longer be sent; resume it as aborted. WAIT: the
-    receiver's map is incomplete and does not mention it.
+    - FORGET: both sides have finished the delivery; send nothing.
+    - RESEND: the receiver does not know the delivery; send it as a new delivery.
+    - CONTINUE: resume the delivery from the position that the receiver has reached.
+    - SETTLE: both sides have the same outcome, or the sender takes over the receiver's outcome;
+      resume the delivery as settled.
+    - RESTATE: the outcomes differ, and the sender's applies; resume the delivery with the sender's
+      outcome, and let the receiver settle.
+    - ABORT: the part that the receiver lacks can no longer be sent; resume the delivery as aborted.
+    - WAIT: the receiver's map is incomplete and does not have the delivery.
     """
 
     FORGET = auto()
@@ -64,8 +67,8 @@ def resolve(
     """Return how the sender must handle a delivery with the sender's state `local` and the
     receiver's `remote`.
 
-    `known` says whether the receiver's map has the delivery at all, `complete` whether that map is
-    whole. The numbers are those of the example in AMQP 1.0 §3.4.6.
+    `known` says whether the receiver's map has the delivery, `complete` whether that map is
+    complete. The numbers in the comments are those of the example in AMQP 1.0 §3.4.6.
     """
     if not known:
         if not complete:
@@ -125,8 +128,8 @@ def _malformed(attach: Attach, what: str) -> RemoteProtocolError:
 class SenderResumption:
     """The unsettled deliveries of a sender link that resumes, by tag.
 
-    `remote` is the receiver's map once its attach has come; `complete` and `remote_complete` say
-    whether each side told all it knows.
+    `remote` is the receiver's map once its attach has arrived. `complete` and `remote_complete` say
+    whether our map and the receiver's map were sent completely.
     """
 
     __slots__ = ("link", "unsettled", "complete", "remote", "remote_complete")
@@ -136,7 +139,7 @@ class SenderResumption:
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         for tag, delivery in unsettled.items():
             if not delivery.settled:
-                # Its old delivery-id is void on the new endpoint (AMQP 1.0 §2.6.13).
+                # The old delivery-id is not valid on the new endpoint (AMQP 1.0 §2.6.13).
                 delivery.link.session.outgoing.drop(delivery)
                 delivery.link = link
                 delivery.id = -1
@@ -222,7 +225,7 @@ class ReceiverResumption:
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         for tag, delivery in unsettled.items():
             if not delivery.settled:
-                # Its old delivery-id is void on the new endpoint (AMQP 1.0 §2.6.13).
+                # The old delivery-id is not valid on the new endpoint (AMQP 1.0 §2.6.13).
                 delivery.link.session.incoming.drop(delivery)
                 delivery.link = link
                 delivery.id = -1
@@ -231,9 +234,10 @@ class ReceiverResumption:
         self.complete: bool = True
         # Number of entries, from the first, that fit into the map of our attach.
         self.listed: i64 = len(self.unsettled)
-        # Bytes of the delivery being resumed that are still to be skipped: they are here already.
+        # Bytes of the delivery being resumed that are still to be skipped, because they arrived
+        # before.
         self.skip: i64 = 0
-        # Whether the sender has sent bytes of that delivery since it resumed it.
+        # Whether the sender has sent bytes of that delivery since it resumed the delivery.
         self.continued: bool = False
 
     def states(self) -> dict[object, object]:
@@ -264,7 +268,7 @@ class ReceiverResumption:
     def take_up(self, tag: bytes, id: i64, state: DeliveryState | None) -> IncomingDelivery | None:
         """Return the delivery that the sender resumes; None if it is unknown and must be ignored.
 
-        `state` is the one of the transfer: a position says where its payload begins.
+        `state` is the state of the transfer; if it is a position, the payload begins there.
         """
         delivery = self.unsettled.pop(tag, None)
         if delivery is None:

@@ -20,7 +20,8 @@ class SaslMechanism:
         self.username: str | None = username
 
     def initial_response(self) -> bytes | None:
-        """Return the initial response for the sasl-init, or None for none. Begins a new exchange.
+        """Begin a new exchange, and return the initial response for the sasl-init; None for no
+        response.
 
         Raises `AuthenticationError` if the mechanism cannot be used with its credentials.
         """
@@ -79,16 +80,16 @@ class External(SaslMechanism):
         super().__init__("EXTERNAL", username)
 
     def initial_response(self) -> bytes | None:
-        """Return the identity to act as; empty for that of the certificate."""
+        """Return the identity to act as; empty for the identity of the certificate."""
         return (self.username or "").encode()
 
 
 class SaslServerMechanism:
     """The server's side of one mechanism, for one exchange.
 
-    `username`, `password` and `token` are what the client has said so far. `wants_keys` marks a
-    mechanism that needs the stored keys of the user to go on (SCRAM). `client_first` marks one in
-    which the client begins: without an initial response it is asked for one (RFC 4422 §3.3).
+    `username`, `password` and `token` are what the client has sent so far. `wants_keys` marks a
+    mechanism that needs the stored keys of the user to continue (SCRAM). `client_first` marks one
+    in which the client begins: without an initial response it is asked for one (RFC 4422 §3.3).
     """
 
     def __init__(self, name: str) -> None:
@@ -100,7 +101,7 @@ class SaslServerMechanism:
         self.client_first = False
 
     def start(self, response: bytes | None) -> None:
-        """Take in the initial response. Raises `RemoteProtocolError` if it is malformed."""
+        """Read the initial response. Raises `RemoteProtocolError` if it is malformed."""
 
     def refusal(self) -> bytes | None:
         """Return a challenge that tells the client the reason of the refusal before the outcome;
@@ -120,7 +121,7 @@ class PlainServer(SaslServerMechanism):
         self.client_first = True
 
     def start(self, response: bytes | None) -> None:
-        """Take in ``authzid NUL authcid NUL password``."""
+        """Read ``authzid NUL authcid NUL password``."""
         parts = (response or b"").split(b"\0")
         if len(parts) != 3 or not parts[1]:
             raise malformed(self.name, "not authzid NUL authcid NUL password")
@@ -140,7 +141,7 @@ class ExternalServer(SaslServerMechanism):
     """EXTERNAL: `username` is the identity the client asks to act as, None for its own."""
 
     def start(self, response: bytes | None) -> None:
-        """Take in the identity, which may be empty."""
+        """Read the identity, which may be empty."""
         try:
             self.username: str | None = (response or b"").decode() or None
         except UnicodeDecodeError:

@@ -80,7 +80,7 @@ class SaslExchange:
         self._hostname: str | None = None
 
     def start(self) -> None:
-        """Begin after both headers: a server offers its mechanisms."""
+        """Begin the exchange after both headers: a server offers its mechanisms."""
         settings = self.connection.settings
         if not settings.initiator:
             if not settings.sasl_mechanisms:
@@ -150,7 +150,7 @@ class SaslExchange:
             )
 
     def provide_keys(self, keys: ScramKeys | None) -> None:
-        """Go on with the stored keys of the user name, or None."""
+        """Continue the SCRAM exchange with the stored keys; None if there is no such user."""
         server = self._server
         if not self.waiting_for_keys or not isinstance(server, ScramServerMechanism):
             raise LocalProtocolError("amqp:illegal-state", "no SCRAM exchange waits for keys")
@@ -175,7 +175,8 @@ class SaslExchange:
         except AuthenticationError as error:
             self.refuse(SaslCode.AUTH, str(error))
             return
-        # The proof is good; the user of the engine decides whether the client is admitted.
+        # The client's proof is valid; the user of the engine decides whether the client is
+        # admitted.
         self.waiting = True
         self.connection._emit(AuthenticationRequested(server.name, server.username, None, None))
 
@@ -281,8 +282,8 @@ class SaslExchange:
 def _refused(
     mechanism: str, username: str | None, code: SaslCode, reason: str
 ) -> AuthenticationError:
-    """Return the error of a client whose login the server has refused; `reason` is what the server
-    says of it, if anything."""
+    """Return the error of a client whose login the server has refused; `reason` is the server's
+    reason, which may be empty."""
     user = "" if username is None else f" of user {username!r}"
     said = f" ({reason})" if reason else ""
     if code is SaslCode.AUTH:

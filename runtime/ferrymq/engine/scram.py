@@ -31,7 +31,8 @@ MAX_NAME: Final = 255
 # The exceptions of scramp for malformed input of the peer.
 _FAULTS: Final = (ScramException, ValueError)
 
-# A server could otherwise keep a client busy for minutes with a greater count.
+# The highest count that a client accepts: with a higher one a server could keep it busy for
+# minutes.
 MAX_ITERATIONS: Final = 1_000_000
 
 
@@ -144,7 +145,8 @@ class Scram(SaslMechanism):
             raise AuthenticationError(f"SASL {self.name}: {error}") from None
 
     def finish(self, additional_data: bytes | None) -> None:
-        """Check the server's proof, which comes with the outcome unless it was a challenge."""
+        """Check the server's proof, which arrives with the outcome unless it arrived in a
+        challenge."""
         if not self._verified:
             try:
                 self._verify(additional_data or b"")
@@ -170,7 +172,7 @@ class ScramServerMechanism(SaslServerMechanism):
         self._known = False
 
     def start(self, response: bytes | None) -> None:
-        """Take in the client-first message."""
+        """Read the client-first message."""
         try:
             self._client_first = (response or b"").decode()
             fields = self._client_first.split(",")
@@ -185,8 +187,8 @@ class ScramServerMechanism(SaslServerMechanism):
     def challenge(self, keys: ScramKeys | None) -> bytes:
         """Return the server-first message.
 
-        Without keys the exchange goes on with keys that match no password, so that an unknown user
-        cannot be told from a wrong password.
+        Without keys the exchange continues with keys that match no password, so that an unknown
+        user cannot be distinguished from a wrong password.
         """
         self._known = keys is not None
         if keys is None:

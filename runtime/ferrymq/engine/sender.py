@@ -60,7 +60,7 @@ class SenderLink(Link):
         # Deliveries sent by the user that the session window or the output still holds back.
         self.parked: i64 = 0
         # Number of deliveries by which `delivery_count` exceeds the receiver's limit, which it may
-        # lower at any time. So many of the parked deliveries wait for credit again.
+        # lower at any time. This number of parked deliveries wait for credit again.
         self.overdrawn: i64 = 0
         # Deliveries that were unsettled when the link was suspended or lost, by tag: for
         # `resume_from`.
@@ -83,14 +83,14 @@ class SenderLink(Link):
         head: bytes = b"",
         start: i64 = 0,
     ) -> OutgoingDelivery:
-        """Send one encoded message, in as many frames as it takes.
+        """Send one encoded message, in as many frames as needed.
 
-        The message is `head` and `payload` from `start` on: so a few sections can differ from
-        those of the payload without a copy of the rest. `settled` is forced by the settle mode
-        agreed at attach. A tag left out
-        is made unique on the link. Frames that the session window does not admit, or for which
-        the output has no room (`ConnectionSettings.max_output`), wait in the session and follow
-        by themselves. The payload is referred to until then.
+        The message is `head`, then `payload` from `start` on: so a few sections can differ from
+        those of the payload without a copy of the rest. The settle mode that was agreed at attach
+        overrides `settled`. Without a `tag` the link makes a unique one. Frames that the session
+        window does not allow yet, or for which the output has no room
+        (`ConnectionSettings.max_output`), wait in the session and are sent later. Until then the
+        session keeps a reference to the payload.
 
         Raises `LocalProtocolError` when the link is not attached or has no
         credit, when an unsettled delivery has the tag (AMQP 1.0 §2.6.12) or
@@ -141,7 +141,7 @@ class SenderLink(Link):
     def assume_credit(self, credit: int) -> None:
         """Assume `credit` until the receiver attaches, to pipeline deliveries on our attach.
 
-        If it was not given, the receiver detaches the link with transfer-limit-exceeded
+        If the receiver has not given this credit, it detaches the link with transfer-limit-exceeded
         (Link Pairing 1.0 §2.2.2). Raises `LocalProtocolError` once the receiver has attached.
         """
         if self.state is not LinkState.ATTACH_SENT:
@@ -153,7 +153,8 @@ class SenderLink(Link):
         super()._on_attach(attach)
         if attach.unsettled is not None:
             for tag in attach.unsettled:
-                # Whatever the state was, the receiver may state its outcome again.
+                # Such a tag is not made again, whatever its state: the receiver may state its
+                # outcome again.
                 if isinstance(tag, bytes):
                     self._pass_over(tag)
         if self.assuming:
@@ -162,7 +163,7 @@ class SenderLink(Link):
             self.credit = 0
 
     def _place(self) -> str:
-        """Return how error messages call the link: by its address, if it has one."""
+        """Return the name of the link in error messages: its address, if it has one."""
         target = self.target
         if isinstance(target, Target) and target.address:
             return f"{target.address!r}"
@@ -220,10 +221,10 @@ class SenderLink(Link):
             )
 
     def resume_from(self, unsettled: dict[bytes, OutgoingDelivery]) -> None:
-        """Resume these unsettled deliveries; call it before `accept`.
+        """Resume these unsettled deliveries; call this before `accept`.
 
-        They are those of the earlier link (`link.unsettled`), or were made from stored data. The
-        map may be empty; without this call the attach says that no delivery is resumed.
+        The deliveries are those of the earlier link (`link.unsettled`), or were made from stored
+        data. The map may be empty. Without this call the attach states that no delivery is resumed.
         """
         self.resumption = SenderResumption(self, unsettled)
         for tag in self.resumption.unsettled:
@@ -240,8 +241,8 @@ class SenderLink(Link):
         """Resume a delivery of `resume_from` as the states of both sides require.
 
         `payload` is the whole encoded message, in case it has to be sent again, in whole or in
-        part. If the receiver has decided on an outcome (`delivery.remote_state`), apply it first:
-        this call settles the delivery. Returns the resolution.
+        part. If the receiver has given an outcome (`delivery.remote_state`), apply that outcome
+        before this call, which settles the delivery. Returns the resolution.
 
         Raises `LocalProtocolError` when the link is not attached, when it has no credit for a frame
         that must be sent, and when the delivery is not one to be resumed.
@@ -289,12 +290,12 @@ class SenderLink(Link):
                        not is_outcome(state))  # fmt: skip
 
     def continue_tags(self, earlier: SenderLink) -> None:
-        """Continue after the tags of an earlier attachment of the link, so that none is made
-        again."""
+        """Continue after the tags of an earlier attachment of the link, so that no tag is made
+        twice."""
         self.number_tags_from(earlier._next_tag)
 
     def _pass_over(self, tag: bytes) -> None:
-        """Do not make this tag, which an earlier attachment may have made."""
+        """Skip this tag, which an earlier attachment may have made."""
         if len(tag) == 4 or (len(tag) == 8 and tag < _LARGE_TAG):
             number: int = int.from_bytes(tag, "big")
             self.number_tags_from(number)
@@ -362,7 +363,7 @@ class SenderLink(Link):
         delivery.settled = True
 
     def update(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
-        """Tell the state of a delivery; see `OutgoingDelivery.update`."""
+        """Send the state of a delivery without settling it; see `OutgoingDelivery.update`."""
         if delivery.settled or delivery.remote_settled:
             return
         if is_outcome(delivery.state):
@@ -389,7 +390,7 @@ class SenderLink(Link):
         self.session._send_link_flow(self)
 
     def _on_flow(self, flow: Flow) -> None:
-        """Apply the receiver's credit: its limit less the deliveries that it has not seen yet."""
+        """Apply the receiver's credit: its limit minus the deliveries that it has not seen yet."""
         seen = flow.delivery_count
         credit = flow.link_credit
         limit: i64 = 0 if credit is None else credit

@@ -1,7 +1,7 @@
 """Sessions: begin and end, links and their handles, flow (AMQP 1.0 §2.5).
 
 The deliveries in flight are in the two halves, `incoming` and `outgoing`. This module has the state
-of the session and its links, and hands every frame to the responsible part.
+of the session and its links, and passes every frame to the part that handles it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from ferrymq_codec.composite import Composite
     from ferrymq_types.unions import DeliveryState, Source, Target
 
-# Our sending is never held back by our own window, so a large one is announced.
+# Our own window never limits our sending, so a large window is announced.
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
 
 
@@ -109,7 +109,8 @@ class Session:
         self.state: SessionState = SessionState.UNMAPPED
         self.mapped: bool = False
         self.open_for_output: bool = False
-        # The peer may pipeline frames on its begin; frames that come after our end are discarded.
+        # The peer may send frames directly after its begin; frames that arrive after our end are
+        # discarded.
         self.open_for_input: bool = False
         self.remote_begin: Begin | None = None
         self.incoming: IncomingHalf = IncomingHalf(self, connection.settings.incoming_window)
@@ -124,7 +125,7 @@ class Session:
         self._remote_handle_max: i64 = 0xFFFFFFFF
         # Whether the connection must flush this session before its output is taken.
         self.touched: bool = False
-        # The link of the latest transfer: most transfers follow one on the same link.
+        # The link of the latest transfer: most transfers follow a transfer on the same link.
         self._last_link: ReceiverLink | None = None
         # True if the peer's end followed its begin before we answered the begin.
         self._remote_ended = False
@@ -395,7 +396,7 @@ class Session:
         them."""
         self._flush_dispositions()
         link._keep_unresumed()
-        # The deliveries of all links are searched for those of this one.
+        # The deliveries of all links are searched for the deliveries of this link.
         self.connection._input.work += len(self.outgoing.unsettled) + len(self.incoming.unsettled)
         self.outgoing.suspend(link, live)
         self.incoming.suspend(link, live)
@@ -442,7 +443,7 @@ class Session:
         self._take(transfer, receiver, payload)
 
     def _take(self, transfer: Transfer, receiver: ReceiverLink, payload: bytes) -> None:
-        """Hand a transfer to its link; a violation of a link rule fails the link."""
+        """Pass a transfer to its link; a violation of a link rule fails the link."""
         try:
             self.incoming.on_transfer(transfer, receiver, payload)
         except RemoteProtocolError as error:
@@ -453,9 +454,9 @@ class Session:
             fail_link(receiver, error)
 
     def _wait_for_attach(self, link: ReceiverLink, transfer: Transfer, payload: bytes) -> None:
-        """Keep a transfer that came before its attach was answered (Link Pairing 1.0 §2.2.2).
+        """Keep a transfer that arrived before its attach was answered (Link Pairing 1.0 §2.2.2).
 
-        It is processed when the answer has stated the credit. Waiting transfers count as
+        The transfer is processed when the answer has stated the credit. Waiting transfers count as
         unfinished.
         """
         connection = self.connection
@@ -528,14 +529,14 @@ class Session:
             check_errant(link, "flow")
             self.outgoing.on_flow(flow)
             return
-        # Credit may come before our attach has answered the receiver's.
+        # Credit may arrive before our attach has answered the receiver's attach.
         if isinstance(link, SenderLink):
             if flow.link_credit is not None:
                 link._on_flow(flow)
                 self.connection._emit(CreditReceived(link, flow.properties))
         elif isinstance(link, ReceiverLink) and link._on_flow(flow):
             self.connection._emit(DrainCompleted(link))
-        # Credit that is taken back counts before the window that opens with it.
+        # A reduced credit is applied before the window that the same flow opens.
         self.outgoing.on_flow(flow)
         if flow.echo:
             # The answer is sent with the next output, when the effects of the flow are known, and
@@ -573,7 +574,7 @@ class Session:
         self.connection._send(self.channel, performative)
 
     def flush_dispositions(self) -> None:
-        """Write the dispositions that wait to be joined: later settlements go into a later
+        """Write the dispositions that wait to be joined, so that later settlements go into a later
         frame."""
         if self.open_for_output:
             self._flush_dispositions()

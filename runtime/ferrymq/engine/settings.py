@@ -10,7 +10,7 @@ from ferrymq.engine.unfinished import Budget
 from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_types.transport import Open
 
-# 64 KiB holds a batch of small messages in one frame and bounds the memory of a frame.
+# 64 KiB holds a batch of small messages in one frame, and limits the memory of a frame.
 DEFAULT_MAX_FRAME_SIZE: Final = 65536
 DEFAULT_CHANNEL_MAX: Final = 2047
 DEFAULT_HANDLE_MAX: Final = 1023
@@ -23,21 +23,20 @@ DEFAULT_MAX_LINKS: Final = 65536
 class ConnectionSettings:
     """Settings of one connection.
 
-    `initiator` is true for the side that opened the transport. `idle_time_out`
-    is in seconds: the connection fails when the peer is silent that long; half
-    of it is announced, so that a peer that is punctual is never late (AMQP 1.0
-    §2.4.5). `handshake_timeout` and `close_timeout`, in seconds, bound the time
-    from the transport's start to the exchange of opens, and from our close to
-    the peer's. None switches a timer off.
+    `initiator` is true for the side that opened the transport. `idle_time_out` is in seconds: the
+    connection fails when the peer is silent that long; half of it is announced, so that a peer that
+    keeps to the announced time is never too late (AMQP 1.0 §2.4.5). `handshake_timeout` and
+    `close_timeout`, in seconds, bound the time from the transport's start to the exchange of opens,
+    and from our close to the peer's. None switches a timer off.
 
     SASL: the initiator gives the `sasl` mechanisms it would use, in order of
     preference, or none for no SASL layer; the other side lists the
     `sasl_mechanisms` it offers, and whether a connection without a SASL layer is
     refused (`sasl_required`).
 
-    TLS inside AMQP (§5.2): with `tls` the initiator asks for it, and the other side
-    agrees when asked; with `tls_required` that takes nothing else to begin with. A
-    transport that is TLS from its first byte needs neither.
+    TLS inside AMQP (§5.2): with `tls` the initiator asks for it, and the other side agrees when
+    asked; with `tls_required` the other side accepts no other first layer. A transport that begins
+    with TLS (amqps) needs neither setting.
 
     Limits against a malicious peer: `max_links` is the number of links of a connection, on all
     sessions, that are not detached at both ends (one more ends its session). `max_unfinished` is
@@ -52,13 +51,13 @@ class ConnectionSettings:
     `types` are described types that become instances of their classes in the maps of frames, such
     as a filter set; the others become `Described`.
 
-    `hostname` is that of our open, `sasl_hostname` that of our sasl-init (§5.3.3.2); None names
-    none.
+    `hostname` is the hostname in our open, `sasl_hostname` the hostname in our sasl-init
+    (§5.3.3.2); with None the field is not set.
 
-    `required_capabilities` are desired ones whose absence ends the connection
-    (§2.7.1). `opening` is the open that all of this makes. Raises ValueError for a
-    value that no open can hold, or if the open is too large for a peer whose limits
-    are unknown.
+    `required_capabilities` are desired capabilities; the connection ends if the peer does not offer
+    all of them (§2.7.1). `opening` is the open frame that is made from the settings. Raises
+    ValueError for a value that no open can hold, or if the open is too large for a peer whose
+    limits are unknown.
     """
 
     __slots__ = (

@@ -66,8 +66,8 @@ CONNECTION_TABLE: Final[dict[tuple[ConnectionState, ConnectionInput], Connection
     (ConnectionState.OC_PIPE, ConnectionInput.RECV_HEADER): ConnectionState.CLOSE_PIPE,
     (ConnectionState.OC_PIPE, ConnectionInput.RECV_OTHER_HEADER): ConnectionState.END,
     (ConnectionState.OPEN_RCVD, ConnectionInput.SEND_OPEN): ConnectionState.OPENED,
-    # A peer may send its close directly after its open, before we have answered. The connection
-    # then stays answerable, and both answers must follow.
+    # A peer may send its close directly after its open, before we have answered the open. The state
+    # does not change, because we must still send both answers.
     (ConnectionState.OPEN_RCVD, ConnectionInput.RECV_CLOSE): ConnectionState.OPEN_RCVD,
     (ConnectionState.OPEN_SENT, ConnectionInput.RECV_OPEN): ConnectionState.OPENED,
     (ConnectionState.OPEN_SENT, ConnectionInput.SEND_CLOSE): ConnectionState.CLOSE_PIPE,
@@ -82,13 +82,13 @@ CONNECTION_TABLE: Final[dict[tuple[ConnectionState, ConnectionInput], Connection
     (ConnectionState.DISCARDING, ConnectionInput.RECV_CLOSE): ConnectionState.END,
 }
 
-# One side has sent a close, so the end of the transport is expected.
+# The states in which one side has sent a close, so that the end of the transport is expected.
 CLOSE_SEEN: Final = (
     ConnectionState.CLOSE_SENT,
     ConnectionState.DISCARDING,
     ConnectionState.CLOSE_RCVD,
 )
-# We have sent a close: no frame may follow it.
+# The states in which we have sent a close: no frame may follow it.
 CLOSING: Final = (
     ConnectionState.OC_PIPE,
     ConnectionState.CLOSE_PIPE,
@@ -123,7 +123,7 @@ SESSION_TABLE: Final[dict[tuple[SessionState, SessionInput], SessionState]] = {
     (SessionState.UNMAPPED, SessionInput.SEND_BEGIN): SessionState.BEGIN_SENT,
     (SessionState.UNMAPPED, SessionInput.RECV_BEGIN): SessionState.BEGIN_RCVD,
     (SessionState.BEGIN_SENT, SessionInput.RECV_BEGIN): SessionState.MAPPED,
-    # The end may be pipelined on the begin: by us, before the peer has answered ...
+    # The end may be pipelined after the begin: by us, before the peer has answered ...
     (SessionState.BEGIN_SENT, SessionInput.SEND_END): SessionState.END_SENT,
     (SessionState.BEGIN_SENT, SessionInput.SEND_END_ERROR): SessionState.DISCARDING,
     (SessionState.END_SENT, SessionInput.RECV_BEGIN): SessionState.END_SENT,
@@ -167,8 +167,8 @@ LINK_TABLE: Final[dict[tuple[LinkState, LinkInput], LinkState]] = {
     (LinkState.ATTACH_SENT, LinkInput.RECV_ATTACH): LinkState.ATTACHED,
     (LinkState.ATTACH_RCVD, LinkInput.SEND_ATTACH): LinkState.ATTACHED,
     (LinkState.ATTACH_SENT, LinkInput.SEND_DETACH): LinkState.DETACH_SENT,
-    # A peer may attach and detach before we have answered the attach; the link then stays
-    # answerable, and both answers must follow.
+    # A peer may attach and detach before we have answered the attach. The state does not change,
+    # because we must still send both answers.
     (LinkState.ATTACH_RCVD, LinkInput.RECV_DETACH): LinkState.ATTACH_RCVD,
     (LinkState.ATTACHED, LinkInput.SEND_DETACH): LinkState.DETACH_SENT,
     (LinkState.ATTACHED, LinkInput.RECV_DETACH): LinkState.DETACH_RCVD,

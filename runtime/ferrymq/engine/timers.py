@@ -2,7 +2,7 @@
 
 Keep-alives do not read the clock at each sending: at every half of the peer's half time-out the
 timer checks whether anything was sent since its last check, and only otherwise requests an empty
-frame. The peer thus never sees a silence longer than half of the time that it allows.
+frame. So we are never silent for longer than half of the time that the peer allows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ConnectionTimers:
         """Set the time-out of the peer: it closes when it receives nothing for `seconds`."""
         self.keepalive_interval = seconds / 4
         self.keepalive_due = now + seconds / 4
-        # The age of earlier output is unknown.
+        # The time of earlier output is unknown.
         self.sent_since = False
 
     def next_deadline(self) -> float | None:
@@ -73,7 +73,7 @@ class ConnectionTimers:
         return due is not None and now >= due
 
     def overslept(self, now: float) -> bool:
-        """Return whether we were inactive for so long that the peer must have given us up.
+        """Return whether we were inactive for so long that the peer must have ended the connection.
 
         The peer announced half of the time that it really allows (§2.4.5).
         """

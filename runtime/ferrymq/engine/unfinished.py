@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Bytes of memory that a piece needs besides its data.
 PIECE_OVERHEAD: Final = 64
-# Bytes of memory that pieces may waste, whatever their size.
+# Bytes of memory that pieces may waste, independent of their size.
 _WASTE: Final = 4096
 
 
@@ -54,7 +54,7 @@ class Unfinished:
 
     def end(self, link: ReceiverLink) -> None:
         """Stop counting the incomplete message on the link: it is complete, or its rest will never
-        come."""
+        arrive."""
         size = link._counted
         link._counted = 0
         self.held -= size
@@ -67,6 +67,7 @@ class Unfinished:
 
 
 def is_wasteful(pieces: i64, size: i64) -> bool:
-    """Return whether so many pieces of `size` bytes in all should be joined: the cost of joining
-    stays proportional to the data that has arrived, and the waste of pieces to their data."""
+    """Return whether `pieces` pieces of `size` bytes in all should be joined. The cost of joining
+    stays proportional to the data that has arrived, and the wasted memory to the size of the
+    data."""
     return pieces * PIECE_OVERHEAD > size + _WASTE
