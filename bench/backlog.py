@@ -4,9 +4,9 @@
 
 The benchmark puts COUNT durable messages of 1 KiB into a queue of a broker that may keep 64 MiB of
 messages in memory. It stops the broker properly and starts it again, kills it and starts it again,
-and drains the queue. The memory of a message is what the second half of them adds. The broker runs
-from `build/compiled`, or from the import path given by `--path`, so that another checkout can be
-measured with the same client.
+and drains the queue. The memory of a message is the memory that the second half of the messages
+adds, divided by their number. The broker runs from `build/compiled`, or from the import path given
+by `--path`, so that another checkout can be measured with the same client.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def cpu(server: Server) -> float:
     """Return the broker's processor time. Raises `OSError` if the system does not report it."""
     used = server.cpu_seconds()
     if used is None:
-        raise OSError("this system does not tell what processor time a process has used")
+        raise OSError("this system does not report the processor time of a process")
     return used
 
 

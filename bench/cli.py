@@ -52,8 +52,8 @@ class Extent:
     latency_rounds: int = 7
     latency_pings: int = 500
     pause_ms: float = 1.0
-    # The divisor of the demanded size of queues and crowds in the memory part, and of the queue
-    # that is recovered.
+    # The number by which the sizes in the memory part, and the size of the recovered queue, are
+    # divided.
     memory_shrink: int = 1
 
     @classmethod

@@ -51,7 +51,7 @@ class Peer:
         """Read and handle the next bytes. Raises `ConnectionError` at the end."""
         data = self.socket.recv(1 << 18)
         if not data:
-            raise ConnectionError("the broker hung up")
+            raise ConnectionError("the broker closed the connection")
         self.engine.receive_data(data, time.monotonic())
         self.handle()
 

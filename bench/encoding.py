@@ -11,7 +11,7 @@ from ferrymq_types import descriptors
 DURABLE_HEADER: Final = descriptor_bytes(descriptors.HEADER) + bytes(
     (codes.LIST8, 2, 1, codes.TRUE)
 )
-"""A header section whose only field says durable (AMQP 1.0 §3.2.1)."""
+"""A header section whose only field is durable, with the value true (AMQP 1.0 §3.2.1)."""
 
 
 def data_head(size: int) -> bytes:

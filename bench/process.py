@@ -33,9 +33,9 @@ class Server:
         self.port = 0
         # The port of each scheme, if there are several.
         self.ports: dict[str, int] = {}
-        # The URL of its monitoring endpoint; empty if there is none.
+        # The URL of the monitoring endpoint; empty if there is none.
         self.monitoring = ""
-        # Seconds from the start of the process to its being ready.
+        # Seconds from the start of the process until it was ready.
         self.seconds_to_ready = 0.0
         self._process: subprocess.Popen[str] | None = None
         self._errors: IO[bytes] | None = None
@@ -102,7 +102,8 @@ class Server:
         self._process.wait()
 
     def stop(self) -> int | None:
-        """Stop it like a service manager; return the exit status, None without a process."""
+        """Stop the process as a service manager does; return its exit status, None if there is
+        none."""
         process = self._process
         if process is None:
             self._forget_errors()
@@ -125,7 +126,7 @@ class Server:
             self._errors = None
 
     def errors(self) -> str:
-        """Return the end of its standard error."""
+        """Return the end of the process's standard error."""
         if self._errors is None:
             return ""
         size = self._errors.seek(0, os.SEEK_END)
@@ -133,7 +134,7 @@ class Server:
         return self._errors.read().decode(errors="replace")
 
     def cpu_seconds(self) -> float | None:
-        """Return its processor time in seconds; None if the system does not report it."""
+        """Return the processor time in seconds; None if the system does not report it."""
         try:
             text = Path(f"/proc/{self.pid}/stat").read_text("utf-8")
         except OSError:
@@ -142,7 +143,7 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def peak_memory(self) -> int | None:
-        """Return its peak memory in bytes; None if the system does not report it."""
+        """Return the peak memory in bytes; None if the system does not report it."""
         return memory_of(self.pid, PEAK)
 
 
@@ -182,7 +183,7 @@ def roomy_broker(trees: Trees, folder: Path, limits: Mapping[str, int]) -> Itera
 
 @contextlib.contextmanager
 def paging_broker(trees: Trees, folder: Path, page_out: int) -> Iterator[Server]:
-    """Run the broker with a store and with queues paged out above so many bytes of messages. Its
+    """Run the broker with a store and with queues paged out above `page_out` bytes of messages. Its
     files are in a temporary folder within `folder`."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
         config = Path(own, "paging.toml")

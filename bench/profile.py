@@ -1,8 +1,8 @@
 """`python -m bench profile broker`: show where the broker spends its time under load.
 
-perf     native profile of the compiled broker; mypyc names its C functions after ours
-py-spy   flame graph with Python and native frames
-cprofile Python's own profiler, with the interpreted broker
+perf native profile of the compiled broker; mypyc's C functions have the names of ours py-spy
+flame graph with Python and native frames cprofile Python's own profiler, with the interpreted
+broker
 """
 
 from __future__ import annotations

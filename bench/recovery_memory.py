@@ -65,7 +65,7 @@ to = "c"
 
 
 def encoded(size: int) -> bytes:
-    """Return a durable message with so many bytes of data (AMQP 1.0 §3.2)."""
+    """Return a durable message with `size` bytes of data (AMQP 1.0 §3.2)."""
     return DURABLE_HEADER + data_section(bytes(size))
 
 
@@ -91,7 +91,7 @@ def stream(port: int, count: int) -> None:
 
 
 def large(port: int, count: int) -> None:
-    """Fill a queue with messages of 10 MiB, with as many bytes in all."""
+    """Fill a queue with messages of 10 MiB, with the same number of bytes in all."""
     fill(port, "a", encoded(LARGE), max(1, count * SIZE // LARGE))
 
 

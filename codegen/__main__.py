@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# It works in an environment that has no ferrymq, too.
+# The generator also works in an environment without ferrymq.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from ferrymq_codegen.cli import main

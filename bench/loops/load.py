@@ -33,7 +33,8 @@ from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_types.messaging import Accepted, Source, Target
 from ferrymq_types.transport import SenderSettleMode
 
-# The most messages added to the output at once, so that the transport is served in between.
+# The highest number of messages added to the output at once, so that the transport is served in
+# between.
 BURST: Final = 256
 _WINDOW: Final = 1 << 20
 

@@ -4,9 +4,9 @@ The disk is measured in the same round and with the same batches: bytes are appe
 synced with `fdatasync`, with as many messages at a time as the broker's average batch. A single
 message is measured in the same way: appended and synced, and sent and answered.
 
-Disks of virtual machines often sync in no time. So everything is measured again on *a disk that
-syncs in 1 ms*: a library loaded before the C library delays every call that waits for the disk by
-that time, for the broker and for the bare disk alike.
+Disks of virtual machines often sync in almost no time. So everything is measured again on *a disk
+that syncs in 1 ms*: a library loaded before the C library delays every call that waits for the disk
+by that time, for the broker and for the bare disk alike.
 
 `bench.parts.recovery` measures how long a killed broker needs until it is ready again.
 """
@@ -54,7 +54,8 @@ class Disk(NamedTuple):
 
 
 def disks(folder: Path) -> tuple[list[Disk], str]:
-    """Return this disk and, if a library can be built, one that syncs in 1 ms; and why not."""
+    """Return this disk and, if a library can be built, one that syncs in 1 ms; also the reason if
+    not."""
     found = [Disk("this disk", {}, False)]
     source = Path(__file__).parents[1] / "peers" / "slow_disk.c"
     compiler = shutil.which("cc") or shutil.which("gcc")
@@ -227,5 +228,5 @@ class DurableBench:
 
 
 def batches_of(server: Server) -> int:
-    """Return how many batches the broker has written. Raises `OSError` if it does not say."""
+    """Return how many batches the broker has written. Raises `OSError` if it does not report it."""
     return int(metric(server.monitoring, "ferrymq_store_batches_total"))

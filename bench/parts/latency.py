@@ -115,7 +115,7 @@ class BrokerTarget:
         pipe.sendall(end.take())
         data = pipe.recv(65536)
         if not data:
-            raise RuntimeError(f"{self.name} hung up: {end.failure}")
+            raise RuntimeError(f"{self.name} closed the connection: {end.failure}")
         end.receive(data)
         if end.failure:
             raise RuntimeError(f"{self.name}: {end.failure}")
@@ -162,7 +162,7 @@ def read_transfer(source: socket.socket) -> bytes:
     while not _has_transfer(data):
         more = source.recv(65536)
         if not more:
-            raise RuntimeError("the server hung up")
+            raise RuntimeError("the server closed the connection")
         data += more
     return data
 

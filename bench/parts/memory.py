@@ -33,7 +33,7 @@ PAGING_PATIENCE: Final = 10.0
 LINKS: Final = 1_000
 # An encoded message: a data section of `SIZE` bytes.
 MESSAGE: Final = data_section(bytes(SIZE))
-# The same with a header that says durable (AMQP 1.0 §3.2.1).
+# The same message with a header whose field durable is true (AMQP 1.0 §3.2.1).
 DURABLE: Final = DURABLE_HEADER + MESSAGE
 # A message of 113 bytes, 108 of them data.
 SMALL: Final = data_section(bytes(108))
@@ -51,7 +51,7 @@ class Watched:
         """Return the current or the peak memory. Raises `OSError` if it is not reported."""
         found = memory_of(self._pid, which)
         if found is None:
-            raise OSError("this system does not tell what a process occupies")
+            raise OSError("this system does not report the memory of a process")
         return found
 
     def paged_out(self) -> int:
@@ -85,7 +85,7 @@ def paged_durable(server: Watched, count: int) -> list[Figure]:
 
 
 def paged(server: Watched, count: int) -> list[Figure]:
-    """Do the same with messages that are not durable, and are on disk only because of paging."""
+    """Fill a paged queue with `count` messages that are not durable, and drain it."""
     return _paged(server, count, "messages", MESSAGE)
 
 
@@ -112,7 +112,9 @@ def _wait_for_paging(server: Watched) -> None:
     end = time.monotonic() + PAGING_PATIENCE
     while not server.paged_out():
         if time.monotonic() > end:
-            raise OSError("no message has left memory: this would be the figure of another thing")
+            raise OSError(
+                "no message was paged out, so the queue cannot be measured as a paged one"
+            )
         time.sleep(0.05)
 
 

@@ -1,7 +1,8 @@
 """The speed of the bare disk: bytes are appended to a file and synced, repeatedly.
 
-`python -m bench.peers.bare_disk append FOLDER BYTES 0` prints the average seconds of one batch of
-so many bytes, over at least a second; `alone FOLDER BYTES COUNT` prints those of each of COUNT.
+`python -m bench.peers.bare_disk append FOLDER BYTES 0` prints the average seconds of a batch of
+BYTES bytes, measured for at least a second. `alone FOLDER BYTES COUNT` prints the seconds of each
+of COUNT batches.
 """
 
 from __future__ import annotations

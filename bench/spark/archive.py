@@ -1,8 +1,8 @@
 """The part `archive`: a stream, with all columns, to Parquet files.
 
-The files are written by Spark's own writer, in batch; and by the capture sink, as a query that ends
-when it has read everything, with the Spark settings that its page recommends, and once without. The
-rows in the files are counted.
+The files are written in three ways: by Spark's own writer in batch, and twice by the capture sink
+as a query that ends when it has read everything, with and without the Spark settings that its page
+recommends. The rows in the files are counted.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def times_of(broker: int, java: int) -> Times:
     """
     found = _processes()
     if broker not in found or java not in found:
-        raise OSError(f"the system does not tell what the processes {broker} and {java} use")
+        raise OSError(f"the system does not report the processor time of {broker} and {java}")
     below: list[int] = []
     waiting = [java]
     while waiting:

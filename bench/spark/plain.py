@@ -1,7 +1,7 @@
 """The data source `plain`: the columns of `amqp` as generated Arrow record batches.
 
-It shows the time that Spark itself needs for rows with these columns. A worker builds one batch for
-each set of columns and returns it repeatedly. Options: `rows` and `partitions`.
+The source shows the time that Spark itself needs for rows with these columns. A worker builds one
+batch for each set of columns and returns it repeatedly. Options: `rows` and `partitions`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _StreamReader(DataSourceStreamReader):
 
 
 def batches(schema: StructType, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches with so many rows of these columns."""
+    """Yield batches of these columns, with `rows` rows in all."""
     key = schema.simpleString()
     if key not in _batches:
         _batches[key] = _build(to_arrow_schema(schema, timezone="UTC"))

@@ -13,7 +13,7 @@ from bench.spark.reading import Shape
 from bench.spark.turns import PLAIN, Contender, Rounds
 
 DEMAND: Final = 40_000
-# The most rows of a task: a task is one transaction, for which the broker has limits.
+# The highest number of rows of a task: a task is one transaction, for which the broker has limits.
 TASK_ROWS: Final = 50_000
 SHAPE: Final = Shape("body and message id", ("body", "messageId", "subject"), None)
 

@@ -18,8 +18,8 @@ from bench.standstill.passes import Passes
 from bench.standstill.witness import processor_time
 from bench.tree import Trees, command, environment
 
-# The broker counts as idle when it used less than this share of the processor for so many seconds.
-# The share includes the cost of the witness.
+# The broker counts as idle when it used less than the share _QUIET of the processor for _IDLE
+# seconds. The share includes the cost of the witness.
 _QUIET: Final = 0.25
 _IDLE: Final = 0.6
 # Seconds to wait for the broker to be idle.

@@ -60,7 +60,7 @@ def fanned_out(size: int, readers: int) -> Callable[[Ground], None]:
 def passed_on(
     size: int, durable: bool = False, failures: int = 0, ttl: int = 0
 ) -> Callable[[Ground], None]:
-    """Send and receive a message of `size` MiB, after so many failed deliveries."""
+    """Send a message of `size` MiB, and receive it after `failures` failed deliveries."""
 
     def run(ground: Ground) -> None:
         ground.begin()

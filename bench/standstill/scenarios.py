@@ -417,8 +417,8 @@ unsettled-per-connection = 1000000
 
 
 class Scenario(NamedTuple):
-    """An abuse: its name, its action, the broker's configuration besides the limits, and whether
-    the broker has a store."""
+    """A misuse of the broker by a client: its name, its action, the broker's configuration besides
+    the limits, and whether the broker has a store."""
 
     name: str
     run: Callable[[Ground], None]

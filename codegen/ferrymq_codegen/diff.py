@@ -1,10 +1,11 @@
 """The differences between two specs, and what each of them breaks.
 
-There are three questions. Does a peer built from the old spec read what one built from the new
-sends (old reads new)? The other way round (new reads old)? And does a program written for the old
-Python types run with the new ones (source)? A direction breaks when the sender may send something
-that the reader refuses or takes for something else. Whatever the sender's spec permits is
-considered, also what our own encoder does not write, such as a null for a default in a frame.
+There are three questions. Can a peer that is built from the old spec read everything that a peer
+built from the new spec sends (old reads new)? Is the same true the other way round (new reads old)?
+Does a program that is written for the old Python types run with the new types (source)? A direction
+breaks when the sender may send something that the reader refuses or takes for something else.
+Everything that the sender's spec permits is considered, also encodings that our own encoder does
+not write, such as a null for a default in a frame.
 
 Labels, docs and the order of files are not compared.
 """
@@ -24,8 +25,8 @@ from ferrymq_codegen.views import field_view
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Difference between two specs. `where` is a dotted path in the spec's names, `old` and `new`
-    its values, empty on the side without a value.
+    """Difference between two specs. `where` is a dotted path of the spec's names. `old` and `new`
+    are the values there, empty on the side without a value.
 
     `old_reads_new`, `new_reads_old` and `source` describe the break, and are empty if there is
     none.

@@ -19,8 +19,8 @@ MODE: Final = black.Mode(target_versions={TargetVersion.PY311}, line_length=100)
 def format_files(files: dict[str, str]) -> dict[str, str]:
     """Format every Python file.
 
-    Raises `SpecError` naming a folder with the unformatted output when black refuses a file: that
-    is a fault of the generator, and the output shows it.
+    Raises `SpecError` if black refuses a file, which is a fault of the generator. The error names a
+    folder with the unformatted output.
     """
     formatted: dict[str, str] = {}
     for name, text in files.items():

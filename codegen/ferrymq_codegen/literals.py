@@ -14,7 +14,7 @@ from ferrymq_codegen.primitives import PRIMITIVES
 Literal = bool | int | float | str | bytes | Decimal | UUID
 
 MAX_DIGITS: Final = 200
-"""Length of a number, at most; all numbers that a type can hold are shorter."""
+"""The highest length of a number's text; all numbers that a type can hold are shorter."""
 
 _NUMBER: Final = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,6})?"
 # Precision in digits, lowest and highest exponent of an integral coefficient (§1.6.13-15).
@@ -38,7 +38,7 @@ def number(text: str) -> int | None:
 def parse(text: str, primitive: str) -> Literal:
     """Return the value that `text` stands for in a primitive type.
 
-    Raises `ValueError` saying why the type cannot hold it.
+    Raises `ValueError`, whose text says why the type cannot hold the value.
     """
     bounds = PRIMITIVES[primitive].range
     if bounds is not None:

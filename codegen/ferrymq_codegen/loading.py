@@ -1,7 +1,7 @@
 """The order in which generated modules are loaded.
 
-Modules refer to each other freely inside functions, but some things are needed the moment a
-module is loaded. Those needs must not form a circle.
+Functions may refer to names of any module, but some names are needed while a module is loaded.
+These early needs must not form a circle.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Mistake:
 
 
 class SpecError(Exception):
-    """A spec cannot be generated from; `mistakes` holds every reason found, in file order."""
+    """No code can be generated from a spec. `mistakes` has every reason, in file order."""
 
     def __init__(self, mistakes: list[Mistake]) -> None:
         self.mistakes = sorted(set(mistakes))
@@ -43,7 +43,7 @@ class SpecError(Exception):
 
 
 class Mistakes:
-    """Collector of mistakes, starting with those of an earlier stage."""
+    """A list of mistakes, which begins with the mistakes of an earlier stage."""
 
     def __init__(self, found: Iterable[Mistake] = ()) -> None:
         self.found = list(found)

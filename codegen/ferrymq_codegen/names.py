@@ -48,8 +48,8 @@ OPEN_CAPABILITIES: Final = frozenset(
 """Capabilities that fields require although no type provides them, on purpose."""
 
 WIDER_FIELDS: Final = {
-    # §3.5.3: a peer that names another delivery state has misused its link, but the frame can be
-    # read: the program must check whether the state is an outcome.
+    # §3.5.3: a peer that names a delivery state that is not an outcome breaks a rule of the link,
+    # but the frame can be read. The program must check whether the state is an outcome.
     ("source", "default-outcome"): "delivery-state",
 }
 """Fields, by type and name, that are read as more than they require: as this capability."""

@@ -1,4 +1,4 @@
-"""A package of types of one's own, which refers to `ferrymq_types` for the types of AMQP 1.0."""
+"""A package with a user's own types, which refers to `ferrymq_types` for the types of AMQP 1.0."""
 
 from __future__ import annotations
 

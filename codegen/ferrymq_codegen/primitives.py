@@ -1,6 +1,6 @@
 """The primitive types the codec implements, and how generated code handles each.
 
-A spec may say anything about its own types, but the primitives are what `ferrymq_codec` can read
+A spec may define any types of its own, but only the primitive types that `ferrymq_codec` can read
 and write: `types.xml` must agree with this table.
 """
 

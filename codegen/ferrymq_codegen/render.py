@@ -1,7 +1,7 @@
 """Stage 3: the templates, and the header and imports of each rendered module.
 
-The body is rendered first; the imports are then those of the names it uses, so no table of the
-needed names has to be maintained.
+The body is rendered first. The imports are then those of the names that the body uses, so that no
+table of the needed names has to be maintained.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def render(resolved: Resolved, package: str, command: str = COMMAND) -> dict[str
 
 
 class _Frame:
-    """What stands around the code of every module: header, docstring, imports."""
+    """The parts around the code of every module: header, docstring, imports."""
 
     def __init__(self, resolved: Resolved, package: str, command: str) -> None:
         self._package = package

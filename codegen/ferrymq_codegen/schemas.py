@@ -1,7 +1,7 @@
-"""What a specification says about each type, as plain values: for the module `schema` of the output
-and for the pages of the reference.
+"""The description of each type in a specification, as plain values: for the module `schema` of the
+output and for the pages of the reference.
 
-Texts are those of `docs.text_of`, in which lines that keep their breaks are marked.
+Texts are results of `docs.text_of`, in which lines that keep their breaks are marked.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from typing import Final
 from ferrymq_codegen.mistakes import Location, Mistake, SpecError
 from ferrymq_codegen.specification import ROOT
 
-# What generated code imports, in a checkout; in an installation it is on the import path.
+# The packages that generated code imports, in a checkout; in an installation they are on the import
+# path.
 _FOLDERS: Final = [str(ROOT / name) for name in ("runtime", "generated")]
 
 
@@ -29,7 +30,7 @@ def verify(files: dict[str, str], package: str) -> None:
         for part in package.split("."):
             folder /= part
             folder.mkdir()
-            # So that a package of this name elsewhere is not found instead.
+            # The file prevents that Python finds another package of this name elsewhere.
             (folder / "__init__.py").touch()
         for file, text in files.items():
             (folder / file).write_text(text, "utf-8")

@@ -55,5 +55,5 @@ def test_a_queue_that_is_not_paged_has_no_figure(
         report = measure("paged", server, shrink)
     assert not report.figures
     assert report.failures == [
-        "paged: no message has left memory: this would be the figure of another thing"
+        "paged: no message was paged out, so the queue cannot be measured as a paged one"
     ]

@@ -94,5 +94,5 @@ def test_children_count_also_those_that_have_ended() -> None:
     subprocess.run([sys.executable, "-c", spin], check=True)
     ended = times_of(me, me).since(before)
     assert ended.python >= 0.2
-    with pytest.raises(OSError, match="does not tell"):
+    with pytest.raises(OSError, match="does not report"):
         times_of(me, 2**30)
