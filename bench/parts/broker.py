@@ -26,7 +26,7 @@ PROBE: Final = 2_000
 
 
 class Case(NamedTuple):
-    """One kind of message traffic."""
+    """A kind of message traffic."""
 
     size: int
     settled: bool

@@ -136,7 +136,7 @@ def _unknown(reader: Resolved, word: str, sent: Form) -> str:
 
 
 class _Pair:
-    """One type in both specs."""
+    """A type in both specs."""
 
     def __init__(self, old: Resolved, new: Resolved, before: Type, after: Type) -> None:
         self.old = old

@@ -1,4 +1,4 @@
-"""How generated code names, reads and writes a value of each type.
+"""The code that names, reads and writes a value of each type, in generated code.
 
 A `Kind` has the annotation, the reading expression and the writing statement for one use of one
 type. Templates get all their knowledge of types from it.
@@ -31,7 +31,7 @@ IMPORTED_UNIONS: Final = "_amqp_unions"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One use of a type; `read` and `write` are templates over `{v}` and `{f}`.
+    """A use of a type; `read` and `write` are templates over `{v}` and `{f}`.
 
     `composite` says that values are `Composite`s which encode themselves, `choices` names the
     enum's type if values are its members.

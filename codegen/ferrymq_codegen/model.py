@@ -18,7 +18,7 @@ UNREAD: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """One wire encoding of a primitive type; `code` is the constructor byte."""
+    """A wire encoding of a primitive type; `code` is the constructor byte."""
 
     name: str | None
     code: int
@@ -39,7 +39,7 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a composite type. `type` is a type's name or `*` (anything)."""
+    """A field of a composite type. `type` is a type's name or `*` (anything)."""
 
     name: str
     type: str
@@ -54,7 +54,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One permitted value of a restricted type; `value` is the text of the XML."""
+    """A permitted value of a restricted type; `value` is the text of the XML."""
 
     name: str
     value: str
@@ -64,7 +64,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """One type of any class (`primitive`, `composite`, `restricted`)."""
+    """A type of any class (`primitive`, `composite`, `restricted`)."""
 
     name: str
     cls: str
@@ -110,7 +110,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file: a part of the specification. `sha256` is that of the file's bytes.
+    """A file: a part of the specification. `sha256` is that of the file's bytes.
 
     `imported` is the package that has the types of the part, such as `ferrymq_types`; it is empty
     for a part of the package that is generated.

@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """How one primitive type looks in generated code.
+    """The form of a primitive type in generated code.
 
     `read` and `write` are templates: `{v}` stands for the value, `{f}` for the field's name as a
     string literal. `range` are the bounds of an integer type.

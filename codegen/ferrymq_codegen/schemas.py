@@ -25,7 +25,7 @@ _MODULE: Final = re.compile(r"\b_[a-z_]\w*\.")
 
 @dataclass(frozen=True, slots=True)
 class FieldText:
-    """One field of a composite type, as `FieldSchema` of the codec has it."""
+    """A field of a composite type, as `FieldSchema` of the codec has it."""
 
     name: str
     attribute: str
@@ -41,7 +41,7 @@ class FieldText:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceText:
-    """One choice, as `ChoiceSchema` of the codec has it; `value` is a Python expression."""
+    """A choice, as `ChoiceSchema` of the codec has it; `value` is a Python expression."""
 
     name: str
     member: str
@@ -51,7 +51,7 @@ class ChoiceText:
 
 @dataclass(frozen=True, slots=True)
 class EncodingText:
-    """One encoding, as `EncodingSchema` of the codec has it."""
+    """An encoding, as `EncodingSchema` of the codec has it."""
 
     name: str
     code: str
@@ -62,7 +62,7 @@ class EncodingText:
 
 @dataclass(frozen=True, slots=True)
 class TypeText:
-    """One type, as `TypeSchema` of the codec has it."""
+    """A type, as `TypeSchema` of the codec has it."""
 
     name: str
     kind: str

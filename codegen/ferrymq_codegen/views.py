@@ -34,7 +34,7 @@ _ANYTHING = ("object", "list[object]", "dict[object, object]")
 
 @dataclass(frozen=True, slots=True)
 class FieldView:
-    """One field of a composite class."""
+    """A field of a composite class."""
 
     attr: str
     local: str
@@ -106,7 +106,7 @@ class CompositeView:
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """One choice."""
+    """A choice."""
 
     name: str
     literal: str
@@ -158,7 +158,7 @@ class AliasView:
 
 @dataclass(frozen=True, slots=True)
 class ModuleView:
-    """One module of the output."""
+    """A module of the output."""
 
     module: str
     file: str

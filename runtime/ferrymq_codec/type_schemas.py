@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class FieldSchema(NamedTuple):
-    """One field of a composite type."""
+    """A field of a composite type."""
 
     name: str
     """Name in the XML, such as `max-frame-size`."""
@@ -35,7 +35,7 @@ class FieldSchema(NamedTuple):
 
 
 class ChoiceSchema(NamedTuple):
-    """One value of a type that lists its values."""
+    """A value of a type that lists its values."""
 
     name: str
     """Name in the XML, such as `second`."""
@@ -48,7 +48,7 @@ class ChoiceSchema(NamedTuple):
 
 
 class EncodingSchema(NamedTuple):
-    """One encoding of a primitive type."""
+    """An encoding of a primitive type."""
 
     name: str
     """Name in the XML, such as `smalluint`; empty if the type has only one encoding."""
@@ -63,7 +63,7 @@ class EncodingSchema(NamedTuple):
 
 
 class TypeSchema(NamedTuple):
-    """One type."""
+    """A type."""
 
     name: str
     """Name in the XML, such as `attach`."""

@@ -43,7 +43,7 @@ DEAD: Final = "parcels.dead"
 
 
 class TrafficEvent(NamedTuple):
-    """One message, with its irregularities.
+    """A message, with its irregularities.
 
     `at` is in seconds of traffic time from the start. The message was created `delay` milliseconds
     before it is sent. `poison` is one of `POISON`.

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 @final
 class Connection:
-    """One AMQP connection over one transport. `context` belongs to the user."""
+    """An AMQP connection over one transport. `context` belongs to the user."""
 
     __slots__ = (
         "settings",

@@ -68,7 +68,7 @@ OUTGOING_WINDOW: Final = 0x7FFFFFFF
 
 @final
 class Session:
-    """One session of a connection. Made by `Connection.begin`, or by the peer's begin.
+    """A session of a connection. Made by `Connection.begin`, or by the peer's begin.
 
     `mapped` is true while both sides have begun and neither has ended: links
     work only then. `context` belongs to the user of the engine.
