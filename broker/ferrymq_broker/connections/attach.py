@@ -139,7 +139,7 @@ class LinkAttach:
             )
 
     def open_node(self) -> None:
-        """Let the node grant terms, and check those that the client insists on."""
+        """Ask the node for terms, and check those that the client insists on."""
 
     def restore_terminus(self) -> None:
         """Find or create the terminus that outlives the link, and compare unsettled deliveries."""

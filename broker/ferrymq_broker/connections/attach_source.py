@@ -203,7 +203,7 @@ class SourceAttach(LinkAttach):
         return terms
 
     def open_node(self) -> None:
-        """Let the node grant terms, and check those that the client insists on."""
+        """Ask the node for terms, and check those that the client insists on."""
         node = self._node()
         terms = self.terms
         self.source = node.open_source(terms)

@@ -139,7 +139,7 @@ class TargetAttach(LinkAttach):
         self.right = SEND if self.address else 0
 
     def open_node(self) -> None:
-        """Let the node grant terms, and check those that the client insists on."""
+        """Ask the node for terms, and check those that the client insists on."""
         node = self.node
         terms = self.terms
         if node is not None:
