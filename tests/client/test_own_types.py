@@ -174,6 +174,20 @@ def test_a_malformed_value_is_named(shop: Any) -> None:
         Message.decode(Message(deep).encode(), types=types)
 
 
+def test_values_that_are_nested_without_lists_are_bounded() -> None:
+    data = b"\x00\x53\x77" * 200 + b"\x40"
+    with pytest.raises(CodecError, match="nested too deeply"):
+        Message.decode(data, types=DescribedTypes.of(core))
+
+
+def test_of_two_types_with_one_descriptor_the_first_counts(shop: Any) -> None:
+    other = SimpleNamespace(DECODERS={CODE: core.DECODERS[0x77]}, CODES={"shop:parcel:list": 0x77})
+    for tables in ([shop.registry, other], [other, shop.registry]):
+        types = DescribedTypes.of(tables)
+        assert types.decoders[CODE] is tables[0].DECODERS[CODE]
+        assert types.codes["shop:parcel:list"] == tables[0].CODES["shop:parcel:list"]
+
+
 async def test_what_is_no_registry_is_refused(shop: Any) -> None:
     for wrong in (shop.Parcel, [shop], "wire_shop"):
         with pytest.raises(TypeError, match="types takes the module `registry`"):

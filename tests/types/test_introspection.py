@@ -24,6 +24,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 import ferrymq.message
 from ferrymq import Message
 from ferrymq_codec.composite import Composite
+from ferrymq_codec.declared import declare
 from ferrymq_types import messaging
 from ferrymq_types.messaging import AmqpValue, Data, Header, Properties, Source
 from ferrymq_types.registry import DESCRIPTORS
@@ -141,6 +142,15 @@ def test_a_subclass_with_a_constructor_of_its_own_has_its_own_signature() -> Non
             self.size = size
 
     assert list(inspect.signature(Own).parameters) == ["size"]
+    declare(Own, {"size": "int"}, {})
+    assert str(inspect.signature(Own)) == "(*, size: int)"
+
+    class Wider(Own):
+        def __init__(self, size: int, width: int) -> None:
+            super().__init__(size)
+            self.width = width
+
+    assert list(inspect.signature(Wider).parameters) == ["size", "width"]
 
 
 @every_class
