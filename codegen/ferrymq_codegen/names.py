@@ -61,7 +61,12 @@ RESERVED_MODULES: Final = frozenset(
 `_descriptor`) that generated modules use and that an import of the part would hide."""
 
 _ANNOTATION_NAMES: Final = frozenset(
-    {"bool", "int", "float", "str", "bytes", "list", "dict", "object", "Decimal", "UUID", "Array"}
+    {
+        *("bool", "int", "float", "str", "bytes", "list", "dict", "object"),
+        *("Decimal", "UUID", "Array"),
+        # Those of `from_bytes`.
+        *("bytearray", "memoryview", "staticmethod"),
+    }
 )
 _METHODS: Final = frozenset({"encode", "from_bytes", "self", "to_bytes"})
 _LOCALS: Final = frozenset({"r", "w", "value", "count", "outer", "mark", "nulls", "start", "field"})
@@ -93,7 +98,7 @@ def snake_name(name: str) -> str:
 
 
 def field_name(name: str) -> str:
-    """Return the attribute of a field: keywords, and names that annotations in the class body use,
+    """Return the attribute of a field: keywords, and names that the class body itself uses,
     get a trailing underscore; a field that only shares a builtin's name (`filter`) keeps it."""
     result = "_".join(_words(name)).lower()
     if keyword.iskeyword(result) or result in _ANNOTATION_NAMES or result in _METHODS:

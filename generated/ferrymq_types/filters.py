@@ -65,7 +65,7 @@ class LegacyAmqpDirectBinding(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> LegacyAmqpDirectBinding:
-        """Read a legacy-amqp-direct-binding from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_legacy_amqp_direct_binding(r, "legacy-amqp-direct-binding")
         r.finish("legacy-amqp-direct-binding")
@@ -124,7 +124,7 @@ class LegacyAmqpTopicBinding(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> LegacyAmqpTopicBinding:
-        """Read a legacy-amqp-topic-binding from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_legacy_amqp_topic_binding(r, "legacy-amqp-topic-binding")
         r.finish("legacy-amqp-topic-binding")
@@ -194,7 +194,7 @@ class LegacyAmqpHeadersBinding(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> LegacyAmqpHeadersBinding:
-        """Read a legacy-amqp-headers-binding from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_legacy_amqp_headers_binding(r, "legacy-amqp-headers-binding")
         r.finish("legacy-amqp-headers-binding")
@@ -251,7 +251,7 @@ class NoLocalFilter(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> NoLocalFilter:
-        """Read a no-local-filter from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_no_local_filter(r, "no-local-filter")
         r.finish("no-local-filter")
@@ -311,7 +311,7 @@ class SelectorFilter(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SelectorFilter:
-        """Read a selector-filter from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_selector_filter(r, "selector-filter")
         r.finish("selector-filter")

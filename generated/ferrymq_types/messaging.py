@@ -277,7 +277,7 @@ class Header(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Header:
-        """Read a header from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_header(r, "header")
         r.finish("header")
@@ -407,7 +407,7 @@ class DeliveryAnnotations(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> DeliveryAnnotations:
-        """Read a delivery-annotations from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_delivery_annotations(r, "delivery-annotations")
         r.finish("delivery-annotations")
@@ -464,7 +464,7 @@ class MessageAnnotations(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> MessageAnnotations:
-        """Read a message-annotations from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_message_annotations(r, "message-annotations")
         r.finish("message-annotations")
@@ -632,7 +632,7 @@ class Properties(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Properties:
-        """Read a properties from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_properties(r, "properties")
         r.finish("properties")
@@ -874,7 +874,7 @@ class ApplicationProperties(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> ApplicationProperties:
-        """Read an application-properties from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_application_properties(r, "application-properties")
         r.finish("application-properties")
@@ -931,7 +931,7 @@ class Data(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Data:
-        """Read a data from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_data(r, "data")
         r.finish("data")
@@ -998,7 +998,7 @@ class AmqpSequence(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> AmqpSequence:
-        """Read an amqp-sequence from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_amqp_sequence(r, "amqp-sequence")
         r.finish("amqp-sequence")
@@ -1065,7 +1065,7 @@ class AmqpValue(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> AmqpValue:
-        """Read an amqp-value from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_amqp_value(r, "amqp-value")
         r.finish("amqp-value")
@@ -1122,7 +1122,7 @@ class Footer(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Footer:
-        """Read a footer from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_footer(r, "footer")
         r.finish("footer")
@@ -1197,7 +1197,7 @@ class Received(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Received:
-        """Read a received from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_received(r, "received")
         r.finish("received")
@@ -1271,7 +1271,7 @@ class Accepted(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Accepted:
-        """Read an accepted from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_accepted(r, "accepted")
         r.finish("accepted")
@@ -1337,7 +1337,7 @@ class Rejected(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Rejected:
-        """Read a rejected from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_rejected(r, "rejected")
         r.finish("rejected")
@@ -1409,7 +1409,7 @@ class Released(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Released:
-        """Read a released from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_released(r, "released")
         r.finish("released")
@@ -1493,7 +1493,7 @@ class Modified(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Modified:
-        """Read a modified from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_modified(r, "modified")
         r.finish("modified")
@@ -1692,7 +1692,7 @@ class Source(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Source:
-        """Read a source from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_source(r, "source")
         r.finish("source")
@@ -1966,7 +1966,7 @@ class Target(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Target:
-        """Read a target from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_target(r, "target")
         r.finish("target")
@@ -2121,7 +2121,7 @@ class DeleteOnClose(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnClose:
-        """Read a delete-on-close from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_delete_on_close(r, "delete-on-close")
         r.finish("delete-on-close")
@@ -2177,7 +2177,7 @@ class DeleteOnNoLinks(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnNoLinks:
-        """Read a delete-on-no-links from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_delete_on_no_links(r, "delete-on-no-links")
         r.finish("delete-on-no-links")
@@ -2233,7 +2233,7 @@ class DeleteOnNoMessages(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnNoMessages:
-        """Read a delete-on-no-messages from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_delete_on_no_messages(r, "delete-on-no-messages")
         r.finish("delete-on-no-messages")
@@ -2289,7 +2289,7 @@ class DeleteOnNoLinksOrMessages(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> DeleteOnNoLinksOrMessages:
-        """Read a delete-on-no-links-or-messages from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_delete_on_no_links_or_messages(r, "delete-on-no-links-or-messages")
         r.finish("delete-on-no-links-or-messages")

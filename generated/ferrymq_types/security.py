@@ -143,7 +143,7 @@ class SaslMechanisms(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SaslMechanisms:
-        """Read a sasl-mechanisms from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_sasl_mechanisms(r, "sasl-mechanisms")
         r.finish("sasl-mechanisms")
@@ -248,7 +248,7 @@ class SaslInit(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SaslInit:
-        """Read a sasl-init from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_sasl_init(r, "sasl-init")
         r.finish("sasl-init")
@@ -350,7 +350,7 @@ class SaslChallenge(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SaslChallenge:
-        """Read a sasl-challenge from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_sasl_challenge(r, "sasl-challenge")
         r.finish("sasl-challenge")
@@ -429,7 +429,7 @@ class SaslResponse(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SaslResponse:
-        """Read a sasl-response from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_sasl_response(r, "sasl-response")
         r.finish("sasl-response")
@@ -518,7 +518,7 @@ class SaslOutcome(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> SaslOutcome:
-        """Read a sasl-outcome from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_sasl_outcome(r, "sasl-outcome")
         r.finish("sasl-outcome")

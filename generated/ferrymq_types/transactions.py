@@ -100,7 +100,7 @@ class Coordinator(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Coordinator:
-        """Read a coordinator from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_coordinator(r, "coordinator")
         r.finish("coordinator")
@@ -183,7 +183,7 @@ class Declare(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Declare:
-        """Read a declare from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_declare(r, "declare")
         r.finish("declare")
@@ -273,7 +273,7 @@ class Discharge(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Discharge:
-        """Read a discharge from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_discharge(r, "discharge")
         r.finish("discharge")
@@ -361,7 +361,7 @@ class Declared(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Declared:
-        """Read a declared from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_declared(r, "declared")
         r.finish("declared")
@@ -447,7 +447,7 @@ class TransactionalState(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> TransactionalState:
-        """Read a transactional-state from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_transactional_state(r, "transactional-state")
         r.finish("transactional-state")

@@ -464,7 +464,7 @@ class Open(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Open:
-        """Read an open from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_open(r, "open")
         r.finish("open")
@@ -696,7 +696,7 @@ class Begin(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Begin:
-        """Read a begin from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_begin(r, "begin")
         r.finish("begin")
@@ -957,7 +957,7 @@ class Attach(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Attach:
-        """Read an attach from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_attach(r, "attach")
         r.finish("attach")
@@ -1249,7 +1249,7 @@ class Flow(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Flow:
-        """Read a flow from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_flow(r, "flow")
         r.finish("flow")
@@ -1514,7 +1514,7 @@ class Transfer(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Transfer:
-        """Read a transfer from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_transfer(r, "transfer")
         r.finish("transfer")
@@ -1735,7 +1735,7 @@ class Disposition(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Disposition:
-        """Read a disposition from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_disposition(r, "disposition")
         r.finish("disposition")
@@ -1874,7 +1874,7 @@ class Detach(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Detach:
-        """Read a detach from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_detach(r, "detach")
         r.finish("detach")
@@ -1970,7 +1970,7 @@ class End(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> End:
-        """Read an end from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_end(r, "end")
         r.finish("end")
@@ -2051,7 +2051,7 @@ class Close(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Close:
-        """Read a close from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_close(r, "close")
         r.finish("close")
@@ -2148,7 +2148,7 @@ class Error(Composite):
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Error:
-        """Read an error from its bytes with the descriptor: see `Composite.from_bytes`."""
+        """Read a value from its bytes with the descriptor: see `Composite.from_bytes`."""
         r = Reader(as_bytes(data))
         value = read_error(r, "error")
         r.finish("error")
