@@ -2,6 +2,8 @@
 
 The deliveries in flight are in the two halves, `incoming` and `outgoing`. This module has the state
 of the session and its links, and passes every frame to the part that handles it.
+
+One module because each frame and each call changes the same state.
 """
 
 from __future__ import annotations
