@@ -42,7 +42,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 _IMPORTS_PROTON = re.compile(r"^(?:from|import) c?proton\b", re.MULTILINE)
 _SPARK = Path(__file__).parent / "spark"
-# Their tests share nothing that a file starts, and may take long: each goes where there is room.
+# Their tests may take long: each goes where there is room, except in a file that starts something
+# for all its tests.
 _APART = tuple(
     f"tests/{name}/"
     for name in ("arrow", "codec", "codegen", "crash", "engine", "house", "simulation", "types")
@@ -160,9 +161,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith("tests/spark/"):
                 return "spark"
-            return nodeid if nodeid.startswith(_APART) else nodeid.partition("::")[0]
+            file = nodeid.partition("::")[0]
+            return nodeid if nodeid.startswith(_APART) and not _shares(file) else file
 
     return ByFile(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@functools.cache
+def _shares(file: str) -> bool:
+    """Return whether the tests of a file share a fixture."""
+    return 'scope="module"' in (Path(__file__).parent.parent / file).read_text("utf-8")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

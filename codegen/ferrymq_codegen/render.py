@@ -120,7 +120,7 @@ def render(resolved: Resolved, package: str, command: str = COMMAND) -> dict[str
     files["registry.py"] = frame.wrap(body, doc, modules, early=everything)
     texts = [text_of(resolved, type_) for type_ in types]
     body = environment.get_template("schema.py.jinja").render(types=texts, package=package)
-    doc = docstring("What the XML says about every type, as data.", 0, "")
+    doc = docstring("Descriptions of the types as data, from their XML.", 0, "")
     files["schema.py"] = frame.wrap(body, doc, [], early=())
     return files
 

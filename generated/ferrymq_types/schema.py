@@ -7,7 +7,7 @@
 # Source: filters.xml, sha256 40405af1171676202cdecfc9dc4ce0589e0abab8d92cace6ed1c2f5a2964bb7a
 # Regenerate: python -m codegen generate
 
-"""What the XML says about every type, as data."""
+"""Descriptions of the types as data, from their XML."""
 
 from __future__ import annotations
 
@@ -3637,4 +3637,4 @@ SCHEMAS: Final[dict[str, TypeSchema]] = {
         doc="Passes messages for which the expression, written in the selector language of JMS, is true. Plain names in it stand for application properties. (Apache filters §2.2)",
     ),
 }
-"""What the XML says about every type, by its name."""
+"""Description of every type, by its name."""

@@ -5,11 +5,18 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import Field, fields
 from inspect import getattr_static
-from typing import Any, ClassVar, Final, NoReturn, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
-T = TypeVar("T")
+
+class _Dataclass(Protocol):
+    """An instance of any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+T = TypeVar("T", bound=_Dataclass)
 
 # Arguments of other libraries and what stands for them here, by the function.
 _ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
@@ -52,7 +59,7 @@ _ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
 def make_options(options: type[T], call: str, given: Mapping[str, Any]) -> T:
     """Return the options for a call, such as ``connect``. Raises TypeError for an argument that
     there is not."""
-    known = [field.name for field in fields(options)]  # type: ignore[arg-type]
+    known = [field.name for field in fields(options)]
     for name in given:
         if name not in known:
             hint = _ELSEWHERE.get(call, {}).get(name)

@@ -52,9 +52,8 @@ def milliseconds(duration: Duration, name: str) -> int:
     Raises TypeError and ValueError.
     """
     # The usual case, without the cost of the checks: each message with a ttl comes here.
-    kind = type(duration)
-    if (kind is float or kind is int) and 0 < duration < _MAX_SECONDS:  # type: ignore[operator]
-        return round(duration * 1000) or 1  # type: ignore[arg-type]
+    if isinstance(duration, float | int) and 0 < duration < _MAX_SECONDS:
+        return round(duration * 1000) or 1
     length = check_duration(duration, name) * 1000
     if length > _MAX_UINT:
         raise ValueError(f"{name} {duration!r} is above 4294967.295 seconds, which are 49 days")

@@ -1,4 +1,4 @@
-"""What `send` takes: a message, or a value that becomes the body of one."""
+"""Arguments of `send`: a message, or a value that becomes the body of one."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ async def test_without_resend_a_lost_connection_ends_the_request(
             await asking
         service.open.set()
         if policy:
-            assert (await connection.request("prices", Message("next"))).body == "re: next"
+            assert (await connection.request("prices", "next")).body == "re: next"
         assert service.seen.count("once") == 1
 
 
@@ -163,6 +163,8 @@ async def test_no_reply_in_time_names_the_address_and_the_seconds(broker: Broker
             await connection.request("prices", Message("x"), timeout=0.1)
         with pytest.raises(TimeoutError, match=r"'prices' within 0 s$"):
             await connection.request("prices", Message("x"), timeout=0)
+        with pytest.raises(TypeError, match=r"request takes a Message, .* not int$"):
+            await connection.request("prices", 5)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="is no time"):
             await connection.request("prices", Message("x"), timeout=-1)
 

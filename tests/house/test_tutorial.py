@@ -20,13 +20,7 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
 
 
 @pytest.mark.timeout(400)
-def test_both_pages_in_their_order(newcomer: Newcomer) -> None:
-    """The second page needs the environment and the broker of the first."""
-    a_killed_worker_loses_nothing(newcomer)
-    a_worker_tries_again_gives_up_and_outlives_its_broker(newcomer)
-
-
-def a_killed_worker_loses_nothing(newcomer: Newcomer) -> None:
+def test_a_killed_worker_loses_nothing(newcomer: Newcomer) -> None:
     newcomer.follow(TUTORIAL / "README.md")
     orders = {f"order {number}" for number in range(1, 11)}
     printed = newcomer.printed
@@ -39,7 +33,9 @@ def a_killed_worker_loses_nothing(newcomer: Newcomer) -> None:
     assert newcomer.waits("orders.dead") == []
 
 
-def a_worker_tries_again_gives_up_and_outlives_its_broker(newcomer: Newcomer) -> None:
+@pytest.mark.timeout(400)
+def test_a_worker_tries_again_gives_up_and_outlives_its_broker(newcomer: Newcomer) -> None:
+    """In the environment, and with the broker, of the first page."""
     began = len(newcomer.printed)
     newcomer.follow(TUTORIAL / "worker.md")
     printed = newcomer.printed[began:]

@@ -1,4 +1,4 @@
-"""One connection of a client: events of the engine become calls of nodes.
+"""Connection of a client: events of the engine become calls of nodes.
 
 The server gives the handler bytes, time and the state of the transport, and the handler gives bytes
 to `write`; it knows neither sockets nor the event loop. It is composed of parts that own their

@@ -40,6 +40,7 @@ from ferrymq.options import (
     Timeout,
     check_timeout,
 )
+from ferrymq.sendable import Sendable
 from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_types.transport import Error, Open
 
@@ -247,11 +248,13 @@ class Connection(OtherNames, Opened):
         return OpeningTransaction(open, "connection.transaction()")
 
     async def request(
-        self, address: str, message: Message, *, timeout: Timeout = "default"
+        self, address: str, message: Sendable, *, timeout: Timeout = "default"
     ) -> Message:
         """Send a request to an address and return the reply.
 
-        reply = await connection.request("prices", Message("AAPL"), timeout=5)
+        reply = await connection.request("prices", "AAPL", timeout=5)
+
+        Values that are no message become one as in `Sender.send`.
 
         The client sets the reply-to, and the message-id and the correlation-id if the message has
         none, without changing the message itself. The reply is the message whose correlation-id is

@@ -18,6 +18,7 @@ from ferrymq.aio.sender import Sender
 from ferrymq.errors import ConnectionClosed, DecodeError
 from ferrymq.message import Message
 from ferrymq.options import MadeUp, ReceiverOptions, SenderOptions, Timeout, check_timeout
+from ferrymq.sendable import Sendable, to_message
 from ferrymq_types.messaging import Properties
 
 if TYPE_CHECKING:
@@ -69,9 +70,10 @@ class RequestReply:
         # Requests that are sent again since the last line about that in the log.
         self._again = 0
 
-    async def request(self, address: str, message: Message, timeout: Timeout) -> Message:
+    async def request(self, address: str, message: Sendable, timeout: Timeout) -> Message:
         """Send a request and return the reply; see `Connection.request`."""
         check_timeout(timeout)
+        message = to_message(message, "request")
         properties = message.properties
         properties = Properties() if properties is None else copy.copy(properties)
         if properties.message_id is None:
@@ -246,7 +248,7 @@ class _Progress:
 
     @property
     def lacks(self) -> str:
-        """What did not come in time, as the beginning of a sentence about the address."""
+        """The beginning of the error text of a time-out, which the address completes."""
         if self.accepted:
             return "no reply came from"
         if self.sent:

@@ -104,6 +104,7 @@ class Responses(Receiver):
             future = None if id is None else self.waiting.get(id)
             if future is not None and not future.done():
                 future.set_result(message)
+        self.retire(delivery)
         self._connection.soon()
 
 
@@ -146,8 +147,6 @@ class RequestLinks(Opened):
             ReceiverOptions(
                 name=name,
                 credit=credit,
-                # Responses are settled as they come.
-                renew="delivery",
                 dynamic=dynamic,
                 properties=properties,
                 timeout=timeout,

@@ -253,7 +253,6 @@ class Sender(OtherNames, Link[SenderLink]):
         """
         self._connection.check_loop()
         payload = to_message(message, "send_nowait").encode()
-        # In another thread there is no loop, which `_send` reports.
         future = SentFuture(loop=self._connection._loop)
         future.warning = self._unseen or self._watch()
         return self._send(payload, settled, transaction, delivery_tag, hold, future=future)

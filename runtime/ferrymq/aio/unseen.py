@@ -32,8 +32,8 @@ class LoopCaller:
         self._pid = os.getpid()
 
     def __call__(self, function: Callable[[], None]) -> bool:
-        """Let the loop call a function soon; return whether the loop will: a closed loop will not,
-        nor the loop of another process."""
+        """Ask the loop to call a function soon. Return false if it cannot: a closed loop, or the
+        loop of another process."""
         if sys.is_finalizing() or os.getpid() != self._pid:
             return False
         try:
@@ -46,7 +46,7 @@ class LoopCaller:
         return True
 
     def later(self, function: Callable[[], None]) -> asyncio.TimerHandle | None:
-        """Let the loop call a function after `INTERVAL`, from the loop's thread."""
+        """Ask the loop to call a function after `INTERVAL`, from the loop's thread."""
         return None if self._loop.is_closed() else self._loop.call_later(INTERVAL, function)
 
 

@@ -300,7 +300,7 @@ class Receiver(OtherNames, _Link[aio.Receiver]):
 
 
 class Delivery(OtherNames):
-    """One message received; the blocking face of `ferrymq.aio.Delivery`.
+    """Received message; the blocking face of `ferrymq.aio.Delivery`.
 
     ``with delivery`` accepts the message at the end of the block; if an exception leaves the block,
     it gives the message back as failed, or releases it if the program was told to stop.
