@@ -91,6 +91,7 @@ class Worker:
         if self._connection is not None:
             raise RuntimeError("the worker runs already")
         with ExitStack() as stack:
+            stack.enter_context(on_end(self.stop))
             given = self._given
             if isinstance(given, Connection):
                 self._connection = given
@@ -101,7 +102,6 @@ class Worker:
                 self._connection = stack.enter_context(connected)
             connection = self._connection
             stack.callback(self._end)
-            stack.enter_context(on_end(self.stop))
             connection._portal.run(lambda: self._behind._run(connection._behind))
 
     def stop(self) -> None:
@@ -122,12 +122,11 @@ class Worker:
                 return connect(url, reconnect=True)
             except (AmqpError, TimeoutError) as error:
                 until = time.monotonic() + pause_before_next(url, error, pauses)
-            with on_end(self.stop):
-                while (left := until - time.monotonic()) > 0:
-                    if self._behind._stops:
-                        self._behind._stops = 0
-                        return None
-                    time.sleep(min(left, _LOOK_UP))
+            while (left := until - time.monotonic()) > 0:
+                if self._behind._stops:
+                    self._behind._stops = 0
+                    return None
+                time.sleep(min(left, _LOOK_UP))
 
     def _end(self) -> None:
         self._connection = self._face = None
