@@ -13,12 +13,15 @@ a working draft of OASIS). A response that says no is raised as `ManagementError
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ferrymq.errors import ManagementError
 from ferrymq.message import Message
 from ferrymq_codec.scalars import Int
+
+if TYPE_CHECKING:
+    from ferrymq_codec.described_types import DescribedTypes
 
 __all__ = [
     "ADDRESS",
@@ -85,18 +88,20 @@ class PeekedMessage:
     attributes: dict[str, object]
     """Facts that the broker knows of the message: ``sequence``, ``state`` and others in a queue,
     ``partition``, ``offset`` and ``time`` in a stream."""
+    types: DescribedTypes | None = field(default=None, repr=False, compare=False)
+    """Types of the connection, which become instances of their classes in `message`."""
 
     @classmethod
-    def of(cls, shown: Mapping[str, object]) -> PeekedMessage:
+    def of(cls, shown: Mapping[str, object], types: DescribedTypes | None = None) -> PeekedMessage:
         """Return the message that a map in the answer to a PEEK describes."""
         attributes = dict(shown)
         payload = attributes.pop("message", None)
-        return cls(payload if isinstance(payload, bytes) else b"", attributes)
+        return cls(payload if isinstance(payload, bytes) else b"", attributes, types)
 
     @property
     def message(self) -> Message:
         """The message, decoded. Raises `DecodeError` if it is malformed."""
-        return Message.decode(self.payload)
+        return Message.decode(self.payload, types=self.types)
 
 
 def encode_request(

@@ -194,6 +194,15 @@ async def test_what_is_no_registry_is_refused(shop: Any) -> None:
             ferrymq.connect("amqp://127.0.0.1:1", types=wrong)
 
 
+async def test_peeked_messages(shop: Any, broker: BrokerServer) -> None:
+    parcel = shop.Parcel(weight=3)
+    async with ferrymq.connect(broker.url, types=shop.registry) as connection:
+        await (await connection.sender("parcels")).send(Message(parcel))
+        async with connection.management() as management:
+            (peeked,) = await management.peek("queue", "parcels")
+    assert peeked.message.body == parcel
+
+
 async def test_blocking(shop: Any, broker: BrokerServer) -> None:
     parcel = shop.Parcel(weight=3)
 

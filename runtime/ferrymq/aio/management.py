@@ -164,7 +164,8 @@ class ManagementClient(Opened):
         ``count``, ``from-sequence`` and so on."""
         response = await self.request("PEEK", type, name, arguments or {}, timeout=timeout)
         found = response.map().get("messages")
-        return [PeekedMessage.of(one) for one in found] if isinstance(found, list) else []
+        types = self._connection.types
+        return [PeekedMessage.of(one, types) for one in found] if isinstance(found, list) else []
 
     async def close(self) -> None:
         """Close the links. Waiting requests end with `LinkDetached`."""
