@@ -40,6 +40,7 @@ from ferrymq.options import (
     Timeout,
     check_timeout,
 )
+from ferrymq.peers import Peer, recognise
 from ferrymq.sendable import Sendable
 from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_types.transport import Error, Open
@@ -96,6 +97,7 @@ class Connection(OtherNames, Opened):
         self.recovery: Recovery | None = None
         self._transport: EngineTransport | None = None
         self._remote: Open | None = None
+        self._peer = Peer()
         self._failure: ConnectionClosed | None = None
         self._closing = False
         # Whether the connection ended without an error of either side.
@@ -146,6 +148,11 @@ class Connection(OtherNames, Opened):
         """The properties in the peer's open (AMQP 1.0 §2.7.1)."""
         remote = self._remote
         return {} if remote is None or remote.properties is None else remote.properties
+
+    @property
+    def peer(self) -> Peer:
+        """What is known about the peer's product, by its open."""
+        return self._peer
 
     @property
     def remote_offered_capabilities(self) -> list[str]:
@@ -512,6 +519,7 @@ class Connection(OtherNames, Opened):
     def on_open(self, open: Open) -> None:
         """Handle the peer's open."""
         self._remote = open
+        self._peer = recognise(open)
         LOGGER.debug("%s: connected to container %r", self.url, open.container_id)
         resolve(self._opened)
 

@@ -26,6 +26,7 @@ from ferrymq.options import (
     SenderArguments,
     Timeout,
 )
+from ferrymq.peers import Peer
 from ferrymq.url import Url, parse_url
 from ferrymq_types.transport import Error
 
@@ -159,6 +160,11 @@ class Connection(OtherNames, _Opener[aio.Connection]):
     def remote_properties(self) -> dict[str, object]:
         """The properties in the peer's open (AMQP 1.0 §2.7.1)."""
         return self._behind.remote_properties
+
+    @property
+    def peer(self) -> Peer:
+        """What is known about the peer's product."""
+        return self._behind.peer
 
     @property
     def remote_offered_capabilities(self) -> list[str]:

@@ -1,0 +1,140 @@
+"""Known brokers: how they differ from what the client would expect of any peer.
+
+Each row of `KNOWN` says how a broker is recognised, which versions it is about, the facts, and
+where the knowledge comes from. A peer that no row fits has the facts that `Peer` has by default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ferrymq_types.transport import Open
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What is known about the peer of a connection.
+
+    `name` and `version` are those of its product, empty if the peer does not state them.
+    """
+
+    name: str = ""
+    version: str = ""
+    ends_sessions: bool = False
+    """Whether a refused link, transfer or outcome ends the session, with every other link on it."""
+    cancels_with_session: bool = False
+    """Whether a detached receiver is still given messages, until its session ends."""
+    resumes: bool = True
+    """Whether links can be resumed with their unsettled deliveries."""
+    lacks: tuple[tuple[str, str], ...] = ()
+    """What the broker does not have: a part of the text of the error that says so, and a name."""
+    refuses_transfers: tuple[str, ...] = ()
+    """Parts of error texts that are about a message that was sent, not about a link."""
+    refuses_outcomes: tuple[str, ...] = ()
+    """Parts of error texts that are about the outcome of a message that was received."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".rstrip() or "the peer"
+
+    def lack(self, description: str | None) -> str:
+        """Return what to append to an error with this description: what the broker does not have;
+        empty if nothing is known."""
+        for part, thing in self.lacks:
+            if description is not None and part in description:
+                return f": {self} has no {thing}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPeer:
+    """Row of the table: the peers that it is about, and their facts.
+
+    A peer is recognised by `product` in the properties of its open, or by its container-id. The
+    row is about the versions from `since` on and before `before`. `source` says where the
+    knowledge comes from.
+    """
+
+    facts: Peer
+    source: str
+    product: str | None = None
+    container_id: str | None = None
+    since: tuple[int, ...] = ()
+    before: tuple[int, ...] | None = None
+
+    def fits(self, open: Open) -> bool:
+        """Return whether the row is about the peer with this open."""
+        product = _text(open, "product")
+        if self.product is not None:
+            version = _numbers(_text(open, "version"))
+            return (
+                product == self.product
+                and self.since <= version
+                and (self.before is None or version < self.before)
+            )
+        return not product and self.container_id == open.container_id
+
+
+_RABBITMQ_LACKS: Final = (
+    ("Dynamic sources not supported", "dynamic nodes"),
+    ("Dynamic targets not supported", "dynamic nodes"),
+    ("Transactions not supported", "transactions"),
+    ("Link recovery not supported", "resumption of links"),
+)
+
+KNOWN: Final = (
+    KnownPeer(
+        Peer(
+            "RabbitMQ",
+            ends_sessions=True,
+            resumes=False,
+            lacks=_RABBITMQ_LACKS,
+            refuses_transfers=("user_id property set to", "failed_to_parse_constructor"),
+        ),
+        "seen with 4.0.5 on 2026-11-26",
+        product="RabbitMQ",
+        since=(4,),
+    ),
+    KnownPeer(
+        Peer(
+            "RabbitMQ",
+            ends_sessions=True,
+            cancels_with_session=True,
+            resumes=False,
+            lacks=_RABBITMQ_LACKS,
+            refuses_transfers=("user_id property set to",),
+            refuses_outcomes=("Unrecognised state",),
+        ),
+        "seen with 3.10.8 and its plugin rabbitmq_amqp1_0 on 2026-11-26",
+        product="RabbitMQ",
+        before=(4,),
+    ),
+)
+"""The known brokers; of several rows that fit, the first applies."""
+
+
+def recognise(open: Open) -> Peer:
+    """Return what is known about the peer with this open."""
+    name, version = _text(open, "product"), _text(open, "version")
+    for known in KNOWN:
+        if known.fits(open):
+            return replace(known.facts, version=version)
+    return Peer(name, version)
+
+
+def _text(open: Open, key: str) -> str:
+    value = (open.properties or {}).get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers)
