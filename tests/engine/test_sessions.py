@@ -115,25 +115,28 @@ def test_frames_on_their_way_when_we_ended_are_discarded(server):
 
 @pytest.mark.spec("2.5.2")
 def test_channels_are_used_again(server):
-    for _ in range(3):
+    for channel in range(3):
         session = begin_script(server, 3)
-        assert session.channel == 0
+        assert session.channel == channel
         server >> on(3, End())
         session.end()
-        server << on(0, End())
+        server << on(channel, End())
         server.events()
 
 
-def test_lowest_channel_is_taken(client):
+def test_the_channel_that_is_free_for_longest_is_taken(script):
+    """RabbitMQ has left a begin unanswered on a channel right behind its ends."""
+    client = open_script(script(initiator=True, channel_max=3))
     sessions = [client.engine.begin() for _ in range(3)]
     assert [s.channel for s in sessions] == [0, 1, 2]
     client << on(0, Begin) << on(1, Begin) << on(2, Begin)
-    client >> on(0, peer_begin(1))
-    sessions[1].end()
-    client << on(1, End)
-    client >> on(0, End())
-    assert client.engine.begin().channel == 1
-    client << on(1, Begin)
+    client >> on(0, peer_begin(1)) >> on(1, peer_begin(0))
+    for channel in (1, 0):
+        sessions[channel].end()
+        client << on(channel, End)
+        client >> on(0 if channel else 1, End())
+    assert [client.engine.begin().channel for _ in range(3)] == [3, 1, 0]
+    client << on(3, Begin) << on(1, Begin) << on(0, Begin)
 
 
 @pytest.mark.spec("2.7.1")

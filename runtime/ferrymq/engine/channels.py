@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
-from ferrymq.engine.numbers import FreeNumbers
 from ferrymq.engine.session import Session
 from ferrymq.engine.unfinished import Unfinished
 from ferrymq.errors import RemoteProtocolError
@@ -21,24 +20,33 @@ if TYPE_CHECKING:
 class Channels:
     """Two maps of channels to sessions: each direction numbers its channels independently."""
 
-    __slots__ = ("by_remote", "by_local", "links", "unfinished", "_free")
+    __slots__ = ("by_remote", "by_local", "links", "unfinished", "_unused", "_freed")
 
     def __init__(self, unfinished: Unfinished) -> None:
         self.by_remote: dict[int, Session] = {}
         self.by_local: dict[int, Session] = {}
-        self._free = FreeNumbers()
+        # This channel and all above it were never used; those that were and are free again, oldest
+        # first.
+        self._unused: i64 = 0
+        self._freed: list[int] = []
         # Every link that is not detached on both sides, by (name, we are the sender): a name
         # identifies one link in all sessions of the connection (AMQP 1.0 §2.6.1).
         self.links: dict[tuple[str, bool], Link] = {}
         self.unfinished: Unfinished = unfinished
 
     def allocate(self, session: Session, limit: i64) -> bool:
-        """Give the session the lowest free channel; return false if all up to `limit` are in
-        use."""
-        channel = self._free.lowest()
-        if channel > limit:
+        """Give the session a free channel; false when all up to `limit` are in use.
+
+        A channel is used again as late as possible: RabbitMQ has left a begin unanswered that came
+        right behind the ends of an earlier session of the channel.
+        """
+        channel = self._unused
+        if channel <= limit:
+            self._unused = channel + 1
+        elif self._freed:
+            channel = self._freed.pop(0)
+        else:
             return False
-        self._free.take_lowest()
         session.channel = channel
         self.by_local[channel] = session
         return True
@@ -91,7 +99,7 @@ class Channels:
     def release(self, session: Session) -> None:
         """Free both channels of a session that both sides have ended."""
         if self.by_local.pop(session.channel, None) is not None:
-            self._free.give_back(session.channel)
+            self._freed.append(int(session.channel))
         self.unmap_remote(session)
 
     def unmap_remote(self, session: Session) -> None:
@@ -104,7 +112,8 @@ class Channels:
         """Forget all sessions and return them."""
         sessions = list(self.by_local.values())
         self.by_local.clear()
-        self._free.clear()
+        self._unused = 0
+        self._freed.clear()
         self.by_remote.clear()
         self.links.clear()
         self.unfinished.clear()

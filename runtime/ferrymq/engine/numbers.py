@@ -1,4 +1,4 @@
-"""Allocation of the lowest free number, for channels and handles (AMQP 1.0 §2.5.1, §2.6.2)."""
+"""Allocation of the lowest free number, for handles (AMQP 1.0 §2.6.2)."""
 
 from __future__ import annotations
 
