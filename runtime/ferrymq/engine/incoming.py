@@ -257,7 +257,7 @@ class IncomingHalf:
                 f"delivery-tag of {len(tag)} bytes on link {link.name!r}; at most 32 are allowed",
                 Scope.SESSION,
             )
-        if link.allowance <= 0:
+        if link.allowance <= 0 and link.allowance + link.spare <= 0:
             raise RemoteProtocolError(
                 "amqp:link:transfer-limit-exceeded",
                 f"transfer of delivery {id} on link {link.name!r} without credit",

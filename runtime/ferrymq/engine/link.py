@@ -279,6 +279,8 @@ class Link:
             # The peer forgets the deliveries at the detach, so settlements are sent before it.
             session._flush_dispositions()
             fits = fitting(error, session.connection.remote_max_frame_size)
+            if session.due:
+                session.write_due()
             session._send(Detach(handle=self.handle, closed=closed, error=fits))
         self.local_detached = True
         self.local_closed = closed

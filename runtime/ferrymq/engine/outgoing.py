@@ -178,7 +178,10 @@ class OutgoingHalf:
     ) -> i64:
         """Write frames from `offset` on. Return `_DONE`, or the offset at which the window or the
         room in the output ended."""
-        connection = self.session.connection
+        session = self.session
+        if session.due:
+            session.write_due()
+        connection = session.connection
         output_limit = connection.output_limit
         most = output_limit.most
         w = connection.output
@@ -186,7 +189,7 @@ class OutgoingHalf:
         if limit > output_limit.frame:
             limit = output_limit.frame
         total: i64 = len(payload)
-        channel = self.session.channel
+        channel = session.channel
         late = False
         while self.remote_window > 0:
             if len(w) >= most:

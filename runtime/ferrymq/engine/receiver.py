@@ -30,6 +30,8 @@ class ReceiverLink(Link):
         "partial",
         "_counted",
         "allowance",
+        "spare",
+        "flow_due",
         "early",
         "unsettled",
         "resumption",
@@ -57,6 +59,10 @@ class ReceiverLink(Link):
         # Deliveries that the sender may believe are allowed, because it has not yet learned that
         # credit was taken back.
         self.allowance: i64 = 0
+        # Deliveries beyond the allowance that are taken nevertheless: see `_note_flow`.
+        self.spare: i64 = 0
+        # Whether a flow is written with the next output.
+        self.flow_due: bool = False
         # Transfers that arrived before our attach answered the sender's attach.
         self.early: list[tuple[Transfer, bytes]] | None = None
         # Deliveries that were unsettled when the link was suspended or lost, by tag: for
@@ -176,7 +182,8 @@ class ReceiverLink(Link):
     ) -> None:
         """Allow the sender `credit` deliveries from now on, and end a drain.
 
-        With `drain` the sender must use the credit or give it back at once; `DrainCompleted`
+        The flow is written with the next output, one for all calls before. With `drain` it is
+        written at once: the sender must use the credit or give it back, and `DrainCompleted`
         reports that it has done so. `properties` are those of the flow (AMQP 1.0 §2.7.4). The call
         may directly follow our own attach. Does nothing when the link is detached. Raises
         `LocalProtocolError` for a credit that is not a 32-bit number, and for a flow that is too
@@ -185,17 +192,35 @@ class ReceiverLink(Link):
         if not 0 <= credit <= 0xFFFFFFFF:
             raise illegal(f"credit {credit}: it must be 0 … 4294967295")
         if self.usable or self.state is LinkState.ATTACH_SENT:
+            self._note_flow(credit)
             self.credit = credit
             if self.allowance < credit:
                 self.allowance = credit
             self.drain = drain
-            self.session._send_link_flow(self, properties)
+            if drain or properties is not None:
+                self.session._send_link_flow(self, properties)
+            else:
+                # Further calls before the output is taken change the same flow.
+                self.session._owe_flow(self)
 
     def drain_credit(self) -> None:
         """Ask the sender to use up or give back its credit; `DrainCompleted` follows."""
         if self.usable:
+            self._note_flow(self.credit)
             self.drain = True
             self.session._send_link_flow(self)
+
+    def _note_flow(self, credit: i64) -> None:
+        """Take note, before a flow with this credit, of the deliveries that may be under way.
+
+        RabbitMQ 3.10 gives the credit of a flow to its queue without deducting what the queue has
+        sent since the delivery-count of the flow. So what was under way when the flow was written
+        comes in addition to the new credit. A client takes that; a server holds its clients to the
+        credit.
+        """
+        if not self.flow_due and self.session.connection.settings.initiator:
+            under_way = self.allowance if self.allowance > 0 else 0
+            self.spare = under_way if under_way < credit else credit
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
         """Settle a delivery; see `IncomingDelivery.settle`. In receiver-settle-mode second the
@@ -235,6 +260,7 @@ class ReceiverLink(Link):
         self.allowance -= 1
 
     def _fill_flow(self, flow: Flow) -> None:
+        self.flow_due = False
         # Until the sender's attach arrives, its state is unknown (AMQP 1.0 §2.7.4).
         if self.remote_attach is not None:
             flow.delivery_count = self.delivery_count

@@ -96,6 +96,7 @@ class Session:
         "_remote_handle_max",
         "_handle_max",
         "touched",
+        "due",
         "_last_link",
         "_remote_ended",
         "_reported",
@@ -127,6 +128,8 @@ class Session:
         self._remote_handle_max: i64 = 0xFFFFFFFF
         # Whether the connection must flush this session before its output is taken.
         self.touched: bool = False
+        # Links whose flow is written with the next output, before any transfer of ours.
+        self.due: list[ReceiverLink] = []
         # The link of the latest transfer: most transfers follow a transfer on the same link.
         self._last_link: ReceiverLink | None = None
         # True if the peer's end followed its begin before we answered the begin.
@@ -194,6 +197,8 @@ class Session:
         event = SessionInput.SEND_END if error is None else SessionInput.SEND_END_ERROR
         if (self.state, event) not in SESSION_TABLE:
             return
+        if self.due:
+            self.write_due()
         self._flush_dispositions()
         self._send(End(error=fitting(error, self.connection.remote_max_frame_size)))
         self._transition(event)
@@ -271,6 +276,7 @@ class Session:
                 del names[key]
         self.links.clear()
         self._echoes.clear()
+        self.due.clear()
         self._handles.clear()
         self._free_handles.clear()
         self._remote_handles.clear()
@@ -484,6 +490,9 @@ class Session:
         link._end_partial()
         if early is None:
             return
+        if self.due:
+            # The credit that the answer stated comes before what uses it.
+            self.write_due()
         try:
             for transfer, payload in early:
                 if link.usable:
@@ -553,6 +562,23 @@ class Session:
         flow.echo = echo
         self._send(flow)
 
+    def _owe_flow(self, link: ReceiverLink) -> None:
+        """Have a flow of the link written with the next output: one for all that changes until
+        then."""
+        if not link.flow_due:
+            link.flow_due = True
+            self.due.append(link)
+            self.connection._touch(self)
+
+    def write_due(self) -> None:
+        """Write the flows that are due. Credit that is given before a transfer is sent must come
+        before it (Link Pairing 1.0 §2.2.2)."""
+        due = self.due
+        self.due = []
+        for link in due:
+            if link.flow_due and (link.usable or link.state is LinkState.ATTACH_SENT):
+                self._send_link_flow(link)
+
     def _send_link_flow(self, link: Link, properties: dict[str, object] | None = None) -> None:
         """Send a flow with the state of the session and of one link."""
         if self._echoes:
@@ -589,6 +615,8 @@ class Session:
         """Write the held-back dispositions and the window."""
         self.touched = False
         if self.open_for_output:
+            if self.due:
+                self.write_due()
             self._flush_dispositions()
             if self._echoes:
                 self._answer_echoes()
