@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import warnings
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final, Unpack
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar, Unpack
 
 from ferrymq.aio.chunks import ChunkReader, OpeningChunkReader
 from ferrymq.aio.dispatch import dispatch, session_error
@@ -26,7 +26,8 @@ from ferrymq.aio.waiting import Signal, deadline, fresh, resolve, running_loop, 
 from ferrymq.arguments import OtherNames, make_options, names
 from ferrymq.durations import Duration, seconds
 from ferrymq.engine.answers import expect_encodable
-from ferrymq.errors import AmqpError, ConnectionClosed
+from ferrymq.engine.settings import DEFAULT_CHANNEL_MAX
+from ferrymq.errors import AmqpError, ConnectionClosed, LocalProtocolError
 from ferrymq.fence import Committed, Fence
 from ferrymq.management import ADDRESS, Replies
 from ferrymq.options import (
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from ferrymq.url import Url
 
 LOGGER: Final = logging.getLogger("ferrymq")
+
+R = TypeVar("R")
 
 
 class Connection(OtherNames, Opened):
@@ -178,7 +181,7 @@ class Connection(OtherNames, Opened):
         settings = make_options(SenderOptions, "sender", options)
 
         async def open() -> Sender:
-            return await (await self._shared_session()).open_sender(address, settings)
+            return await self.with_session(lambda session: session.open_sender(address, settings))
 
         return Opening(open, f"connection.sender({address!r})")
 
@@ -189,7 +192,7 @@ class Connection(OtherNames, Opened):
         settings = make_options(ReceiverOptions, "receiver", options)
 
         async def open() -> Receiver:
-            return await (await self._shared_session()).open_receiver(address, settings)
+            return await self.with_session(lambda session: session.open_receiver(address, settings))
 
         return OpeningReceiver(open, f"connection.receiver({address!r})")
 
@@ -204,7 +207,9 @@ class Connection(OtherNames, Opened):
         settings = make_options(ChunkReaderOptions, "chunk_reader", options)
 
         async def open() -> ChunkReader:
-            return await (await self._shared_session()).open_chunk_reader(address, settings)
+            return await self.with_session(
+                lambda session: session.open_chunk_reader(address, settings)
+            )
 
         return OpeningChunkReader(open, f"connection.chunk_reader({address!r})")
 
@@ -212,7 +217,9 @@ class Connection(OtherNames, Opened):
         """Attach a pair of links in the connection's default session: `Session.pair`."""
 
         async def open() -> Pair:
-            return await Pair(await self._shared_session(), address, name, credit).open()
+            return await self.with_session(
+                lambda session: Pair(session, address, name, credit).open()
+            )
 
         return Opening(open, f"connection.pair({address!r})")
 
@@ -232,7 +239,7 @@ class Connection(OtherNames, Opened):
         check_timeout(timeout)
 
         async def open() -> ManagementClient:
-            return await open_management(await self._shared_session(), address, replies, timeout)
+            return await open_management(self, self, address, replies, timeout)
 
         return Opening(open, "connection.management()")
 
@@ -473,10 +480,15 @@ class Connection(OtherNames, Opened):
         if self.recovery is not None:
             await self.recovery.wait()
 
-    async def open_session(self) -> Session:
-        """Begin a session."""
+    @property
+    def closing(self) -> bool:
+        """Whether this side closes the connection."""
+        return self._closing
+
+    async def open_session(self, own: bool = False) -> Session:
+        """Begin a session; an `own` one ends with the last of its links."""
         await self.connected()
-        session = Session(self)
+        session = Session(self, own)
         self.sessions[session] = None
         try:
             await session.begin()
@@ -489,8 +501,40 @@ class Connection(OtherNames, Opened):
         self.check_loop()
         async with self._session_turn:
             if self._session is None or self._session.closed:
-                self._session = await self.open_session()
+                # A peer that refuses transactions may end their session.
+                self._session = await self.open_session(self._peer.ends_sessions)
             return self._session
+
+    async def with_session(self, open: Callable[[Session], Awaitable[R]]) -> R:
+        """Attach links by a function, in a session that the user has not chosen.
+
+        That is the default session. A peer that ends the session of a link that it refuses gets a
+        session for each call, as long as it allows more.
+        """
+        if not self._peer.ends_sessions:
+            return await open(await self._shared_session())
+        self.check_loop()
+        async with self._session_turn:
+            own = [session for session in self.sessions if session.own and not session.restoring]
+            if not own or len(own) < self._own_sessions:
+                try:
+                    own = [await self.open_session(own=True)]
+                except LocalProtocolError:
+                    # The user has taken the other channels.
+                    if not own:
+                        raise
+            # Nothing waits between here and `for_links`, so that the session is not ended as idle.
+            opening = min(own, key=lambda session: session.load).for_links(open)
+        return await opening
+
+    @property
+    def _own_sessions(self) -> int:
+        """How many sessions the client begins for single links; the others are left to the user."""
+        remote = self._remote
+        most = (
+            DEFAULT_CHANNEL_MAX if remote is None else min(remote.channel_max, DEFAULT_CHANNEL_MAX)
+        )
+        return (most + 1) * 3 // 4
 
     def _fail(self, error: ConnectionClosed) -> None:
         """End the connection finally."""

@@ -93,19 +93,22 @@ def _dispatch_session(connection: Connection, event: events.Event) -> None:
     if isinstance(event, events.BeginReceived):
         session = event.session.context
         if isinstance(session, Session):
-            session.on_begin()
+            if session.has(event.session):
+                session.on_begin()
+            else:
+                event.session.end()
         elif not event.session.initiated:
             event.session.end(Error(condition="amqp:not-allowed", description=_NOT_ALLOWED))
     elif isinstance(event, events.EndReceived):
         session = event.session.context
-        if isinstance(session, Session):
+        if isinstance(session, Session) and session.has(event.session):
             session.on_end(
                 SessionEnded(f"{connection.url}: the peer ended the session", event.error)
             )
         event.session.end()
     elif isinstance(event, events.SessionTerminated):
         session = event.session.context
-        if isinstance(session, Session):
+        if isinstance(session, Session) and session.has(event.session):
             connection.on_session_terminated(session, event.error)
     elif isinstance(event, events.OpenReceived):
         connection.on_open(event.open)

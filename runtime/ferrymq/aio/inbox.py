@@ -18,6 +18,7 @@ from ferrymq.aio.delivery import Delivery
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session as EngineSession
+from ferrymq.errors import ConnectionClosed
 from ferrymq.unsettled import Unsettled
 from ferrymq_types.transactions import TransactionalState
 
@@ -78,6 +79,15 @@ class Inbox:
             result[tag] = delivery
         self._order = tags
         return result
+
+    def forgo(self, session: EngineSession, name: str) -> None:
+        """Stop resuming: the peer keeps no unsettled deliveries, and the node delivers their
+        messages again."""
+        self.keeping = False
+        given, self._given = self._given, None
+        self._from_given(session, name, [one for one in given or () if one.state is not None])
+        for delivery in self.decided:
+            delivery._lose(ConnectionClosed("the peer resumes no links"))
 
     def _from_given(
         self, session: EngineSession, name: str, given: list[Unsettled]

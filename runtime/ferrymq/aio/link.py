@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 from weakref import ref
@@ -13,12 +14,14 @@ from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.link import Link as EngineLink
 from ferrymq.engine.session import Session as EngineSession
-from ferrymq.errors import AmqpError, ConnectionClosed, LinkDetached, PeerError
+from ferrymq.errors import AmqpError, ConnectionClosed, LinkDetached, PeerError, SessionEnded
 from ferrymq.options import MadeUp, ReceiverOptions, SenderOptions, Timeout
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.aio.session import Session
+
+LOGGER: Final = logging.getLogger("ferrymq")
 
 # Characters of an address that an error message shows, at most.
 _SHOWN: Final = 200
@@ -33,6 +36,7 @@ class Link(ABC, Opened, Generic[L]):
     """
 
     held: ClassVar[bool] = True
+    sends: ClassVar[bool]
     _options: SenderOptions | ReceiverOptions
 
     def __init__(self, session: Session, name: str, timeout: Timeout) -> None:
@@ -53,6 +57,9 @@ class Link(ABC, Opened, Generic[L]):
         # Whether the link was attached before; whether an attach was given up before its answer.
         self._known = False
         self._forgone = False
+        # Whether the peer has refused to resume the link.
+        self._unresumable = False
+        self._said_unresumed = False
         # Task that attaches the link again, in a further round of resuming (AMQP 1.0 §2.6.13).
         self._round: asyncio.Task[None] | None = None
 
@@ -111,6 +118,60 @@ class Link(ABC, Opened, Generic[L]):
             place = "a dynamic node" if self._options.dynamic else "the anonymous node"
         return f"{place} (link {self.name!r})" if self._named else place
 
+    @property
+    def attaching(self) -> bool:
+        """Whether the peer has not answered the attach yet."""
+        return self._attaching is not None and not self._attaching.done()
+
+    @property
+    def new(self) -> bool:
+        """Whether the link was never attached before."""
+        return not self._known
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether messages were sent that have no outcome yet."""
+        return False
+
+    @property
+    def _asks_to_resume(self) -> bool:
+        """Whether our attach asked the peer to resume the link."""
+        return False
+
+    @property
+    def _no_resuming(self) -> str | None:
+        """Why nothing can be resumed at the peer; None if it may be."""
+        return None if self.resumes else f"{self._connection.peer} resumes no links"
+
+    def _say_unresumed(self, instead: str) -> None:
+        """Log once that a durable link is not resumed after a loss, and what happens instead."""
+        if not self._said_unresumed:
+            self._said_unresumed = True
+            LOGGER.warning(
+                "%s: %s is attached anew after a loss, because %s resumes no links: %s",
+                self._connection.url,
+                self.place,
+                self._connection.peer,
+                instead,
+            )
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the peer may resume the link with its unsettled deliveries."""
+        return self._connection.peer.resumes and not self._unresumable
+
+    def forgo_resuming(self, error: PeerError) -> bool:
+        """Attach without resuming from now on, if the peer has answered by this error that it does
+        not resume links; return whether that is so."""
+        if (
+            not self.attaching
+            or not self._asks_to_resume
+            or error.condition != "amqp:not-implemented"
+        ):
+            return False
+        self._unresumable = True
+        return True
+
     async def _leave(self, closed: bool, error: Error | None, timeout: Timeout) -> None:
         self._connection.check_loop()
         expect_encodable(error)
@@ -122,11 +183,14 @@ class Link(ABC, Opened, Generic[L]):
                     finally:
                         detaching = self._begin_leave(closed, error)
                     await detaching
+                    self.session.leaving.pop(self, None)
+                    await self.session.ended_idle()
             except TimeoutError:
                 pass
             finally:
                 self._detaching = None
                 self.session.leaving.pop(self, None)
+                self.session.end_idle()
         else:
             self._end_left(closed)
 
@@ -151,6 +215,11 @@ class Link(ABC, Opened, Generic[L]):
             engine.detach(closed=closed, error=error)
             self._connection.soon()
         return detaching
+
+    def _left(self, _: object) -> None:
+        """Forget the link that this side has ended and for which no call waits."""
+        self.session.leaving.pop(self, None)
+        self.session.end_idle()
 
     def _end_left(self, closed: bool) -> None:
         verb = "closed" if closed else "detached"
@@ -242,9 +311,10 @@ class Link(ABC, Opened, Generic[L]):
             engine.context = self
         else:
             self._take_back(engine, error.error if isinstance(error, LinkDetached) else None)
+        comes_back = isinstance(error, SessionEnded) and self.session.restoring
         if isinstance(error, LinkDetached):
             self._end(error)
-        elif not isinstance(error, ConnectionClosed):
+        elif not isinstance(error, ConnectionClosed) and not comes_back:
             self._end(LinkDetached(f"{self.place}: the link was never attached"))
 
     def _take_back(self, engine: L, reason: Error | None) -> None:
@@ -334,7 +404,8 @@ class Link(ABC, Opened, Generic[L]):
             self._begin_round()
             return
         if self._attaching is not None and self._refused():
-            hint = self._connection.login_hint(error)
+            description = None if error is None else error.description
+            hint = self._connection.peer.lack(description) or self._connection.login_hint(error)
             place = self.place if error is not None else f"{self.place}: the peer refused the link"
             self._end(LinkDetached(place, error, closed, hint))
         else:

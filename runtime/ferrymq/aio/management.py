@@ -3,13 +3,13 @@ responses."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from ferrymq.aio.opening import Opened
 from ferrymq.aio.requests import RequestLinks
 from ferrymq.engine.pairing import LINK_PAIR
-from ferrymq.errors import LinkDetached
+from ferrymq.errors import LinkDetached, SessionEnded
 from ferrymq.management import (
     ManagementResponse,
     MoveResult,
@@ -22,6 +22,7 @@ from ferrymq.management import (
 from ferrymq.options import Timeout, check_timeout
 
 if TYPE_CHECKING:
+    from ferrymq.aio.connection import Connection
     from ferrymq.aio.session import Session
 
 
@@ -34,8 +35,8 @@ class ManagementClient(Opened):
     response will come; then the operation may have been done or not.
     """
 
-    def __init__(self, session: Session, links: RequestLinks, timeout: Timeout) -> None:
-        self._connection = session.connection
+    def __init__(self, connection: Connection, links: RequestLinks, timeout: Timeout) -> None:
+        self._connection = connection
         self._links = links
         self._timeout = timeout
 
@@ -187,17 +188,25 @@ class ManagementClient(Opened):
 
 
 async def open_management(
-    session: Session, address: str, replies: Replies, timeout: Timeout
+    place: Connection | Session,
+    connection: Connection,
+    address: str,
+    replies: Replies,
+    timeout: Timeout,
 ) -> ManagementClient:
-    """Attach the links of a client."""
-    links = await _open_links(session, address, replies, timeout)
-    return ManagementClient(session, links, timeout)
+    """Attach the links of a client, in the session `place` or in one that the connection has for
+    them."""
+    links = await _open_links(place, connection, address, replies, timeout)
+    return ManagementClient(connection, links, timeout)
 
 
 async def _open_links(
-    session: Session, address: str, replies: Replies, timeout: Timeout
+    place: Connection | Session,
+    connection: Connection,
+    address: str,
+    replies: Replies,
+    timeout: Timeout,
 ) -> RequestLinks:
-    connection = session.connection
     ways: list[Literal["pair", "link", "dynamic"]]
     if replies != "auto":
         ways = [replies]
@@ -211,9 +220,20 @@ async def _open_links(
     first: LinkDetached | None = None
     for way in ways:
         try:
-            return await RequestLinks(session, address, way, timeout=timeout).open()
+            return await place.with_session(_opener(address, way, timeout))
         except LinkDetached as refused:
             # The first refusal says more than the peer's answer about a dynamic node.
             first = first or refused
+        except SessionEnded:
+            if first is None:
+                raise
+            # The first refusal has ended the session.
+            break
     assert first is not None, "there is a way"
     raise first
+
+
+def _opener(
+    address: str, way: Literal["pair", "link", "dynamic"], timeout: Timeout
+) -> Callable[[Session], Awaitable[RequestLinks]]:
+    return lambda session: RequestLinks(session, address, way, timeout=timeout).open()

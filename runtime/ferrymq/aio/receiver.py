@@ -71,6 +71,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
     """
 
     held = False
+    sends = False
     _options: ReceiverOptions
     elsewhere: ClassVar[Mapping[str, str]] = names(
         ("send publish send_message", "a receiver receives: use connection.sender(address)"),
@@ -322,11 +323,14 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         # The weak references to this object are dead.
         engine.context = self
         leaving = self._begin_leave(not self._lasts, None)
-        leaving.add_done_callback(lambda _: self.session.leaving.pop(self, None))
+        leaving.add_done_callback(self._left)
 
     def _create(self, session: EngineSession) -> ReceiverLink:
         options = self._options
         inbox = self._inbox
+        if inbox is not None and not self.resumes:
+            inbox.forgo(session, self.name)
+            self._say_unresumed("the node delivers unsettled messages again")
         earlier = self._engine
         if earlier is not None and not self._acquires:
             # Deliveries that are still to be resumed have credit of their own.
@@ -355,10 +359,14 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         attach = None if self._engine is None else self._engine.remote_attach
         if lack is None and self._options.exactly_once:
             # The receiver decides which side settles first.
-            lack = once_lack(attach, self.source, sends=False)
+            lack = self._no_resuming or once_lack(attach, self.source, sends=False)
         if lack is None:
             lack = mode_lack(settle_modes(self._options)[0], attach, sends=False)
         return lack
+
+    @property
+    def _asks_to_resume(self) -> bool:
+        return self._engine is not None and self._engine.resumption is not None
 
     @property
     def _lasts(self) -> bool:
@@ -496,7 +504,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         self._acquires = self._acquires and self._acquiring is not None
         if inbox is not None:
             # Resumed deliveries use credit as well.
-            credit += inbox.begin(engine, keeps_state(self.source))
+            credit += inbox.begin(engine, keeps_state(self.source) and self.resumes)
         if credit:
             engine.set_credit(credit, properties=self._flow_properties())
             self._connection.soon()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,6 @@ from ferrymq.errors import (
     AmqpError,
     AuthenticationError,
     ConnectionClosed,
-    LinkDetached,
     SessionEnded,
     TransportError,
 )
@@ -21,6 +21,12 @@ from ferrymq_types.security import SaslCode
 
 if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
+    from ferrymq.aio.session import Session
+
+LOGGER: Final = logging.getLogger("ferrymq")
+
+# Seconds after which a session that was restored counts as steady: its pauses begin anew.
+STEADY: Final = 10.0
 
 # Conditions of a peer that may take the connection later.
 _PASSING: Final = ("amqp:connection:forced", "amqp:internal-error", "amqp:resource-limit-exceeded")
@@ -42,6 +48,8 @@ class Recovery:
         self._open_transport = open_transport
         self._task: asyncio.Task[None] | None = None
         self._done = Signal()
+        # Tasks that restore sessions which the peer has ended.
+        self._sessions: dict[Session, asyncio.Task[None]] = {}
         # True if the connection was lost again while it was being restored: that attempt has
         # failed.
         self._lost_again = False
@@ -70,6 +78,11 @@ class Recovery:
         """Stop restoring."""
         if self._task is not None:
             self._task.cancel()
+        self._stop_sessions()
+
+    def _stop_sessions(self) -> None:
+        for task in self._sessions.values():
+            task.cancel()
 
     async def ended(self) -> None:
         """Wait until the restoring has ended."""
@@ -102,6 +115,7 @@ class Recovery:
                     continue
                 if not self._lost_again:
                     return
+            self._stop_sessions()
             connection.give_up(error)
         finally:
             self._task = None
@@ -111,14 +125,51 @@ class Recovery:
         """Begin the sessions and attach the links again; a refused link has ended."""
         for session in list(self._connection.sessions):
             try:
-                await session.begin()
-            except SessionEnded:
-                continue
-            for link in session.links:
-                try:
-                    await link._attach()
-                except (LinkDetached, TimeoutError):
-                    continue
+                await session.restore()
+            except SessionEnded as ended:
+                # Not again at once: that is for the session's own task.
+                self._restore_later(session, ended)
+
+    # ── Single sessions ────────────────────────────────────────────────────────────────────────
+
+    def start_session(self, session: Session, error: SessionEnded) -> None:
+        """Suspend a session that the peer has ended, and restore it in a task."""
+        LOGGER.debug("%s", error)
+        session.suspend(error)
+        if not self.active:
+            self._restore_later(session, error)
+
+    def _restore_later(self, session: Session, error: SessionEnded) -> None:
+        if session not in self._sessions and not session.closed:
+            task = asyncio.get_running_loop().create_task(self._run_session(session, error))
+            self._sessions[session] = task
+            task.add_done_callback(lambda _: self._sessions.pop(session, None))
+
+    async def _run_session(self, session: Session, error: SessionEnded) -> None:
+        """Restore a session. One that ends again soon goes on with the pauses, so that it neither
+        keeps both sides busy nor is tried for ever."""
+        now = asyncio.get_running_loop().time()
+        if session.pauses is None or now - session.restored_at > STEADY:
+            session.pauses = self.policy.pauses()
+        for pause in session.pauses:
+            await self.policy.sleep(pause)
+            while self.active:
+                await self._done.wait()
+            if not session.restoring:
+                # It was closed, or was restored together with the connection.
+                return
+            try:
+                await session.restore()
+            except SessionEnded as ended:
+                error = ended
+            except TimeoutError as late:
+                error.__cause__ = late
+            except AmqpError:
+                # The connection is lost.
+                return
+            else:
+                return
+        session.give_up(error)
 
 
 def may_come_up(error: Exception) -> bool:

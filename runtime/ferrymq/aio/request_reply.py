@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from ferrymq.aio.requests import Responses
 from ferrymq.aio.sender import Sender
-from ferrymq.errors import ConnectionClosed, DecodeError
+from ferrymq.errors import ConnectionClosed, DecodeError, SessionEnded
 from ferrymq.message import Message
 from ferrymq.options import MadeUp, ReceiverOptions, SenderOptions, Timeout, check_timeout
 from ferrymq.sendable import Sendable, to_message
@@ -23,6 +23,7 @@ from ferrymq_types.messaging import Properties
 
 if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
+    from ferrymq.aio.session import Session
     from ferrymq_types.unions import MessageId
 
 LOGGER: Final = logging.getLogger("ferrymq")
@@ -44,6 +45,19 @@ class _Asking(Sender):
 
     # The request would name a node for the reply that is gone: `RequestReply` sends a new one.
     resends = False
+
+
+async def _attach_replies(session: Session) -> _Replies:
+    options = ReceiverOptions(name=MadeUp(f"replies-{uuid4()}"), dynamic=True)
+    replies = _Replies(session, None, None, options)
+    await session.open_link(replies)
+    return replies
+
+
+async def _attach_asking(session: Session, address: str) -> _Asking:
+    sender = _Asking(session, address, SenderOptions(name=MadeUp(f"asks-{uuid4()}")))
+    await session.open_link(sender)
+    return sender
 
 
 class _Link:
@@ -113,7 +127,7 @@ class RequestReply:
             progress.sent = progress.accepted = False
             try:
                 return await self._ask(link, address, request, properties, progress)
-            except ConnectionClosed:
+            except (ConnectionClosed, SessionEnded):
                 recovery = connection.recovery
                 if connection.closed or recovery is None:
                     raise
@@ -184,10 +198,7 @@ class RequestReply:
         async with self._replies_turn:
             replies = self._replies
             if replies is None or replies.closed:
-                session = await self._connection._shared_session()
-                options = ReceiverOptions(name=MadeUp(f"replies-{uuid4()}"), dynamic=True)
-                replies = _Replies(session, None, None, options)
-                await session.open_link(replies)
+                replies = await self._connection.with_session(_attach_replies)
                 self._replies = replies
             return replies
 
@@ -196,9 +207,9 @@ class RequestReply:
         async with link.turn:
             sender = link.sender
             if sender is None or sender.closed:
-                session = await self._connection._shared_session()
-                sender = _Asking(session, address, SenderOptions(name=MadeUp(f"asks-{uuid4()}")))
-                await session.open_link(sender)
+                sender = await self._connection.with_session(
+                    lambda session: _attach_asking(session, address)
+                )
                 link.sender = sender
             return sender
 

@@ -67,6 +67,7 @@ class Sender(OtherNames, Link[SenderLink]):
     `resends` says whether the policy for reconnecting applies, by which messages are sent again.
     """
 
+    sends = True
     resends: ClassVar[bool] = True
     _options: SenderOptions
     elsewhere: ClassVar[Mapping[str, str]] = names(
@@ -424,6 +425,10 @@ class Sender(OtherNames, Link[SenderLink]):
                 self._end(error)
                 raise error
         outbox = self._outbox
+        if outbox is not None and not self.resumes:
+            outbox.forgo()
+            again = self._resending is not None
+            self._say_unresumed(f"what is in doubt then {'is sent again' if again else 'fails'}")
         earlier = self._engine
         snd_settle_mode, rcv_settle_mode = settle_modes(options)
         engine = session.attach_sender(
@@ -445,11 +450,20 @@ class Sender(OtherNames, Link[SenderLink]):
         attach = None if self._engine is None else self._engine.remote_attach
         return attach is not None and attach.target is None
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether messages were sent that have no outcome yet."""
+        return bool(self._unsettled)
+
+    @property
+    def _asks_to_resume(self) -> bool:
+        return self._engine is not None and self._engine.resumption is not None
+
     def _lack(self) -> str | None:
         attach = None if self._engine is None else self._engine.remote_attach
         lack = target_lack(self._target, None if attach is None else attach.target)
         if lack is None and self._options.exactly_once:
-            lack = once_lack(attach, self.target)
+            lack = self._no_resuming or once_lack(attach, self.target)
         if lack is None:
             lack = mode_lack(settle_modes(self._options)[0], attach, sends=True)
         return lack
@@ -503,7 +517,7 @@ class Sender(OtherNames, Link[SenderLink]):
         outbox = self._outbox
         engine = self._engine
         if outbox is not None and engine is not None:
-            keeps = keeps_state(self.target)
+            keeps = keeps_state(self.target) and self.resumes
             if not keeps:
                 outbox.forgo()
             if not keeps or not outbox.begin(engine):
@@ -520,7 +534,7 @@ class Sender(OtherNames, Link[SenderLink]):
                 self._resume(engine, outbox)
         if engine is not None and self._again:
             LOGGER.warning(
-                "%s: %d messages to %r had no outcome when the connection was lost and are sent "
+                "%s: %d messages to %r had no outcome when the link was lost and are sent "
                 "again: some may arrive twice, unless the node knows them by their message-ids",
                 self._connection.url,
                 self._again,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import ref
 
 from ferrymq.aio.chunks import ChunkLink, ChunkReader, OpeningChunkReader
 from ferrymq.aio.control import Control
+from ferrymq.aio.guilt import find_guilty, refusal
 from ferrymq.aio.link import Link, owner_of
 from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opened, Opening
@@ -16,11 +18,11 @@ from ferrymq.aio.receiver_loop import OpeningReceiver
 from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
-from ferrymq.aio.waiting import deadline, fresh, resolve
+from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
 from ferrymq.arguments import make_options
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.session import Session as EngineSession
-from ferrymq.errors import PeerError, SessionEnded
+from ferrymq.errors import LinkDetached, PeerError, SessionEnded
 from ferrymq.fence import Fence
 from ferrymq.management import ADDRESS, Replies
 from ferrymq.options import (
@@ -39,11 +41,20 @@ if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
 
 
-class Session(Opened):
-    """Session of a connection. Made by `Connection.session`."""
+R = TypeVar("R")
 
-    def __init__(self, connection: Connection) -> None:
+
+class Session(Opened):
+    """Session of a connection. Made by `Connection.session`.
+
+    With `own`, the client has made it for one link, or for few, and ends it with the last of them.
+    """
+
+    def __init__(self, connection: Connection, own: bool = False) -> None:
         self.connection = connection
+        self.own = own
+        # Calls that are about to attach links of an own session.
+        self._users = 0
         # Links by weak reference; the value is the link where the session must keep it alive.
         self._links: dict[ref[Link[Any]], Link[Any] | None] = {}
         # Links that have ended on this side, and wait for the peer's detach.
@@ -54,6 +65,12 @@ class Session(Opened):
         self._ending: asyncio.Future[None] | None = None
         self._control: Control | None = None
         self._control_turn = asyncio.Lock()
+        # Whether the session is over at the peer, and will begin again.
+        self._restoring = False
+        self._restored = Signal()
+        # The pauses before the session begins again, and when it did so last.
+        self.pauses: Iterator[float] | None = None
+        self.restored_at = float("-inf")
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
 
@@ -124,7 +141,8 @@ class Session(Opened):
         """
         check_timeout(timeout)
         return Opening(
-            lambda: open_management(self, address, replies, timeout), "session.management()"
+            lambda: open_management(self, self.connection, address, replies, timeout),
+            "session.management()",
         )
 
     def transaction(
@@ -154,9 +172,10 @@ class Session(Opened):
         """
         self.connection.check_loop()
         engine = self._engine
-        if self._failure is not None or engine is None:
-            return
         expect_encodable(error)
+        if self._failure is not None or engine is None:
+            self._end(self._ended_here())
+            return
         if timeout == "default":
             timeout = self.connection.options.timeout
         try:
@@ -179,7 +198,7 @@ class Session(Opened):
             resolve(ending)
         else:
             self.release_queued()
-            self._end(SessionEnded(f"{self.connection.url}: the session was ended on this side"))
+            self._end(self._ended_here())
             if not engine.mapped:
                 # The connection is being restored: no peer can answer an end.
                 resolve(ending)
@@ -189,7 +208,48 @@ class Session(Opened):
             self.connection.soon()
         return ending
 
+    def _ended_here(self) -> SessionEnded:
+        return SessionEnded(f"{self.connection.url}: the session was ended on this side")
+
     # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    async def with_session(self, open: Callable[[Session], Awaitable[R]]) -> R:
+        """Attach links by a function, in this session; see `Connection.with_session`."""
+        return await open(self)
+
+    async def for_links(self, open: Callable[[Session], Awaitable[R]]) -> R:
+        """Attach links by a function; end an own session if it has none afterwards."""
+        self._users += 1
+        try:
+            return await open(self)
+        finally:
+            self._users -= 1
+            self.end_idle()
+
+    @property
+    def load(self) -> int:
+        """Number of links of the session, with those that are about to be attached."""
+        return len(self._links) + self._users
+
+    @property
+    def idle(self) -> bool:
+        """Whether the client may end the session, because none of its links is left."""
+        left = not self._links and not self.leaving and not self._users
+        return left and self.own and self._failure is None
+
+    def end_idle(self) -> None:
+        """End an own session that has no links any more, without waiting for the peer."""
+        if self.idle:
+            if self._engine is None:
+                self._end(self._ended_here())
+            else:
+                self._begin_close(self._engine, None)
+
+    async def ended_idle(self) -> None:
+        """End an own session that has no links any more, and wait for the peer's answer."""
+        self.end_idle()
+        if self.own and self.closed and self._ending is not None:
+            await asyncio.shield(self._ending)
 
     @property
     def links(self) -> list[Link[Any]]:
@@ -224,19 +284,36 @@ class Session(Opened):
         return ChunkReader(link, options)
 
     async def open_link(self, link: Sender | Receiver) -> None:
-        """Attach a link of this session."""
-        await self.connection.connected()
-        await self._free(link)
-        self._remember(link)
-        try:
-            await link._attach()
-        except BaseException:
-            self.forget(link)
-            raise
+        """Attach a link of this session; again, if another link ended the session meanwhile, and
+        the session comes back."""
+        while True:
+            await self.connection.connected()
+            await self._usable()
+            await self._free(link)
+            self._remember(link)
+            try:
+                await link._attach()
+            except SessionEnded:
+                self.forget(link)
+                if not self.restoring or link.closed:
+                    raise
+            except BaseException:
+                self.forget(link)
+                raise
+            else:
+                return
+
+    async def _usable(self) -> None:
+        """Wait while the session is being restored."""
+        while self._restoring:
+            await self._restored.wait()
 
     def forget(self, link: Link[Any]) -> None:
         """Forget a link that is over or was never attached."""
         self._links.pop(ref(link), None)
+        if self.own and self._failure is None:
+            # The link may still have to be detached.
+            asyncio.get_running_loop().call_soon(self.end_idle)
 
     def _remember(self, link: Link[Any]) -> None:
         links = self._links
@@ -320,9 +397,37 @@ class Session(Opened):
             self._forget_leaving()
             for link in self.links:
                 link._end(error)
+            self._restoring = False
+            self._restored.wake()
+
+    async def restore(self) -> None:
+        """Begin again, and attach the links again, one after the other: so a link that ends the
+        session is known. A link that is refused has ended.
+
+        Raises `SessionEnded` if the peer has ended the session again, and the errors of `begin`.
+        """
+        await self.begin()
+        for link in self.links:
+            if not link.closed:
+                try:
+                    await link._attach()
+                except (LinkDetached, TimeoutError):
+                    pass
+            # This raises if the link has ended the session.
+            self.engine  # noqa: B018
+        self._restoring = False
+        self.restored_at = asyncio.get_running_loop().time()
+        self._restored.wake()
+        self.end_idle()
+
+    def give_up(self, error: PeerError) -> None:
+        """End the session, which could not be restored."""
+        self._end(error)
 
     def suspend(self, error: PeerError) -> None:
-        """Suspend the session of a lost connection, which may be restored."""
+        """Suspend the session of a lost connection, or one that the peer has ended: it may be
+        restored."""
+        self._restoring = True
         resolve(self._beginning, error)
         self._forget_leaving()
         for link in self.links:
@@ -334,6 +439,15 @@ class Session(Opened):
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def restoring(self) -> bool:
+        """Whether the session is over at the peer, and will begin again."""
+        return self._restoring
+
+    def has(self, engine: EngineSession) -> bool:
+        """Return whether this is the engine's session now, and not one that has ended."""
+        return self._engine is engine
+
     def on_begin(self) -> None:
         """Handle the peer's begin."""
         if self._beginning is not None:
@@ -342,9 +456,28 @@ class Session(Opened):
             # No call waits for the session any longer.
             self._engine.end()
 
-    def on_end(self, error: PeerError) -> None:
-        """Handle the end of the session on both sides."""
-        self._end(error)
+    def on_end(self, error: SessionEnded) -> None:
+        """Handle the end of the session on both sides.
+
+        If the peer states an error, it is that of one link, if that link can be told. With a policy
+        for reconnecting the other links are attached again in a new session.
+        """
+        if self._failure is None:
+            connection = self.connection
+            recovery = None if connection.closing else connection.recovery
+            reason = error.error
+            guilty = None if reason is None else find_guilty(self.links, reason, connection.peer)
+            if guilty is not None and not (recovery is not None and guilty.forgo_resuming(error)):
+                named = f"{connection.url}: the peer ended the session because of {guilty.place}"
+                guilty._end(refusal(guilty, error))
+                error = SessionEnded(named, reason)
+            begun = self._restoring or self._beginning is None
+            needed = not self.own or self._links or self._users
+            if recovery is not None and reason is not None and begun and needed:
+                self._engine = None
+                recovery.start_session(self, error)
+            else:
+                self._end(error)
         self.on_lost()
 
     def on_lost(self) -> None:

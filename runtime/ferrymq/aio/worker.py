@@ -484,6 +484,10 @@ class Worker:
         session = self._session
         if session is None:
             return None
+        if session.connection.peer.ends_sessions:
+            # A refusal of this link would end the session of the receiver.
+            LOGGER.info("%r: retries wait in this process", self._address)
+            return None
         options = SenderOptions(capabilities=["queue"], desired_capabilities=_REQUEUE)
         try:
             sender = await session.open_sender(self._address, options)

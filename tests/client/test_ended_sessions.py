@@ -1,0 +1,545 @@
+"""Sessions that the peer ends because of one link, as RabbitMQ does: the other links go on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+import ferrymq
+from ferrymq import Message, ReconnectPolicy, blocking
+from ferrymq.blocking.portal import Portal
+from ferrymq.engine import events
+from ferrymq_types.transport import Error
+from tests.client.peer import Peer
+from tests.client.rabbit import RabbitPeer
+
+
+class Pauses:
+    """Stands in for sleeping: remembers the pauses and ends them at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.asked.append(seconds)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def rabbit() -> AsyncIterator[RabbitPeer]:
+    async with RabbitPeer() as server:
+        yield server
+
+
+@pytest.fixture
+async def old() -> AsyncIterator[RabbitPeer]:
+    async with RabbitPeer(old=True) as server:
+        yield server
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+@pytest.fixture
+def policy(pauses: Pauses) -> ReconnectPolicy:
+    return ReconnectPolicy(
+        initial=1, factor=2, maximum=5, attempts=6, random=lambda: 1.0, sleep=pauses
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0.001)
+
+
+class TestSessionForEachLink:
+    async def test_a_refused_link_harms_no_other(self, rabbit: RabbitPeer) -> None:
+        async with ferrymq.connect(rabbit.url) as connection:
+            sender = await connection.sender("/queues/q")
+            receiver = await connection.receiver("/queues/q")
+            for open in (connection.sender, connection.receiver):
+                with pytest.raises(ferrymq.LinkDetached) as caught:
+                    await open("/queues/nope")
+                text = "'/queues/nope': amqp:not-found: no queue 'nope' in vhost '/'"
+                assert str(caught.value) == text
+                assert isinstance(caught.value.__cause__, ferrymq.SessionEnded)
+            await sender.send(Message(1), timeout=5)
+            rabbit.put("/queues/q", "still there")
+            rabbit.feed(rabbit.connection.links[receiver.name])
+            rabbit.connection.process()
+            assert (await receiver.receive(timeout=5)).message.body == "still there"
+
+    @pytest.mark.parametrize("leave", ["close", "detach"])
+    async def test_the_session_ends_with_its_link(self, old: RabbitPeer, leave: str) -> None:
+        """RabbitMQ 3.10 gives a detached receiver messages until its session ends."""
+        async with ferrymq.connect(old.url) as connection:
+            receiver = await connection.receiver("q", credit=4)
+            sender = await connection.sender("q")
+            assert len(set(old.addresses().values())) == 1 and len(connection.sessions) == 2
+            assert receiver.session is not sender.session
+            await getattr(receiver, leave)()
+            # The answer has come: what the receiver had is in the queue again.
+            assert receiver.session.closed and len(connection.sessions) == 1
+            ends = [e for e in old.events if isinstance(e, events.EndReceived)]
+            assert len(ends) == 1
+            await sender.send(Message(1), timeout=5)
+
+    async def test_a_dropped_receiver_ends_its_session(self, rabbit: RabbitPeer) -> None:
+        async with ferrymq.connect(rabbit.url) as connection:
+            receiver = await connection.receiver("/queues/q")
+            with pytest.warns(ResourceWarning):
+                del receiver
+            await until(lambda: not connection.sessions)
+            await rabbit.seen(events.EndReceived)
+
+    async def test_a_link_that_the_peer_closes_ends_its_session(self, rabbit: RabbitPeer) -> None:
+        async with ferrymq.connect(rabbit.url) as connection:
+            receiver = await connection.receiver("/queues/q")
+            rabbit.connection.links[receiver.name].detach(
+                closed=True, error=Error(condition="amqp:resource-deleted")
+            )
+            rabbit.connection.process()
+            with pytest.raises(ferrymq.LinkDetached, match="resource-deleted"):
+                await receiver.receive(timeout=5)
+            await until(lambda: not connection.sessions)
+
+    async def test_links_share_when_channels_are_scarce(self) -> None:
+        async with RabbitPeer(channel_max=7) as rabbit, ferrymq.connect(rabbit.url) as connection:
+            senders = [await connection.sender(f"/queues/q{i}") for i in range(12)]
+            assert len({sender.session for sender in senders}) == 6
+            shares = [[s.session for s in senders].count(x) for x in connection.sessions]
+            assert shares == [2] * 6
+            explicit = [await connection.session(), await connection.session()]
+            with pytest.raises(ferrymq.LocalProtocolError, match="all channels"):
+                await connection.session()
+            # A session ends with the last of its links.
+            first, second = [s for s in senders if s.session is senders[0].session]
+            await first.close()
+            assert not second.closed
+            await second.send(Message(1), timeout=5)
+            await second.close()
+            assert second.session.closed
+            await explicit[0].close()
+            async with asyncio.timeout(5):
+                await asyncio.gather(*(sender.close() for sender in senders))
+            assert list(connection.sessions) == [explicit[1]]
+
+    async def test_many_at_once(self, rabbit: RabbitPeer) -> None:
+        async with ferrymq.connect(rabbit.url) as connection:
+            opened = await asyncio.gather(
+                *(connection.sender(f"/queues/{'no' if i % 3 else 'q'}{i}") for i in range(90)),
+                return_exceptions=True,
+            )
+            # Those that share a session with a refused one may end with it.
+            for index, link in enumerate(opened):
+                if index % 3:
+                    assert isinstance(link, ferrymq.PeerError)
+            good = [link for link in opened[:45] if isinstance(link, ferrymq.Sender)]
+            assert len(good) == 15
+            for link in good:
+                await link.send(Message(1), timeout=5)
+
+    async def test_the_users_sessions_are_shared(self, rabbit: RabbitPeer) -> None:
+        async with ferrymq.connect(rabbit.url) as connection, connection.session() as session:
+            one, two = await session.sender("/queues/a"), await session.receiver("/queues/a")
+            assert one.session is two.session is session
+            await one.close()
+            await two.close()
+            assert not session.closed
+
+    async def test_other_peers_get_one_session(self, peer: Peer) -> None:
+        async with ferrymq.connect(peer.url) as connection:
+            one, two = await connection.sender("a"), await connection.receiver("a")
+            assert one.session is two.session
+            await one.close()
+            assert not two.session.closed and connection.peer.name == ""
+
+    async def test_channels_are_not_used_again_at_once(self, rabbit: RabbitPeer) -> None:
+        async with ferrymq.connect(rabbit.url) as connection:
+            for _ in range(70):
+                async with connection.sender("/queues/q"):
+                    pass
+        channels = [e.session.remote_channel for e in rabbit.events
+                    if isinstance(e, events.BeginReceived)]  # fmt: skip
+        assert channels == [*range(64), *range(6)]
+
+
+class TestWhatIsLacking:
+    @pytest.mark.parametrize(
+        ("open", "text"),
+        [
+            (
+                lambda c: c.receiver(None, dynamic=True).open(),
+                "a dynamic node: amqp:not-implemented: Dynamic sources not supported: "
+                "RabbitMQ 4.0.5 has no dynamic nodes",
+            ),
+            (
+                lambda c: c.sender(None, dynamic=True).open(),
+                "a dynamic node: amqp:not-implemented: Dynamic targets not supported: "
+                "RabbitMQ 4.0.5 has no dynamic nodes",
+            ),
+            (
+                lambda c: c.transaction().open(),
+                "the transaction coordinator: amqp:not-implemented: Transactions not supported: "
+                "RabbitMQ 4.0.5 has no transactions",
+            ),
+            (
+                lambda c: c.request("/queues/q", Message(1)),
+                "a dynamic node: amqp:not-implemented: Dynamic sources not supported: "
+                "RabbitMQ 4.0.5 has no dynamic nodes",
+            ),
+            (
+                lambda c: c.management(address="/queues/nope").open(),
+                "'/queues/nope': amqp:not-found: no queue 'nope' in vhost '/'",
+            ),
+        ],
+        ids=["source", "target", "transaction", "request", "management"],
+    )
+    async def test_the_error_says_it(
+        self,
+        rabbit: RabbitPeer,
+        open: Callable[[ferrymq.Connection], Awaitable[object]],
+        text: str,
+    ) -> None:
+        async with ferrymq.connect(rabbit.url) as connection:
+            sender = await connection.sender("/queues/q")
+            for _ in range(3):
+                with pytest.raises(ferrymq.LinkDetached) as caught:
+                    await open(connection)
+                assert str(caught.value) == text
+            await sender.send(Message(1), timeout=5)
+            await until(lambda: len(connection.sessions) == 1)
+
+    async def test_management_of_a_session_says_the_first_refusal(self, rabbit: RabbitPeer) -> None:
+        async with ferrymq.connect(rabbit.url) as connection:
+            session = await connection.session()
+            with pytest.raises(ferrymq.LinkDetached, match="no queue 'nope'"):
+                await session.management("/queues/nope")
+
+
+class TestWithoutAPolicy:
+    async def test_all_links_of_the_session_fail_and_name_the_guilty_one(
+        self, rabbit: RabbitPeer
+    ) -> None:
+        async with ferrymq.connect(rabbit.url) as connection, connection.session() as session:
+            sender = await session.sender("/queues/q")
+            receiver = await session.receiver("/queues/q")
+            receiving = asyncio.create_task(receiver.receive())
+            await asyncio.sleep(0)
+            with pytest.raises(
+                ferrymq.LinkDetached, match=r"^'/queues/nope': amqp:not-found: no q"
+            ):
+                await session.sender("/queues/nope")
+            text = (
+                f"{connection.url}: the peer ended the session because of '/queues/nope': "
+                "amqp:not-found: no queue 'nope' in vhost '/'"
+            )
+            with pytest.raises(ferrymq.SessionEnded) as caught:
+                await sender.send(Message(1))
+            assert str(caught.value) == text
+            with pytest.raises(ferrymq.SessionEnded) as caught:
+                await receiving
+            assert str(caught.value) == text
+            assert session.closed
+
+    async def test_a_wrong_user_id_is_the_senders(self, rabbit: RabbitPeer) -> None:
+        async with ferrymq.connect(rabbit.url) as connection, connection.session() as session:
+            good = await session.sender("/queues/good")
+            bad = await session.sender("/queues/bad")
+            receiver = await session.receiver("/queues/good")
+            with pytest.raises(ferrymq.LinkDetached) as caught:
+                await bad.send(Message(1, user_id=b"somebody"))
+            assert str(caught.value) == (
+                "'/queues/bad': the peer ended the session: amqp:unauthorized-access: "
+                "user_id property set to 'somebody' but authenticated user was 'guest'"
+            )
+            for call in (good.send(Message(1)), receiver.receive()):
+                with pytest.raises(ferrymq.SessionEnded, match="because of '/queues/bad': amqp:un"):
+                    await call
+
+    async def test_an_outcome_is_the_receivers(self, old: RabbitPeer) -> None:
+        old.put("q", 1)
+        async with ferrymq.connect(old.url) as connection, connection.session() as session:
+            sender = await session.sender("q")
+            receiver = await session.receiver("q")
+            await (await receiver.receive(timeout=5)).modify(delivery_failed=True)
+            with pytest.raises(ferrymq.LinkDetached, match="'q': the peer ended the session: amqp"):
+                await receiver.receive(timeout=5)
+            with pytest.raises(ferrymq.SessionEnded, match="because of 'q': amqp:invalid-field"):
+                await sender.send(Message(1))
+
+    async def test_none_is_named_when_none_is_sure(self, rabbit: RabbitPeer) -> None:
+        async with ferrymq.connect(rabbit.url) as connection, connection.session() as session:
+            one, two = await session.sender("/queues/one"), await session.sender("/queues/two")
+            rabbit.on[events.DeliveryReceived] = lambda _, event: None
+            sends = [asyncio.create_task(link.send(Message(1))) for link in (one, two)]
+            await rabbit.seen(events.DeliveryReceived, 2)
+            rabbit.end("/queues/one", "amqp:not-allowed", "something")
+            for send in sends:
+                with pytest.raises(ferrymq.SessionEnded, match="ended the session: amqp:not-all"):
+                    await send
+
+    async def test_the_first_of_two_attaches_is_the_guilty_one(self, rabbit: RabbitPeer) -> None:
+        rabbit.refusals["/queues/b"] = Error(condition="amqp:unauthorized-access")
+        async with ferrymq.connect(rabbit.url) as connection, connection.session() as session:
+            opened = await asyncio.gather(
+                *(session.sender(f"/queues/{name}").open() for name in "abc"),
+                return_exceptions=True,
+            )
+            assert isinstance(opened[1], ferrymq.LinkDetached)
+            assert str(opened[1]).startswith("'/queues/b': amqp:unauthorized-access")
+            assert "because of '/queues/b'" in str(opened[2])
+
+
+class TestWithAPolicy:
+    async def test_links_come_back_on_a_new_session(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy, pauses: Pauses
+    ) -> None:
+        async with (
+            ferrymq.connect(rabbit.url, reconnect=policy) as connection,
+            connection.session() as session,
+        ):
+            sender = await session.sender("/queues/q")
+            receiver = await session.receiver("/queues/q", credit=7)
+            receiving = asyncio.create_task(receiver.receive())
+            with pytest.raises(ferrymq.LinkDetached, match="no queue 'nope'"):
+                await session.receiver("/queues/nope")
+            await until(lambda: len(rabbit.addresses()) == 1 and receiver.credit == 7)
+            assert rabbit.addresses() == {"/queues/q": 1}
+            await sender.send(Message("after"), timeout=5)
+            rabbit.put("/queues/q", "back")
+            rabbit.feed(rabbit.connection.links[receiver.name])
+            rabbit.connection.process()
+            assert (await receiving).message.body == "back"
+            assert pauses.asked == [1]
+            assert not session.closed and len(rabbit.connections) == 1
+            # The session is as good as before.
+            await session.sender("/queues/other")
+
+    async def test_a_link_that_was_being_attached_is_attached_again(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy
+    ) -> None:
+        async with (
+            ferrymq.connect(rabbit.url, reconnect=policy) as connection,
+            connection.session() as session,
+        ):
+            bad, good = await asyncio.gather(
+                session.sender("/queues/nope").open(),
+                session.sender("/queues/good").open(),
+                return_exceptions=True,
+            )
+            assert isinstance(bad, ferrymq.LinkDetached)
+            assert isinstance(good, ferrymq.Sender)
+            await good.send(Message(1), timeout=5)
+
+    async def test_what_is_in_doubt_is_sent_again(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy
+    ) -> None:
+        async with (
+            ferrymq.connect(rabbit.url, reconnect=policy) as connection,
+            connection.session() as session,
+        ):
+            sender = await session.sender("/queues/q")
+            answer, rabbit.on[events.DeliveryReceived] = (
+                rabbit.on[events.DeliveryReceived], lambda _, event: None
+            )  # fmt: skip
+            sending = asyncio.create_task(sender.send(Message("doubtful"), timeout=5))
+            await rabbit.seen(events.DeliveryReceived)
+            rabbit.on[events.DeliveryReceived] = answer
+            with pytest.raises(ferrymq.LinkDetached):
+                await session.sender("/queues/nope")
+            await sending
+            assert [m.body for m in rabbit.received["/queues/q"]] == ["doubtful"]
+
+    async def test_a_link_that_is_refused_now_fails_alone(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy, pauses: Pauses
+    ) -> None:
+        async with (
+            ferrymq.connect(rabbit.url, reconnect=policy) as connection,
+            connection.session() as session,
+        ):
+            links = [await session.sender(f"/queues/{name}") for name in "abcd"]
+            for name in "bd":
+                text = f"no queue '{name}' in vhost '/'"
+                rabbit.refusals[f"/queues/{name}"] = Error(
+                    condition="amqp:not-found", description=text
+                )
+            rabbit.end("/queues/a", "amqp:internal-error")
+            for index in (1, 3):
+                with pytest.raises(ferrymq.LinkDetached, match="no queue"):
+                    await links[index].send(Message(1), timeout=5)
+            for index in (0, 2):
+                await links[index].send(Message(1), timeout=5)
+            assert pauses.asked == [1, 2, 4]
+            assert rabbit.attaches == {
+                "/queues/a": 4, "/queues/b": 2, "/queues/c": 3, "/queues/d": 2
+            }  # fmt: skip
+
+    async def test_a_session_that_keeps_ending_is_given_up(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy, pauses: Pauses
+    ) -> None:
+        async with ferrymq.connect(rabbit.url, reconnect=policy) as connection:
+            sender = await connection.sender("/queues/q")
+            other = await connection.sender("/queues/other")
+
+            def crash(_: object, event: events.DeliveryReceived) -> None:
+                if event.link.name == sender.name:
+                    event.link.session.end(Error(condition="amqp:internal-error"))
+                else:
+                    event.delivery.settle(event.delivery.remote_state)
+
+            rabbit.on[events.DeliveryReceived] = crash
+            with pytest.raises(ferrymq.SessionEnded, match="internal-error"):
+                await sender.send(Message("poison"), timeout=10)
+            assert pauses.asked == [1, 2, 4, 5, 5, 5]
+            assert rabbit.attaches["/queues/q"] == 7 and rabbit.attaches["/queues/other"] == 1
+            assert not connection.closed and not other.closed
+
+    async def test_a_poisonous_message_ends_its_link_at_once(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy
+    ) -> None:
+        async with (
+            ferrymq.connect(rabbit.url, reconnect=policy) as connection,
+            connection.session() as session,
+        ):
+            good = await session.sender("/queues/good")
+            bad = await session.sender("/queues/bad")
+            with pytest.raises(ferrymq.LinkDetached, match="user_id property set to 'somebody'"):
+                await bad.send(Message(1, user_id=b"somebody"), timeout=5)
+            await good.send(Message(1, user_id=b"guest"), timeout=5)
+            assert rabbit.attaches == {"/queues/good": 2, "/queues/bad": 1}
+
+    async def test_a_session_that_is_closed_meanwhile_stays_closed(
+        self, rabbit: RabbitPeer
+    ) -> None:
+        patient = ReconnectPolicy(initial=60)
+        async with ferrymq.connect(rabbit.url, reconnect=patient) as connection:
+            session = await connection.session()
+            sender = await session.sender("/queues/q")
+            rabbit.end("/queues/q", "amqp:internal-error")
+            await until(lambda: session.restoring)
+            await session.close()
+            assert session.closed and sender.closed and not connection.sessions
+            await asyncio.sleep(0.01)
+            assert rabbit.attaches == {"/queues/q": 1}
+
+    async def test_the_connection_is_lost_meanwhile(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy
+    ) -> None:
+        async with ferrymq.connect(rabbit.url, reconnect=policy) as connection:
+            session = await connection.session()
+            sender = await session.sender("/queues/q")
+            receiver = await connection.receiver("/queues/q")
+            rabbit.end("/queues/q", "amqp:internal-error")
+            rabbit.connection.transport.abort()
+            await sender.send(Message(1), timeout=5)
+            await until(lambda: receiver.credit > 0)
+            assert len(rabbit.connections) == 2
+            await receiver.close()
+            await session.close()
+            assert not connection.sessions
+
+    async def test_a_clean_end_is_an_end(self, peer: Peer, policy: ReconnectPolicy) -> None:
+        async with ferrymq.connect(peer.url, reconnect=policy) as connection:
+            receiver = await connection.receiver("q")
+            peer.connection.links[receiver.name].session.end()
+            peer.connection.process()
+            with pytest.raises(ferrymq.SessionEnded):
+                await receiver.receive(timeout=5)
+
+    async def test_any_peers_links_come_back(self, peer: Peer, policy: ReconnectPolicy) -> None:
+        async with ferrymq.connect(peer.url, reconnect=policy) as connection:
+            sender = await connection.sender("q")
+            peer.connection.links[sender.name].session.end(Error(condition="amqp:internal-error"))
+            peer.connection.process()
+            await sender.send(Message(1), timeout=5)
+            assert len(peer.connections) == 1
+
+
+class TestDurable:
+    async def test_a_known_peer_is_not_asked_to_resume(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.WARNING, "ferrymq")
+        async with ferrymq.connect(rabbit.url, reconnect=policy, container_id="me") as connection:
+            sender = await connection.sender("/queues/q", name="s", durable=True)
+            receiver = await connection.receiver("/queues/q", name="r", durable=True)
+            answer, rabbit.on[events.DeliveryReceived] = (
+                rabbit.on[events.DeliveryReceived], lambda _, event: None
+            )  # fmt: skip
+            sending = asyncio.create_task(sender.send(Message("doubtful"), timeout=5))
+            await rabbit.seen(events.DeliveryReceived)
+            rabbit.on[events.DeliveryReceived] = answer
+            rabbit.connection.transport.abort()
+            await sending
+            await until(lambda: receiver.credit > 0)
+            assert [m.body for m in rabbit.received["/queues/q"]] == ["doubtful"]
+            lines = [record.getMessage() for record in caplog.records]
+            assert len([line for line in lines if "RabbitMQ 4.0.5 resumes no links" in line]) == 2
+            assert len([line for line in lines if "sent again: some may arrive twice" in line]) == 1
+
+    async def test_exactly_once_is_refused(self, rabbit: RabbitPeer) -> None:
+        async with ferrymq.connect(rabbit.url, container_id="me") as connection:
+            for open in (connection.sender, connection.receiver):
+                with pytest.raises(
+                    ferrymq.LinkDetached, match=r"RabbitMQ 4\.0\.5 resumes no links"
+                ):
+                    await open("/queues/q", name="x", exactly_once=True)
+
+    @pytest.mark.parametrize("resend", [True, False])
+    async def test_another_peer_that_refuses_to_resume_is_attached_anew(
+        self, pauses: Pauses, resend: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.WARNING, "ferrymq")
+        policy = ReconnectPolicy(initial=0.0, attempts=9, sleep=pauses, resend=resend)
+        async with (
+            RabbitPeer(properties=None) as server,
+            ferrymq.connect(server.url, reconnect=policy, container_id="me") as connection,
+        ):
+            sender = await connection.sender("/queues/q", name="s", durable=True)
+            answer, server.on[events.DeliveryReceived] = (
+                server.on[events.DeliveryReceived], lambda _, event: None
+            )  # fmt: skip
+            sending = asyncio.create_task(sender.send(Message("doubtful"), timeout=5))
+            await server.seen(events.DeliveryReceived)
+            server.on[events.DeliveryReceived] = answer
+            server.connection.transport.abort()
+            if resend:
+                await sending
+                assert [m.body for m in server.received["/queues/q"]] == ["doubtful"]
+            else:
+                with pytest.raises(ferrymq.ConnectionClosed):
+                    await sending
+            await sender.send(Message("next"), timeout=5)
+            assert server.attaches == {"/queues/q": 3}
+            lines = [record.getMessage() for record in caplog.records]
+            assert len([line for line in lines if "the peer resumes no links" in line]) == 1
+
+
+def test_the_blocking_face_has_the_same() -> None:
+    """A refused link harms no other, and its error is the same."""
+    portal = Portal("rabbit")
+
+    async def start() -> RabbitPeer:
+        return await RabbitPeer().__aenter__()
+
+    rabbit = portal.run(start)
+    try:
+        with blocking.connect(rabbit.url, reconnect=True) as connection:
+            assert connection.peer.ends_sessions
+            with connection.sender("/queues/q") as sender, connection.session() as session:
+                other = session.sender("/queues/other")
+                for opener in (connection, session):
+                    with pytest.raises(ferrymq.LinkDetached, match=r"^'/queues/nope': amqp:not-f"):
+                        opener.receiver("/queues/nope")
+                sender.send(Message(1), timeout=5)
+                other.send(Message(2), timeout=5)
+    finally:
+        portal.run(lambda: rabbit.__aexit__())
+        portal.stop()
