@@ -389,7 +389,14 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("link.py", "Link._run_round"),
         ("recovery.py", "Recovery._restore"),
         ("recovery.py", "Recovery._run"),
+        ("recovery.py", "Recovery._run_session"),
+        ("session.py", "Session.restore"),
         ("transport.py", "EngineTransport._secure"),
+    ],
+    "waits for what a peer does as RabbitMQ: test_ended_sessions.py": [
+        ("session.py", "Session._usable"),
+        ("session.py", "Session.ended_idle"),
+        ("session.py", "Session.for_links"),
     ],
     "never waits: asyncio's time-out, which it hands on, starts and stops a timer": [
         ("waiting.py", "Deadline.__aenter__"),

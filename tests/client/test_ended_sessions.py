@@ -15,6 +15,7 @@ from ferrymq.engine import events
 from ferrymq_types.transport import Error
 from tests.client.peer import Peer
 from tests.client.rabbit import RabbitPeer
+from tests.client.stepped import Moment, Stepped
 
 
 class Pauses:
@@ -90,6 +91,15 @@ class TestSessionForEachLink:
             assert len(ends) == 1
             await sender.send(Message(1), timeout=5)
 
+    async def test_an_end_that_is_not_answered_is_not_waited_for(self, old: RabbitPeer) -> None:
+        """RabbitMQ 3.10 answers not every end, when many come at once."""
+        old.on[events.EndReceived] = lambda _, event: None
+        async with ferrymq.connect(old.url) as connection:
+            receiver = await connection.receiver("q")
+            async with asyncio.timeout(10):
+                await receiver.close()
+            assert receiver.session.closed and not connection.sessions
+
     async def test_a_dropped_receiver_ends_its_session(self, rabbit: RabbitPeer) -> None:
         async with ferrymq.connect(rabbit.url) as connection:
             receiver = await connection.receiver("/queues/q")
@@ -159,6 +169,34 @@ class TestSessionForEachLink:
             assert one.session is two.session
             await one.close()
             assert not two.session.closed and connection.peer.name == ""
+
+    @pytest.mark.parametrize("moment", list(Moment), ids=lambda moment: moment.value)
+    async def test_a_call_that_is_cancelled_leaves_nothing(
+        self, rabbit: RabbitPeer, moment: Moment
+    ) -> None:
+        async def script() -> None:
+            async with connection.receiver("/queues/q"):
+                pass
+
+        step, struck, visited = 0, True, set[tuple[str, str]]()
+        async with ferrymq.connect(rabbit.url) as connection:
+            while struck:
+                step += 1
+                stepped = Stepped(script(), step, moment)
+
+                async def run(work: Stepped = stepped) -> None:
+                    await work
+
+                async with asyncio.timeout(20):
+                    await asyncio.gather(asyncio.create_task(run()), return_exceptions=True)
+                struck = stepped.struck
+                visited |= stepped.visited
+                sessions = rabbit.connection.engine.channels.by_remote
+                await until(lambda: not connection.sessions)
+                await until(lambda sessions=sessions: not sessions)
+        assert step > 4
+        assert ("session.py", "Session.for_links") in visited
+        assert ("session.py", "Session.ended_idle") in visited
 
     async def test_channels_are_not_used_again_at_once(self, rabbit: RabbitPeer) -> None:
         async with ferrymq.connect(rabbit.url) as connection:

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 LOGGER: Final = logging.getLogger("ferrymq")
 
-# Seconds after which a session that was restored counts as steady: its pauses begin anew.
-STEADY: Final = 10.0
-
 # Conditions of a peer that may take the connection later.
 _PASSING: Final = ("amqp:connection:forced", "amqp:internal-error", "amqp:resource-limit-exceeded")
 # What a web server answers whose service is not up.
@@ -146,12 +143,8 @@ class Recovery:
             task.add_done_callback(lambda _: self._sessions.pop(session, None))
 
     async def _run_session(self, session: Session, error: SessionEnded) -> None:
-        """Restore a session. One that ends again soon goes on with the pauses, so that it neither
-        keeps both sides busy nor is tried for ever."""
-        now = asyncio.get_running_loop().time()
-        if session.pauses is None or now - session.restored_at > STEADY:
-            session.pauses = self.policy.pauses()
-        for pause in session.pauses:
+        """Restore a session that has ended."""
+        for pause in session.pauses(self.policy):
             await self.policy.sleep(pause)
             while self.active:
                 await self._done.wait()
