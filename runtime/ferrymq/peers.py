@@ -33,6 +33,8 @@ class Peer:
     """Parts of error texts that are about a message that was sent, not about a link."""
     refuses_outcomes: tuple[str, ...] = ()
     """Parts of error texts that are about the outcome of a message that was received."""
+    unknown_outcomes: tuple[str, ...] = ()
+    """Outcomes that the broker cannot read, although the sources that it attaches list them."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}".rstrip() or "the peer"
@@ -104,6 +106,7 @@ KNOWN: Final = (
             lacks=_RABBITMQ_LACKS,
             refuses_transfers=("user_id property set to",),
             refuses_outcomes=("Unrecognised state",),
+            unknown_outcomes=("amqp:modified:list",),
         ),
         "seen with 3.10.8 and its plugin rabbitmq_amqp1_0 on 2026-11-26",
         product="RabbitMQ",

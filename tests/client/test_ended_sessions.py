@@ -12,6 +12,7 @@ import ferrymq
 from ferrymq import Message, ReconnectPolicy, blocking
 from ferrymq.blocking.portal import Portal
 from ferrymq.engine import events
+from ferrymq_types.messaging import Released
 from ferrymq_types.transport import Error
 from tests.client.peer import Peer
 from tests.client.rabbit import RabbitPeer
@@ -306,6 +307,7 @@ class TestWithoutAPolicy:
         async with ferrymq.connect(old.url) as connection, connection.session() as session:
             sender = await session.sender("q")
             receiver = await session.receiver("q")
+            receiver.granted = None
             await (await receiver.receive(timeout=5)).modify(delivery_failed=True)
             with pytest.raises(ferrymq.LinkDetached, match="'q': the peer ended the session: amqp"):
                 await receiver.receive(timeout=5)
@@ -333,6 +335,44 @@ class TestWithoutAPolicy:
             assert isinstance(opened[1], ferrymq.LinkDetached)
             assert str(opened[1]).startswith("'/queues/b': amqp:unauthorized-access")
             assert "because of '/queues/b'" in str(opened[2])
+
+
+class TestUnknownOutcomes:
+    """RabbitMQ 3.10 cannot read modified, and ends the session."""
+
+    async def test_modify_raises(self, old: RabbitPeer) -> None:
+        old.put("q", 1)
+        async with ferrymq.connect(old.url) as connection:
+            receiver = await connection.receiver("q")
+            delivery = await receiver.receive(timeout=5)
+            with pytest.raises(ferrymq.LocalProtocolError, match="grants amqp:accepted:list, amqp"):
+                await delivery.modify(delivery_failed=True)
+            await delivery.accept()
+
+    async def test_the_end_of_a_block_releases(self, old: RabbitPeer) -> None:
+        old.put("q", 1, 2)
+        async with ferrymq.connect(old.url) as connection:
+            receiver = await connection.receiver("q")
+            with pytest.raises(RuntimeError):
+                async with await receiver.receive(timeout=5):
+                    raise RuntimeError("the work failed")
+            outcome = await old.seen(events.OutcomeReceived)
+            assert outcome.delivery.remote_state == Released()
+            await (await receiver.receive(timeout=5)).accept()
+
+    async def test_a_worker_releases(self, old: RabbitPeer) -> None:
+        old.put("q", 1)
+
+        async def fail(_: ferrymq.Delivery) -> None:
+            raise ValueError("no")
+
+        async with ferrymq.connect(old.url) as connection:
+            worker = ferrymq.Worker(connection, "q", fail, retry_delay=0.001)
+            running = asyncio.create_task(worker.run())
+            outcome = await old.seen(events.OutcomeReceived)
+            assert outcome.delivery.remote_state == Released()
+            worker.stop()
+            await running
 
 
 class TestWithAPolicy:

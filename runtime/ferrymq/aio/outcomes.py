@@ -23,11 +23,12 @@ RELEASED: Final = Released()
 FAILED: Final = Modified(delivery_failed=True)
 
 RELEASED_SYMBOL: Final = "amqp:released:list"
+MODIFIED_SYMBOL: Final = "amqp:modified:list"
 OUTCOMES: Final = [
     "amqp:accepted:list",
     "amqp:rejected:list",
     RELEASED_SYMBOL,
-    "amqp:modified:list",
+    MODIFIED_SYMBOL,
 ]
 """The outcomes a receiver of ours may give, as a source names them (AMQP 1.0 §3.5.3)."""
 

@@ -494,6 +494,9 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         outcomes = None if source is None else source.outcomes
         if source is not None and source.distribution_mode is not None:
             self._copies = source.distribution_mode == "copy"
+        unknown = self._connection.peer.unknown_outcomes
+        if unknown:
+            outcomes = [outcome for outcome in outcomes or OUTCOMES if outcome not in unknown]
         self.granted = None if not outcomes or set(outcomes) >= set(OUTCOMES) else outcomes
         if self._prefetch:
             credit = max(0, self._limit() - len(self._queue))

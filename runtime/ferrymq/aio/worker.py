@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ferrymq.aio.connect import connect
 from ferrymq.aio.connection import Connection
 from ferrymq.aio.delivery import Delivery
+from ferrymq.aio.outcomes import MODIFIED_SYMBOL
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.recovery import may_come_up
 from ferrymq.aio.sender import Sender
@@ -444,6 +445,11 @@ class Worker:
         message = delivery.message
         failures = failures_of(message) + 1
         note = note_of(message, failures, message.delivery_count + 1)
+        granted = delivery.receiver.granted
+        if granted is not None and MODIFIED_SYMBOL not in granted:
+            # The failure cannot be counted.
+            await delivery.release()
+            return
         await delivery.modify(delivery_failed=True, message_annotations={RETRIES: note})
 
     async def _put_off(self, delivery: Delivery, failures: int, delay: float) -> bool:
