@@ -25,6 +25,9 @@ class Peer:
     """Whether a refused link, transfer or outcome ends the session, with every other link on it."""
     cancels_with_session: bool = False
     """Whether a detached receiver is still given messages, until its session ends."""
+    forgets_begins: bool = False
+    """Whether a begin may stay unanswered that comes on a channel right behind the ends of the
+    session before."""
     resumes: bool = True
     """Whether links can be resumed with their unsettled deliveries."""
     lacks: tuple[tuple[str, str], ...] = ()
@@ -89,6 +92,7 @@ KNOWN: Final = (
         Peer(
             "RabbitMQ",
             ends_sessions=True,
+            forgets_begins=True,
             resumes=False,
             lacks=_RABBITMQ_LACKS,
             refuses_transfers=("user_id property set to", "failed_to_parse_constructor"),
@@ -101,6 +105,7 @@ KNOWN: Final = (
         Peer(
             "RabbitMQ",
             ends_sessions=True,
+            forgets_begins=True,
             cancels_with_session=True,
             resumes=False,
             lacks=_RABBITMQ_LACKS,

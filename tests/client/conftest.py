@@ -9,6 +9,7 @@ import pytest
 import ferrymq
 from tests.client.keeper import POLICY, Keeper
 from tests.client.peer import Peer
+from tests.client.rabbit import RabbitPeer
 
 
 @pytest.fixture
@@ -35,3 +36,15 @@ async def lasting(broker: Keeper) -> AsyncIterator[ferrymq.Connection]:
         broker.url, container_id="me", reconnect=POLICY, max_frame_size=512
     ) as connected:
         yield connected
+
+
+@pytest.fixture
+async def rabbit() -> AsyncIterator[RabbitPeer]:
+    async with RabbitPeer() as server:
+        yield server
+
+
+@pytest.fixture
+async def old() -> AsyncIterator[RabbitPeer]:
+    async with RabbitPeer(old=True) as server:
+        yield server

@@ -6,6 +6,8 @@ whose names begin with ``no``.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from ferrymq.engine import events
@@ -124,3 +126,10 @@ def _address(link: SenderLink | ReceiverLink) -> str | None:
 
 def _not_implemented(description: str) -> Error:
     return Error(condition="amqp:not-implemented", description=description)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0.001)

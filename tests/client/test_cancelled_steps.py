@@ -393,7 +393,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("session.py", "Session.restore"),
         ("transport.py", "EngineTransport._secure"),
     ],
-    "waits for what a peer does as RabbitMQ: test_ended_sessions.py": [
+    "waits for what a peer does as RabbitMQ: test_session_for_each_link.py": [
         ("session.py", "Session._usable"),
         ("session.py", "Session.ended_idle"),
         ("session.py", "Session.for_links"),

@@ -108,7 +108,8 @@ async def test_a_hundred_at_once_on_one_connection_and_after_a_reconnect(
         assert cutter.connections >= 3
         assert len(service.seen) == 300
         # One link for replies and one for requests, each time.
-        assert len(connection._session.links) == 2  # type: ignore[union-attr]
+        (session,) = connection.sessions
+        assert len(session.links) == 2
 
 
 async def test_a_request_whose_reply_was_lost_is_sent_again(
@@ -225,7 +226,8 @@ async def test_links_to_many_addresses_are_closed_again(broker: BrokerServer) ->
         assert requests is not None and len(requests._links) == 32
         if requests._closing:
             await asyncio.wait(requests._closing)
-        assert len(connection._session.links) == 33  # type: ignore[union-attr]
+        (session,) = connection.sessions
+        assert len(session.links) == 33
 
 
 async def test_a_node_for_replies_that_is_gone_is_made_again(broker: BrokerServer) -> None:

@@ -115,18 +115,31 @@ def test_frames_on_their_way_when_we_ended_are_discarded(server):
 
 @pytest.mark.spec("2.5.2")
 def test_channels_are_used_again(server):
-    for channel in range(3):
+    for _ in range(3):
         session = begin_script(server, 3)
-        assert session.channel == channel
+        assert session.channel == 0
         server >> on(3, End())
         session.end()
-        server << on(channel, End())
+        server << on(0, End())
         server.events()
 
 
-def test_the_channel_that_is_free_for_longest_is_taken(script):
+def test_lowest_channel_is_taken(client):
+    sessions = [client.engine.begin() for _ in range(3)]
+    assert [s.channel for s in sessions] == [0, 1, 2]
+    client << on(0, Begin) << on(1, Begin) << on(2, Begin)
+    client >> on(0, peer_begin(1))
+    sessions[1].end()
+    client << on(1, End)
+    client >> on(0, End())
+    assert client.engine.begin().channel == 1
+    client << on(1, Begin)
+
+
+def test_a_channel_is_used_again_as_late_as_possible(script):
     """RabbitMQ has left a begin unanswered on a channel right behind its ends."""
     client = open_script(script(initiator=True, channel_max=3))
+    client.engine.channels.spread = True
     sessions = [client.engine.begin() for _ in range(3)]
     assert [s.channel for s in sessions] == [0, 1, 2]
     client << on(0, Begin) << on(1, Begin) << on(2, Begin)
@@ -137,6 +150,8 @@ def test_the_channel_that_is_free_for_longest_is_taken(script):
         client >> on(0 if channel else 1, End())
     assert [client.engine.begin().channel for _ in range(3)] == [3, 1, 0]
     client << on(3, Begin) << on(1, Begin) << on(0, Begin)
+    with pytest.raises(LocalProtocolError, match="all channels up to 3 are in use"):
+        client.engine.begin()
 
 
 @pytest.mark.spec("2.7.1")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar, Unpack
 from ferrymq.aio.chunks import ChunkReader, OpeningChunkReader
 from ferrymq.aio.dispatch import dispatch, session_error
 from ferrymq.aio.fencing import read_fence
+from ferrymq.aio.link_sessions import LinkSessions
 from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opened, Opening
 from ferrymq.aio.receiver import Receiver
@@ -26,8 +27,7 @@ from ferrymq.aio.waiting import Signal, deadline, fresh, resolve, running_loop, 
 from ferrymq.arguments import OtherNames, make_options, names
 from ferrymq.durations import Duration, seconds
 from ferrymq.engine.answers import expect_encodable
-from ferrymq.engine.settings import DEFAULT_CHANNEL_MAX
-from ferrymq.errors import AmqpError, ConnectionClosed, LocalProtocolError
+from ferrymq.errors import AmqpError, ConnectionClosed
 from ferrymq.fence import Committed, Fence
 from ferrymq.management import ADDRESS, Replies
 from ferrymq.options import (
@@ -116,8 +116,7 @@ class Connection(OtherNames, Opened):
         self._writable = Signal()
         # Woken when the peer has detached a link, whose name is then free.
         self.freed: Signal = Signal()
-        self._session: Session | None = None
-        self._session_turn = asyncio.Lock()
+        self._link_sessions = LinkSessions(self)
         self._requests: RequestReply | None = None
 
     def __del__(self) -> None:
@@ -257,7 +256,7 @@ class Connection(OtherNames, Opened):
 
         async def open() -> Transaction:
             async with deadline(self.within(timeout), self.not_in_time("declared no transaction")):
-                return await declare(await self._shared_session(), fence)
+                return await declare(await self._link_sessions.default(), fence)
 
         return OpeningTransaction(open, "connection.transaction()")
 
@@ -497,44 +496,14 @@ class Connection(OtherNames, Opened):
             raise
         return session
 
-    async def _shared_session(self) -> Session:
-        self.check_loop()
-        async with self._session_turn:
-            if self._session is None or self._session.closed:
-                # A peer that refuses transactions may end their session.
-                self._session = await self.open_session(self._peer.ends_sessions)
-            return self._session
-
     async def with_session(self, open: Callable[[Session], Awaitable[R]]) -> R:
-        """Attach links by a function, in a session that the user has not chosen.
-
-        That is the default session. A peer that ends the session of a link that it refuses gets a
-        session for each call, as long as it allows more.
-        """
-        if not self._peer.ends_sessions:
-            return await open(await self._shared_session())
-        self.check_loop()
-        async with self._session_turn:
-            own = [session for session in self.sessions if session.own and not session.restoring]
-            if not own or len(own) < self._own_sessions:
-                try:
-                    own = [await self.open_session(own=True)]
-                except LocalProtocolError:
-                    # The user has taken the other channels.
-                    if not own:
-                        raise
-            # Nothing waits between here and `for_links`, so that the session is not ended as idle.
-            opening = min(own, key=lambda session: session.load).for_links(open)
-        return await opening
+        """Attach links by a function, in a session that the user has not chosen."""
+        return await self._link_sessions.attach(open)
 
     @property
-    def _own_sessions(self) -> int:
-        """How many sessions the client begins for single links; the others are left to the user."""
-        remote = self._remote
-        most = (
-            DEFAULT_CHANNEL_MAX if remote is None else min(remote.channel_max, DEFAULT_CHANNEL_MAX)
-        )
-        return (most + 1) * 3 // 4
+    def remote_channel_max(self) -> int:
+        """The highest channel that the peer takes (AMQP 1.0 §2.7.1)."""
+        return 0 if self._remote is None else self._remote.channel_max
 
     def _fail(self, error: ConnectionClosed) -> None:
         """End the connection finally."""
@@ -564,6 +533,7 @@ class Connection(OtherNames, Opened):
         """Handle the peer's open."""
         self._remote = open
         self._peer = recognise(open)
+        self.transport.engine.channels.spread = self._peer.forgets_begins
         LOGGER.debug("%s: connected to container %r", self.url, open.container_id)
         resolve(self._opened)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
 class Channels:
     """Two maps of channels to sessions: each direction numbers its channels independently."""
 
-    __slots__ = ("by_remote", "by_local", "links", "unfinished", "_unused", "_freed")
+    __slots__ = ("by_remote", "by_local", "links", "unfinished", "spread", "_unused", "_freed")
 
     def __init__(self, unfinished: Unfinished) -> None:
         self.by_remote: dict[int, Session] = {}
         self.by_local: dict[int, Session] = {}
-        # This channel and all above it were never used; those that were and are free again, oldest
-        # first.
+        # Whether a channel is used again as late as possible, instead of the lowest free one
+        # (AMQP 1.0 §2.5.1). It is decided before the first session.
+        self.spread: bool = False
+        # This channel and all above it were never used.
         self._unused: i64 = 0
+        # Channels that are free again: a heap, or with `spread` the oldest first.
         self._freed: list[int] = []
         # Every link that is not detached on both sides, by (name, we are the sender): a name
         # identifies one link in all sessions of the connection (AMQP 1.0 §2.6.1).
@@ -35,16 +39,14 @@ class Channels:
         self.unfinished: Unfinished = unfinished
 
     def allocate(self, session: Session, limit: i64) -> bool:
-        """Give the session a free channel; false when all up to `limit` are in use.
-
-        A channel is used again as late as possible: RabbitMQ has left a begin unanswered that came
-        right behind the ends of an earlier session of the channel.
-        """
+        """Give the session a free channel, without `spread` the lowest one; false when all up to
+        `limit` are in use."""
+        freed = self._freed
         channel = self._unused
-        if channel <= limit:
+        if freed and not (self.spread and channel <= limit):
+            channel = freed.pop(0) if self.spread else heappop(freed)
+        elif channel <= limit:
             self._unused = channel + 1
-        elif self._freed:
-            channel = self._freed.pop(0)
         else:
             return False
         session.channel = channel
@@ -99,7 +101,10 @@ class Channels:
     def release(self, session: Session) -> None:
         """Free both channels of a session that both sides have ended."""
         if self.by_local.pop(session.channel, None) is not None:
-            self._freed.append(int(session.channel))
+            if self.spread:
+                self._freed.append(int(session.channel))
+            else:
+                heappush(self._freed, int(session.channel))
         self.unmap_remote(session)
 
     def unmap_remote(self, session: Session) -> None:
