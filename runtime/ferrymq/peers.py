@@ -38,6 +38,20 @@ class Peer:
     """Parts of error texts that are about the outcome of a message that was received."""
     unknown_outcomes: tuple[str, ...] = ()
     """Outcomes that the broker cannot read, although the sources that it attaches list them."""
+    keeps_copies: bool = False
+    """Whether messages stay in the node if the distribution-mode is *copy* (AMQP 1.0 §3.5.7)."""
+    removes_when_sent: bool = False
+    """Whether a message that was sent does not come back, whatever its outcome."""
+    returns: str = ""
+    """What happens to messages that are given back, if that matters."""
+    drains: bool = True
+    """Whether it answers a drain (AMQP 1.0 §2.6.7)."""
+    applies: tuple[str, ...] | None = None
+    """How the names of the filters begin that the broker applies; None if its answer tells."""
+    instead: str = ""
+    """What to use in place of other filters."""
+    position: str | None = "ferrymq:position"
+    """The filter that says where to begin in a stream; None if there is none."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}".rstrip() or "the peer"
@@ -87,19 +101,42 @@ _RABBITMQ_LACKS: Final = (
     ("Link recovery not supported", "resumption of links"),
 )
 
+_RABBITMQ_RETURNS: Final = "a quorum queue counts each as a delivery, up to its delivery-limit"
+_RABBITMQ_INSTEAD: Final = (
+    "streams have rabbitmq:stream-filter, queues have no filters: bind a queue to an exchange"
+)
+
+_RABBITMQ_4: Final = Peer(
+    "RabbitMQ",
+    ends_sessions=True,
+    forgets_begins=True,
+    resumes=False,
+    lacks=_RABBITMQ_LACKS,
+    refuses_transfers=("user_id property set to", "failed_to_parse_constructor"),
+    returns=_RABBITMQ_RETURNS,
+    applies=("rabbitmq:",),
+    instead=_RABBITMQ_INSTEAD,
+    position="rabbitmq:stream-offset-spec",
+)
+
 KNOWN: Final = (
     KnownPeer(
-        Peer(
-            "RabbitMQ",
-            ends_sessions=True,
-            forgets_begins=True,
-            resumes=False,
-            lacks=_RABBITMQ_LACKS,
-            refuses_transfers=("user_id property set to", "failed_to_parse_constructor"),
-        ),
+        Peer("ferrymq", keeps_copies=True),
+        "this project",
+        product="ferrymq",
+    ),
+    KnownPeer(
+        _RABBITMQ_4,
         "seen with 4.0.5 on 2026-11-26",
         product="RabbitMQ",
         since=(4,),
+        before=(4, 1),
+    ),
+    KnownPeer(
+        replace(_RABBITMQ_4, applies=("rabbitmq:", "amqp:", "sql-filter")),
+        "its documents: 4.1 filters streams by properties, 4.2 by SQL; not tried",
+        product="RabbitMQ",
+        since=(4, 1),
     ),
     KnownPeer(
         Peer(
@@ -112,10 +149,37 @@ KNOWN: Final = (
             refuses_transfers=("user_id property set to",),
             refuses_outcomes=("Unrecognised state",),
             unknown_outcomes=("amqp:modified:list",),
+            returns=_RABBITMQ_RETURNS,
+            drains=False,
+            applies=(),
+            instead="this version applies no filters",
+            position=None,
         ),
         "seen with 3.10.8 and its plugin rabbitmq_amqp1_0 on 2026-11-26",
         product="RabbitMQ",
         before=(4,),
+    ),
+    KnownPeer(
+        Peer("ActiveMQ", keeps_copies=True),
+        "seen with 5.17.2 on 2026-11-23",
+        product="ActiveMQ",
+    ),
+    KnownPeer(
+        Peer("ActiveMQ Artemis", keeps_copies=True),
+        "its documents; not tried",
+        product="apache-activemq-artemis",
+    ),
+    KnownPeer(
+        Peer(
+            "Proton's example broker",
+            removes_when_sent=True,
+            drains=False,
+            applies=(),
+            instead="this broker applies no filters",
+            position=None,
+        ),
+        "seen with 0.37 on 2026-11-26",
+        container_id="broker",
     ),
 )
 """The known brokers; of several rows that fit, the first applies."""

@@ -124,11 +124,11 @@ def _attach(
         mode="copy",
         credit=0,
         selector=selector,
-        # A copy has no outcome, so it is sent settled.
+        # A copy has no outcome, so it is sent settled, by a broker that keeps the message.
         snd_settle_mode=SenderSettleMode.SETTLED,
     )
     given = None if receiver.source is None else receiver.source.distribution_mode
-    if given != "copy":
+    if given != "copy" and not receiver.gives_back:
         raise AmqpSourceError(
             f"{options.connection.place} does not agree to send copies of the messages in {queue!r}"
             " (distribution-mode copy), and might remove them; no message was requested. Read a"
@@ -173,9 +173,12 @@ def _credit(options: SourceOptions, count: int, size: int) -> int:
 
 def _drained(receiver: Receiver, patience: float) -> bool:
     """Drain the link; return whether the broker answered in time that it has sent everything."""
+    from ferrymq import LocalProtocolError
+
     try:
         receiver.drain(timeout=patience)
-    except TimeoutError:
+    except (TimeoutError, LocalProtocolError):
+        # The second is raised at once for brokers that are known not to answer.
         return False
     return True
 

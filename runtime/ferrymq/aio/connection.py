@@ -153,7 +153,7 @@ class Connection(OtherNames, Opened):
 
     @property
     def peer(self) -> Peer:
-        """What is known about the peer's product, by its open."""
+        """What is known about the broker, from the product in the properties of its open."""
         return self._peer
 
     @property

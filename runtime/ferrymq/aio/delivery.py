@@ -289,6 +289,10 @@ class Delivery(OtherNames):
             self._given = True
             self.drop_outcome()
             return None
+        if receiver._returns:
+            engine.link.set_aside(engine)
+            self._given = True
+            return None
         if receiver.granted is not None:
             check_granted(outcome, receiver.granted)
         if transaction is None and self.transaction_id is not None:

@@ -229,6 +229,10 @@ class Link(ABC, Opened, Generic[L]):
     def _create(self, session: EngineSession) -> L:
         """Attach an engine link for this one."""
 
+    def _objection(self) -> str | None:
+        """Return why the peer must not be asked for this link, None if there is no reason."""
+        return None
+
     @abstractmethod
     def _refused(self) -> bool:
         """Return whether the peer's attach has no terminus: its detach will state the reason
@@ -273,6 +277,11 @@ class Link(ABC, Opened, Generic[L]):
         Raises `LinkDetached` if the peer refuses or its terminus is not as requested,
         `TimeoutError` if it does not answer; then, and when cancelled, the link is detached again.
         """
+        objection = self._objection()
+        if objection is not None:
+            reason = Error(condition="amqp:not-implemented", description=objection)
+            self._end(LinkDetached(self.place, reason))
+            self._check()
         engine = self._create(self.session.engine)
         engine.context = self if self.held else ref(self)
         self._engine = engine

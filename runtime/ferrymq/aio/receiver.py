@@ -7,9 +7,10 @@ user holds, and the credit that follows from both.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import ref
 
 from ferrymq.aio.delivery import Delivery
@@ -31,7 +32,9 @@ from ferrymq.aio.termini import (
     once_lack,
     receiver_source,
     settle_modes,
+    source_for,
     source_lack,
+    source_objection,
 )
 from ferrymq.aio.unseen import RepeatedWarning
 from ferrymq.aio.waiting import deadline, resolve, running_loop
@@ -40,7 +43,7 @@ from ferrymq.durations import Duration
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session as EngineSession
-from ferrymq.errors import AmqpError, LinkDetached, PeerError
+from ferrymq.errors import AmqpError, LinkDetached, LocalProtocolError, PeerError, Scope
 from ferrymq.options import ReceiverOptions
 from ferrymq.unsettled import Unsettled
 from ferrymq_types.messaging import (
@@ -53,11 +56,14 @@ from ferrymq_types.messaging import (
     TerminusDurability,
 )
 from ferrymq_types.transactions import TransactionalState
+from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
 
 if TYPE_CHECKING:
     from ferrymq.aio.session import Session
     from ferrymq.aio.transaction import Transaction
     from ferrymq_types.unions import Outcome
+
+LOGGER: Final = logging.getLogger("ferrymq")
 
 
 class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
@@ -88,12 +94,17 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         self._options = options
         self._target = Target()
         self._source = receiver_source(address, options)
+        # The source as this peer was asked for it.
+        self._asked = self._source
         # Messages that may be without an outcome; 0 leaves credit to the user.
         self._prefetch = 0 if options.credit == "manual" else options.credit
         # Whether messages that were taken use credit until they have an outcome.
         self._bounds = options.renew == "settlement"
         # Whether the messages stay in the node, so that they need no outcome.
         self._copies = options.mode == "copy"
+        # Whether the client has to see to that, because the peer does not: all messages are given
+        # back when the link ends.
+        self._returns = False
         # How many deliveries were taken and have no outcome, and the number of the attachment that
         # they came over.
         self._in_hand = 0
@@ -149,6 +160,16 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         """
         attach = None if self._engine is None else self._engine.remote_attach
         return None if attach is None else attach.source
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether this receiver of ``mode="copy"`` takes the messages and gives them back when the
+        link ends, because the peer is not known to keep the messages of a browser.
+
+        Then outcomes of deliveries are not sent, and other receivers do not get the messages
+        meanwhile.
+        """
+        return self._returns
 
     @property
     def queued(self) -> int:
@@ -256,7 +277,14 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
 
         Afterwards all of those messages are queued, none is in flight, and only `add_credit` gives
         credit (AMQP 1.0 §2.6.7). While the connection is being restored, waits for that.
+
+        Raises `LocalProtocolError` if the peer is known not to answer.
         """
+        peer = self._connection.peer
+        if not peer.drains:
+            raise LocalProtocolError(
+                "amqp:not-implemented", f"{self.place}: {peer} does not answer a drain", Scope.LINK
+            )
         async with deadline(timeout, self._not_drained):
             while self._drains():
                 if self._draining is None:
@@ -337,10 +365,11 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
             resumption = earlier.resumption
             resumed = 0 if resumption is None else len(resumption.unsettled)
             self._owed += max(0, earlier.credit - resumed)
-        snd_settle_mode, rcv_settle_mode = settle_modes(options)
+        snd_settle_mode, rcv_settle_mode = self._settle_modes()
+        self._asked = source_for(self._connection.peer, self._source)
         return session.attach_receiver(
             self.name,
-            source=self._source,
+            source=self._asked,
             target=self._target,
             snd_settle_mode=snd_settle_mode,
             rcv_settle_mode=rcv_settle_mode,
@@ -355,14 +384,36 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         return attach is not None and attach.source is None
 
     def _lack(self) -> str | None:
-        lack = source_lack(self._source, self.source)
+        lack = source_lack(self._asked, self.source, self._returns)
         attach = None if self._engine is None else self._engine.remote_attach
         if lack is None and self._options.exactly_once:
             # The receiver decides which side settles first.
             lack = self._no_resuming or once_lack(attach, self.source, sends=False)
         if lack is None:
-            lack = mode_lack(settle_modes(self._options)[0], attach, sends=False)
+            lack = mode_lack(self._settle_modes()[0], attach, sends=False)
         return lack
+
+    def _objection(self) -> str | None:
+        peer = self._connection.peer
+        objection = source_objection(peer, source_for(peer, self._source))
+        returned = self._options.mode == "copy" and not peer.keeps_copies
+        if returned and objection is None and not self._returns:
+            what = f": {peer.returns}" if peer.returns else ""
+            LOGGER.warning(
+                "%s: %s does not keep the messages of a browser, so they are taken and given back"
+                " when the link ends%s",
+                self.place,
+                peer,
+                what,
+            )
+        self._returns = returned
+        return objection
+
+    def _settle_modes(self) -> tuple[SenderSettleMode, ReceiverSettleMode]:
+        """Return the modes to attach with. What is to be given back must come unsettled."""
+        if self._returns:
+            return SenderSettleMode.UNSETTLED, ReceiverSettleMode.FIRST
+        return settle_modes(self._options)
 
     @property
     def _asks_to_resume(self) -> bool:
@@ -382,7 +433,14 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         self.release_queued()
 
     def release_queued(self) -> None:
-        """Release the messages that the user did not take, before this side ends the link."""
+        """Release the messages that the user did not take, and those that a browser gives back,
+        before this side ends the link."""
+        link = self._engine
+        if self._returns and link is not None:
+            for engine in list(link.session.incoming.unsettled.values()):
+                if engine.link is link and engine.complete:
+                    link.set_aside(engine)
+            link.release_set_aside()
         for delivery in self._queue:
             delivery._release_now()
 
@@ -492,7 +550,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
             return
         source = self.source
         outcomes = None if source is None else source.outcomes
-        if source is not None and source.distribution_mode is not None:
+        if source is not None and source.distribution_mode is not None and not self._returns:
             self._copies = source.distribution_mode == "copy"
         unknown = self._connection.peer.unknown_outcomes
         if unknown:

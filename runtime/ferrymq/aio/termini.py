@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import datetime
 from typing import Final
 
@@ -10,6 +11,7 @@ from ferrymq.arguments import nearest
 from ferrymq.durations import whole_seconds
 from ferrymq.node_properties import problem_of
 from ferrymq.options import ConnectionOptions, MadeUp, ReceiverOptions, SenderOptions, Start
+from ferrymq.peers import Peer
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, ULong
 from ferrymq_types.filters import SelectorFilter
@@ -179,6 +181,39 @@ def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
     )
 
 
+def source_for(peer: Peer, source: Source) -> Source:
+    """Return the source as this peer understands it: with the start under the name of its own
+    filter."""
+    filters = source.filter
+    if not filters or POSITION not in filters or peer.position in (None, POSITION):
+        return source
+    adapted = copy.copy(source)
+    adapted.filter = {}
+    for name, filter in filters.items():
+        if name == POSITION and isinstance(filter, Described):
+            name = str(peer.position)
+            filter = Described(Symbol(name), filter.value)
+        adapted.filter[name] = filter
+    return adapted
+
+
+def source_objection(peer: Peer, source: Source) -> str | None:
+    """Return why this source must not be asked of this peer, which would grant it and not keep to
+    it; None if there is no reason."""
+    if source.distribution_mode == "copy" and peer.removes_when_sent:
+        return f"{peer} removes messages when it sends them: its queues cannot be browsed"
+    for name, filter in (source.filter or {}).items():
+        if filter is None:
+            continue
+        what = _FILTER_NAMES.get(name, f"the filter {name}")
+        if name == POSITION and peer.position is None:
+            return f"{peer} does not apply {what}"
+        if peer.applies is not None and name != peer.position:
+            if not name.startswith(peer.applies):
+                return f"{peer} grants {what} and does not apply it: {peer.instead}"
+    return None
+
+
 def _check_address(address: object) -> None:
     if address is not None and not isinstance(address, str):
         raise TypeError(f"an address is a str, not {type(address).__name__}")
@@ -214,8 +249,9 @@ def _properties_lack(given: Source | Target) -> str | None:
     return None if problem is None else f"in the node properties of the peer {problem}"
 
 
-def source_lack(asked: Source, given: Source | None) -> str | None:
+def source_lack(asked: Source, given: Source | None, returned: bool = False) -> str | None:
     """Return what the source in the peer's answer lacks of the request; None if it is sufficient.
+    `returned` is whether the client gives back what the peer moves.
 
     The user would not notice that filters are not applied, or that messages are moved where copies
     were requested (AMQP 1.0 §2.6.3, §3.5.3).
@@ -230,7 +266,7 @@ def source_lack(asked: Source, given: Source | None) -> str | None:
         return problem
     if (default := given.default_outcome) is not None and not is_outcome(default):
         return f"the default-outcome of the peer's source is {type(default).__name__.lower()}"
-    if asked.distribution_mode == "copy" and given.distribution_mode == "move":
+    if asked.distribution_mode == "copy" and given.distribution_mode == "move" and not returned:
         return "the peer moves messages instead of copying them"
     applied = given.filter or {}
     # A null filter is no filter (AMQP 1.0 §3.5.8).

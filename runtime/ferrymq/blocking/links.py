@@ -255,6 +255,11 @@ class Receiver(OtherNames, _Link[aio.Receiver]):
         return self._behind.source
 
     @property
+    def gives_back(self) -> bool:
+        """Whether browsed messages are taken and given back; see `aio.Receiver.gives_back`."""
+        return self._behind.gives_back
+
+    @property
     def queued(self) -> int:
         """Number of messages that have arrived and have not been taken."""
         return self._behind.queued

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from librt.strings import read_i32_be
 from mypy_extensions import i64
@@ -13,11 +13,14 @@ from ferrymq.engine.link import Link, illegal
 from ferrymq.engine.resumption import ReceiverResumption, is_outcome
 from ferrymq.engine.serial import serial_diff
 from ferrymq.engine.states import LinkState
+from ferrymq_types.messaging import Released
 from ferrymq_types.transport import Attach, Flow, Transfer
 
 if TYPE_CHECKING:
     from ferrymq.engine.session import Session
     from ferrymq_types.unions import DeliveryState
+
+_RELEASED: Final = Released()
 
 
 @final
@@ -41,6 +44,7 @@ class ReceiverLink(Link):
         "_highest_tag",
         "_highest_size",
         "_highest_number",
+        "_set_aside",
     )
 
     # Attributes of `Link` that the methods assign: their types for type checkers.
@@ -80,6 +84,8 @@ class ReceiverLink(Link):
         self._highest_tag: bytes = b""
         self._highest_size: i64 = 0
         self._highest_number: i64 = 0
+        # Numbers of the deliveries that are settled on this side alone.
+        self._set_aside: list[int] = []
 
     @property
     def available(self) -> int:
@@ -241,6 +247,24 @@ class ReceiverLink(Link):
             self._forget(delivery)
         delivery.state = state
         delivery.settled = settles or delivery.remote_settled
+
+    def set_aside(self, delivery: IncomingDelivery) -> None:
+        """Settle a delivery on this side alone. `release_set_aside` gives it back.
+
+        The link remembers its number only, so that the user decides how long its bytes are kept.
+        """
+        incoming = self.session.incoming
+        if not delivery.settled and delivery.id in incoming.unsettled:
+            del incoming.unsettled[delivery.id]
+            self._set_aside.append(int(delivery.id))
+            delivery.settled = True
+
+    def release_set_aside(self) -> None:
+        """Release the deliveries that were set aside, in the order of the calls."""
+        dispositions = self.session.incoming.dispositions
+        for id in self._set_aside:
+            dispositions.add(id, _RELEASED, True)
+        self._set_aside.clear()
 
     def update(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
         """Send the state of a delivery without settling it; see `IncomingDelivery.update`."""
