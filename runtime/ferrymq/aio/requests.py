@@ -1,7 +1,8 @@
 """Requests to a node and the responses to them, over two links. Requests may overlap.
 
 A pair (Request-Response Messaging with Link Pairing 1.0) needs no node for responses. Our open has
-to desire the capability, so connect with ``desired_capabilities=[LINK_PAIR]``.
+to desire the capability, so connect with ``desired_capabilities=[LINK_PAIR]``. RabbitMQ does not
+ask for that, and takes only pairs whose messages are settled on both links.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ferrymq.message import Message
 from ferrymq.options import MadeUp, ReceiverOptions, SenderOptions, Timeout
 from ferrymq.sendable import Sendable, to_message
 from ferrymq_types.messaging import Properties, Rejected, Source, Target
-from ferrymq_types.transport import Error
+from ferrymq_types.transport import Error, SenderSettleMode
 
 if TYPE_CHECKING:
     from ferrymq.aio.session import Session
@@ -64,10 +65,11 @@ class Responses(Receiver):
     ) -> None:
         super().__init__(session, address, options)
         self._target = Target(address=reply_address)
+        self._settled = options.snd_settle_mode is SenderSettleMode.SETTLED
         self.waiting: dict[MessageId, asyncio.Future[Message]] = {}
 
     def _create(self, session: EngineSession) -> ReceiverLink:
-        if is_paired(self._options.properties):
+        if is_paired(self._options.properties) and not self._settled:
             expect_pairing(session.connection)
         return super()._create(session)
 
@@ -113,7 +115,8 @@ class RequestLinks(Opened):
 
     `replies` says where responses go: ``"pair"`` to the other half of a pair (Link Pairing 1.0),
     ``"link"`` to a link from the node itself, whose name and target address are the reply-to,
-    ``"dynamic"`` to a node that the peer makes.
+    ``"dynamic"`` to a node that the peer makes. With `settled`, requests and responses are sent
+    settled: then a request that is lost or refused gets no response, and nothing else tells of it.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class RequestLinks(Opened):
         *,
         name: str | None = None,
         credit: int = 10,
+        settled: bool = False,
         timeout: Timeout = "default",
     ) -> None:
         if credit < 1:
@@ -132,13 +136,15 @@ class RequestLinks(Opened):
         dynamic = replies == "dynamic"
         reply_address = f"{name}-responses" if replies == "pair" else None if dynamic else name
         properties = paired_properties() if replies == "pair" else None
+        mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.MIXED
         self.replies = replies
+        self._settled = settled
         self._session = session
         self._requests = _Requests(
             session,
             address,
             reply_address,
-            SenderOptions(name=name, properties=properties, timeout=timeout),
+            SenderOptions(name=name, snd_settle_mode=mode, properties=properties, timeout=timeout),
         )
         self._responses = Responses(
             session,
@@ -148,6 +154,7 @@ class RequestLinks(Opened):
                 name=name,
                 credit=credit,
                 dynamic=dynamic,
+                snd_settle_mode=mode,
                 properties=properties,
                 timeout=timeout,
             ),
@@ -192,7 +199,7 @@ class RequestLinks(Opened):
         waiting[id] = future
         try:
             async with deadline(timeout, self._no_response):
-                await self._requests.send(request)
+                await self._requests.send(request, settled=self._settled)
                 return await future
         finally:
             if waiting.get(id) is future:
