@@ -11,7 +11,7 @@ import ssl as _ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, TypeAlias, TypedDict
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 from uuid import uuid4
 
 from ferrymq.chunks import MAX_CHUNK_RECORDS
@@ -34,6 +34,10 @@ Timeout: TypeAlias = Duration | Literal["default"] | None
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A bearer token, or a function or coroutine function that returns one."""
+
+Authorize: TypeAlias = Callable[[Any, str], Awaitable[None]]
+"""A coroutine function of a `ferrymq.Session`, and of the address of a link that is about to be
+attached in it."""
 
 Start: TypeAlias = Literal["first", "last", "next"] | int | datetime
 """A place in a stream."""
@@ -106,6 +110,13 @@ class ConnectionOptions:
     reconnect: bool | ReconnectPolicy = False
     """Whether to connect again when the connection is lost; see `ReconnectPolicy`."""
 
+    authorize: Authorize | None = field(default=None, repr=False)
+    """A coroutine function that is called before each link is attached, also after a reconnect,
+    with the session (of `ferrymq.aio`) and the address, for services that want a token for each
+    address. Links that it attaches call it too. When it raises `LinkDetached`, the link ends; after
+    another error while a connection is restored, that is tried again. `ferrymq.azure.connect` gives
+    one."""
+
     types: TypeTables | Sequence[TypeTables] | None = None
     """Types of your own that become instances of their classes where a message or a frame may have
     any value: in bodies, annotations, properties and filters. Give the module `registry` of their
@@ -144,6 +155,7 @@ class ConnectionArguments(TypedDict, total=False):
     desired_capabilities: list[str] | None
     required_capabilities: list[str] | None
     reconnect: bool | ReconnectPolicy
+    authorize: Authorize | None
     types: TypeTables | Sequence[TypeTables] | None
 
 

@@ -14,7 +14,14 @@ from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.link import Link as EngineLink
 from ferrymq.engine.session import Session as EngineSession
-from ferrymq.errors import AmqpError, ConnectionClosed, LinkDetached, PeerError, SessionEnded
+from ferrymq.errors import (
+    AmqpError,
+    ConnectionClosed,
+    LinkDetached,
+    PeerError,
+    SessionEnded,
+    TransportError,
+)
 from ferrymq.options import MadeUp, ReceiverOptions, SenderOptions, Timeout
 from ferrymq_types.transport import Error
 
@@ -276,12 +283,14 @@ class Link(ABC, Opened, Generic[L]):
 
         Raises `LinkDetached` if the peer refuses or its terminus is not as requested,
         `TimeoutError` if it does not answer; then, and when cancelled, the link is detached again.
+        Raises the errors of the `authorize` of the connection.
         """
         objection = self._objection()
         if objection is not None:
             reason = Error(condition="amqp:not-implemented", description=objection)
             self._end(LinkDetached(self.place, reason))
             self._check()
+        await self._authorize()
         engine = self._create(self.session.engine)
         engine.context = self if self.held else ref(self)
         self._engine = engine
@@ -302,6 +311,32 @@ class Link(ABC, Opened, Generic[L]):
             self._attaching = None
         self._known = True
         self._restored()
+
+    async def _authorize(self) -> None:
+        """Call the `authorize` of the connection, if it has one, for the address of the link."""
+        authorize = self._connection.options.authorize
+        address = self.address
+        if authorize is None or address is None or self._options.dynamic:
+            return
+        try:
+            async with deadline(self._timeout, self._unauthorized):
+                await authorize(self.session, address)
+            self._check()
+        except LinkDetached as error:
+            self._end(error)
+            raise
+        except TimeoutError:
+            self._end(LinkDetached(f"{self.place}: the link was never attached"))
+            raise
+        except (AmqpError, OSError):
+            raise
+        except Exception as error:
+            # If a connection is being restored, that goes on with the next attempt.
+            text = f"{self.place}: authorize raised {type(error).__name__}"
+            raise TransportError(text) from error
+
+    def _unauthorized(self, within: str) -> str:
+        return f"{self.place}: the link was not authorized {within}"
 
     def _unanswered(self, within: str) -> str:
         return f"{self.place}: the peer did not answer the attach {within}"

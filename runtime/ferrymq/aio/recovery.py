@@ -61,8 +61,9 @@ class Recovery:
             self._lost_again = True
 
     async def wait(self) -> None:
-        """Wait until the connection is usable; return at once if it is."""
-        while self._task is not None:
+        """Wait until the connection is usable; return at once if it is, and for what the restoring
+        itself calls."""
+        while self._task is not None and self._task is not asyncio.current_task():
             await self._done.wait()
         self._connection.check()
 
