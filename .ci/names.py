@@ -31,6 +31,7 @@ COUNTERPARTS: Final[dict[str, str]] = {
     "Delivery": _FACES,
     "Exchange": _DECLARED,
     "Link": _FACES,
+    "Management": _FACES,
     "ManagementClient": _FACES,
     "Pair": _FACES,
     "Queue": _DECLARED,

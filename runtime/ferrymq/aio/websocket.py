@@ -1,7 +1,8 @@
 """AMQP over WebSocket, for networks that allow no other traffic, with aiohttp.
 
-The subprotocol is ``amqp``, the address that of the URL, ``/`` if it has no path. Proxies are read
-from the environment (``https_proxy``, ``no_proxy``), as usual for HTTP clients.
+The subprotocol is ``amqp``, at Azure's services also their own; the address is that of the URL,
+``/`` if it has no path. Proxies are read from the environment (``https_proxy``, ``no_proxy``), as
+usual for HTTP clients.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 SUBPROTOCOL: Final = "amqp"
+# What Azure's own clients ask for, and the path at which its services have their WebSocket.
+_AZURE_SUBPROTOCOL: Final = "AMQPWSB10"
+_AZURE_PATH: Final = "/$servicebus/"
 # A server may put several frames into one message.
 _LARGEST_MESSAGE: Final = 64 * 1024 * 1024
 
@@ -37,16 +41,19 @@ async def open_websocket(
         raise TransportError(
             f"cannot connect to {url}: WebSocket needs aiohttp: install ferrymq[websocket]"
         ) from None
+    protocols: tuple[str, ...] = (SUBPROTOCOL,)
+    if url.path.startswith(_AZURE_PATH):
+        protocols = (SUBPROTOCOL, _AZURE_SUBPROTOCOL)
     session = aiohttp.ClientSession(trust_env=True, timeout=aiohttp.ClientTimeout(total=None))
     try:
         websocket = await session.ws_connect(
             url.web,
-            protocols=(SUBPROTOCOL,),
+            protocols=protocols,
             ssl=True if context is None else context,
             max_msg_size=_LARGEST_MESSAGE,
             compress=0,
         )
-        if websocket.protocol != SUBPROTOCOL:
+        if websocket.protocol not in protocols:
             await websocket.close()
             raise TransportError(
                 f"cannot connect to {url}: the server's WebSocket does not speak {SUBPROTOCOL}"
