@@ -125,13 +125,13 @@ class EventHubsMetadata:
     def _first(self, name: str, number: int, moment: int) -> int:
         """Return the sequence number of the first event from a time in milliseconds on."""
         from ferrymq import AmqpError
+        from ferrymq.azure.positions import enqueued_after
 
-        selector = f"amqp.annotation.x-opt-enqueued-time > '{moment - 1}'"
         try:
             connection = self._connected()[0]
             address = address_of(self._settings, name, number)
             with (
-                connection.receiver(address, selector=selector, credit=1) as receiver,
+                connection.receiver(address, credit=1, **enqueued_after(moment - 1)) as receiver,
                 receiver.receive(timeout=self._settings.timeout) as delivery,
             ):
                 return sequence_number(delivery)

@@ -18,6 +18,7 @@ from pyspark_ferrymq.task_planning import OffsetRange
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ferrymq.azure.positions import StartingPosition
     from ferrymq.blocking import Connection, Delivery
     from pyspark_ferrymq.options import BrokerOptions, SourceOptions
 
@@ -32,7 +33,9 @@ _LOSSES: Final = {
 
 def address_of(settings: BrokerOptions, hub: str, partition: int) -> str:
     """Return the address at which a consumer group reads a partition."""
-    return f"{hub}/ConsumerGroups/{settings.consumer_group}/Partitions/{partition}"
+    from ferrymq.azure.addresses import consumer_address
+
+    return consumer_address(hub, partition, settings.consumer_group)
 
 
 def sequence_number(delivery: Delivery) -> int:
@@ -112,9 +115,9 @@ class _HubRange:
         options, range = self._options, self._range
         receiver = connection.receiver(
             address_of(options.connection, range.stream, range.partition),
-            selector=_from(self._at),
             credit=_CREDIT,
             snd_settle_mode=SenderSettleMode.SETTLED,
+            **_from(self._at),
         )
         waiting: list[Delivery] = []
         size = 0
@@ -170,8 +173,8 @@ class _HubRange:
         report([loss], self._options.fail_on_data_loss)
 
 
-def _from(offset: int) -> str:
-    """Return the selector that begins with an event."""
-    if offset == 0:
-        return "amqp.annotation.x-opt-offset > '-1'"
-    return f"amqp.annotation.x-opt-sequence-number > '{offset - 1}'"
+def _from(offset: int) -> StartingPosition:
+    """Return the receiver's options that begin with an event."""
+    from ferrymq.azure.positions import starting_position
+
+    return starting_position("first" if offset == 0 else offset - 1)

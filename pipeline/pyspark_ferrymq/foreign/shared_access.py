@@ -1,22 +1,14 @@
-"""Connection strings of Event Hubs, and the tokens made from their keys.
+"""The option `connectionString`: the key of a service, and its tokens for the named hubs.
 
-    Endpoint=sb://NAME.servicebus.windows.net/;SharedAccessKeyName=KEY;SharedAccessKey=SECRET
-
-`EntityPath` is the hub of the key. ``UseDevelopmentEmulator=true`` is for a server without TLS,
-whose endpoint may have a port. A token is a shared access signature: it names an address and an
-expiry time, signed with the key. A new connection sends tokens to the node ``$cbs``, one for each
-hub that the options name.
+`ferrymq.azure` has the format. A new connection sends tokens to the node ``$cbs``, one for each hub
+that the options name.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import time
-from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlsplit
 
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 
@@ -25,13 +17,11 @@ if TYPE_CHECKING:
     from pyspark_ferrymq.options.option_values import Values
 
 OPTION: Final = "connectionString"
-_SHAPE: Final = "Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=SECRET"
 _TYPE: Final = "servicebus.windows.net:sastoken"
 # Seconds until a token expires. The service then ends the connection, and another one is opened.
 _LIFETIME: Final = 86_400
 # Options that contradict a connection string.
 _OTHERS: Final = ("url", "username", "password", "passwordFile", "passwordEnv", "sasl.mechanism")
-_PORTS: Final = {"amqp": 5672, "amqps": 5671}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,46 +40,32 @@ class SharedAccess:
 
         Raises `AmqpOptionError`, which never quotes the key.
         """
+        from ferrymq.azure.connection_string import ConnectionString, wrong
+
         text = given.text(OPTION)
         if text is None:
             return None
         for name in given.given(_OTHERS):
             given.at_most_one(OPTION, name)
-        parts: dict[str, str] = {}
-        for part in text.split(";"):
-            name, sign, value = part.strip().partition("=")
-            if sign:
-                parts[name.strip().lower()] = value.strip()
-            elif name:
-                raise _wrong("it has a part that is not NAME=VALUE")
-        for name in ("Endpoint", "SharedAccessKeyName", "SharedAccessKey"):
-            if not parts.get(name.lower()):
-                raise _wrong(f"{name} is missing")
-        endpoint = urlsplit(parts["endpoint"])
         try:
-            host, port = endpoint.hostname, endpoint.port
-        except ValueError:
-            host = port = None
-        if endpoint.scheme != "sb" or not host:
-            raise _wrong("its Endpoint is not sb://HOST/")
-        plain = parts.get("usedevelopmentemulator", "").lower() == "true"
-        scheme = "amqp" if plain else "amqps"
-        named = parts.get("entitypath")
+            parts = ConnectionString.parse(text)
+            if parts.key is None:
+                raise ValueError(wrong("SharedAccessKeyName is missing"))
+        except ValueError as error:
+            raise AmqpOptionError(f"option {OPTION!r}: {error}") from None
         return cls(
-            url=f"{scheme}://{host}:{port or _PORTS[scheme]}",
-            host=endpoint.netloc,
-            key_name=parts["sharedaccesskeyname"],
-            key=parts["sharedaccesskey"],
-            entities=(named,) if named else _entities(given),
+            url=parts.url,
+            host=parts.host,
+            key_name=parts.key.name,
+            key=parts.key.key,
+            entities=(parts.entity,) if parts.entity else _entities(given),
         )
 
     def token(self, audience: str, expiry: int) -> str:
         """Return a shared access signature for a URI, valid to `expiry`, in seconds since 1970."""
-        uri = quote(audience, safe="")
-        signed = hmac.new(self.key.encode(), f"{uri}\n{expiry}".encode(), hashlib.sha256)
-        signature = quote(b64encode(signed.digest()), safe="")
-        name = quote(self.key_name, safe="")
-        return f"SharedAccessSignature sr={uri}&sig={signature}&se={expiry}&skn={name}"
+        from ferrymq.azure.connection_string import AccessKey
+
+        return AccessKey(self.key_name, self.key).token(audience, expiry)
 
     def put(self, connection: Connection, place: str, timeout: float) -> None:
         """Send tokens for all `entities`. Raises `AmqpSourceError` if one is refused."""
@@ -124,7 +100,3 @@ def _entities(given: Values) -> tuple[str, ...]:
     address = given.text("address")
     # An address of a partition begins with its hub.
     return () if address is None else (address.split("/", 1)[0],)
-
-
-def _wrong(reason: str) -> AmqpOptionError:
-    return AmqpOptionError(f"option {OPTION!r}: {reason}; it looks like {_SHAPE}")
