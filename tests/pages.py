@@ -233,6 +233,10 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_timeout_texts.py",
         "client/test_not_awaited.py",
     ),
+    "client/azure": (
+        "client/test_azure.py",
+        "client/test_authorize.py",
+    ),
     "client/blocking": (
         "client/test_blocking.py",
         "client/test_wrong_threads.py",
@@ -285,6 +289,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_message_proton.py",
         "client/test_send_encoded.py",
     ),
+    "client/rabbitmq": ("client/test_rabbitmq.py",),
     "client/request-reply": ("client/test_requests.py",),
     "client/own-types": (
         "client/test_own_types.py",

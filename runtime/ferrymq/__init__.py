@@ -7,8 +7,9 @@
             await delivery.accept()
 
 `ferrymq.blocking` offers the same to code without an event loop, `connection.management()` a client
-of a broker's management node. The names below are imported
-when they are first used, so that a program pays for what it needs.
+of a broker's management node. `ferrymq.rabbitmq` and `ferrymq.azure` have what these brokers add to
+AMQP. The names below are imported when they are first used, so that a program pays for what it
+needs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from ferrymq.errors import (
 )
 
 if TYPE_CHECKING:
-    from ferrymq import aio, blocking
+    from ferrymq import aio, azure, blocking, rabbitmq
     from ferrymq.aio import (
         ChunkReader,
         Connection,
@@ -92,8 +93,10 @@ __all__ = [
     "Fence",
     "Unsettled",
     "aio",
+    "azure",
     "blocking",
     "errors",
+    "rabbitmq",
     "AmqpError",
     "CodecError",
     "EncodeError",
@@ -147,7 +150,7 @@ _HOMES: Final = {
 
 def __getattr__(name: str) -> object:
     """Import a public name at its first use."""
-    if name in ("aio", "blocking"):
+    if name in ("aio", "azure", "blocking", "rabbitmq"):
         return import_module(f"ferrymq.{name}")
     home = _HOMES.get(name)
     if home is None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from tests.client.keeper import POLICY
 from tests.client.peer import Peer, PeerConnection
 from tests.client.test_blocking_parity import parameters
 
+PAGE = Path(__file__).parents[2] / "docs/client/azure.md"
 KEY = "bm90aGluZyB0aGF0IGlzIHNlY3JldA=="
 HUB = "telemetry/ConsumerGroups/$Default/Partitions/0"
 CONFIG: dict[str, Any] = {
@@ -349,6 +352,35 @@ async def test_with_threads(server: BrokerServer, tokens: pytest.LogCaptureFixtu
     assert await asyncio.to_thread(use) == "one"
     assert put(tokens) == ["orders"]
     assert parameters(azure.blocking.connect) == parameters(azure.connect)
+
+
+async def test_the_page(
+    server: BrokerServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its code runs as it is written, except that there is no azure-identity."""
+    monkeypatch.setenv("SERVICE_BUS", access(server))
+    identity = ModuleType("azure.identity.aio")
+    monkeypatch.setattr(identity, "DefaultAzureCredential", None, raising=False)
+    monkeypatch.setitem(sys.modules, "azure.identity.aio", identity)
+    functions: dict[str, Any] = {"__name__": "page"}
+    for code in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.S):
+        exec(compile(code, "azure.md", "exec"), functions)
+    await functions["send_and_receive"]()
+    await asyncio.to_thread(functions["send_order"])
+    async with azure.connect(access(server)) as connection:
+        async with connection.receiver("orders") as receiver:
+            await functions["dead_letter"](await receiver.receive(timeout=20))
+        ids = await functions["partition_ids"](connection)
+        assert ids.items == ("0",)
+        await (await connection.sender("telemetry")).send("an event")
+        reading = asyncio.create_task(functions["read_partition"](connection))
+        seen = ""
+        while "an event" not in seen:
+            await asyncio.sleep(0.01)
+            seen += capsys.readouterr().out
+        reading.cancel()
+        await asyncio.wait([reading])
+    assert seen == "a teapot\n0 an event\n"
 
 
 # ── Without a broker ───────────────────────────────────────────────────────────────────────────

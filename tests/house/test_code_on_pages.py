@@ -16,7 +16,9 @@ from tests.support.reader import blocks
 FOLLOWED = {"tutorial/README", "tutorial/worker"}
 # `tests/codegen/test_installed.py` runs these with the package that they generate.
 GENERATED = {f"client/{of_client.GENERATED}"}
-RUN = {*of_broker.PAGES, *of_client.PAGES, *of_spark.PAGES, *FOLLOWED, *GENERATED}
+# `test_rabbitmq.py` and `test_azure.py` of the client run these.
+SERVICES = {"client/azure", "client/rabbitmq"}
+RUN = {*of_broker.PAGES, *of_client.PAGES, *of_spark.PAGES, *FOLLOWED, *GENERATED, *SERVICES}
 
 
 def name_of(page: Path) -> str:

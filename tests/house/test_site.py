@@ -109,7 +109,7 @@ def headings(site: Path, page: str) -> set[str]:
 def test_the_reference_has_every_public_name(site: Path) -> None:
     client = headings(site, "client.html") | headings(site, "errors.html")
     of_client = {name.rpartition(".")[2] for name in client}
-    modules = {"__version__", "aio", "blocking", "errors", "testing"}
+    modules = {"__version__", "aio", "azure", "blocking", "errors", "rabbitmq", "testing"}
     assert set(ferrymq.__all__) - modules <= of_client, "add `::: ferrymq.NAME` to docs/reference"
     assert set(errors.__all__) <= of_client
     of_blocking = {name.rpartition(".")[2] for name in headings(site, "blocking.html")}
