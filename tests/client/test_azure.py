@@ -102,6 +102,22 @@ async def test_sending_and_receiving(
     assert KEY not in tokens.text
 
 
+async def test_links_at_the_same_time(
+    server: BrokerServer, tokens: pytest.LogCaptureFixture
+) -> None:
+    """They wait for one token, and are refused together."""
+    async with azure.connect(access(server)) as connection:
+        senders = await asyncio.gather(*(connection.sender("orders") for _ in range(20)))
+        assert not any(sender.closed for sender in senders)
+    assert put(tokens) == ["orders"]
+    async with azure.connect(access(server, key="d3Jvbmcgd3Jvbmcgd3Jvbmc=")) as connection:
+        ends = await asyncio.gather(
+            *(connection.sender("orders") for _ in range(20)), return_exceptions=True
+        )
+        assert {type(end) for end in ends} == {azure.TokenRefused}
+    assert tokens.text.count("'event': 'token-refused'") == 1
+
+
 async def test_event_hubs(server: BrokerServer, tokens: pytest.LogCaptureFixture) -> None:
     """One token serves the addresses of a hub."""
     async with azure.connect(access(server)) as connection:

@@ -69,6 +69,8 @@ class Authorizer:
         # is put. None: never.
         self._valid: dict[str, tuple[float | None, float | None]] = {}
         self._transport: ref[EngineTransport] | None = None
+        # Tokens that are being put, by audience: done with the error if it is refused.
+        self._putting: dict[str, asyncio.Future[ManagementError | None]] = {}
         self._renewing: asyncio.Task[None] | None = None
         # Woken when there is another token.
         self._changed = asyncio.Event()
@@ -77,20 +79,45 @@ class Authorizer:
         """Put a token for an address, unless it has a valid one. Raises `TokenRefused`."""
         if address == ADDRESS:
             return
-        connection = session.connection
+        audience = audience_of(self._host, address, self._entity)
+        while not self._is_valid(session.connection, audience):
+            other = self._putting.get(audience)
+            recovery = session.connection.recovery
+            if other is None or (recovery is not None and recovery.active):
+                # A call that waits until the connection is restored must not be waited for here.
+                refused = await self._put_alone(session, audience)
+                if refused is None:
+                    return
+            else:
+                refused = await asyncio.shield(other)
+            if refused is not None:
+                raise _refusal(address, audience, refused)
+
+    def _is_valid(self, connection: Connection, audience: str) -> bool:
+        """Return whether there is a token for an audience on the current transport."""
         transport = connection.transport
         if self._transport is None or self._transport() is not transport:
             # Tokens belong to a transport.
             self._transport = ref(transport)
             self._valid.clear()
-        audience = audience_of(self._host, address, self._entity)
         found = self._valid.get(audience)
-        if found is None or (found[0] is not None and found[0] <= self._clock()):
-            try:
-                await self._put(session, audience)
-            except ManagementError as error:
-                raise _refusal(address, audience, error) from None
-            self._start(connection)
+        return found is not None and (found[0] is None or found[0] > self._clock())
+
+    async def _put_alone(self, session: Session, audience: str) -> ManagementError | None:
+        """Put a token, for which other calls wait meanwhile; return the error if it is refused."""
+        done = asyncio.get_running_loop().create_future()
+        self._putting[audience] = done
+        refused = None
+        try:
+            await self._put(session, audience)
+            self._start(session.connection)
+        except ManagementError as error:
+            refused = error
+        finally:
+            if self._putting.get(audience) is done:
+                del self._putting[audience]
+            done.set_result(refused)
+        return refused
 
     async def _put(self, session: Session, audience: str) -> None:
         """Put a token. Raises `ManagementError` if it is refused."""
