@@ -87,7 +87,7 @@ class Inbox:
         given, self._given = self._given, None
         self._from_given(session, name, [one for one in given or () if one.state is not None])
         for delivery in self.decided:
-            delivery._lose(ConnectionClosed("the peer resumes no links"))
+            delivery.lose(ConnectionClosed("the peer resumes no links"))
 
     def _from_given(
         self, session: EngineSession, name: str, given: list[Unsettled]

@@ -73,6 +73,8 @@ class Session(Opened):
         self._control_turn = asyncio.Lock()
         # Whether the session is over at the peer, and will begin again.
         self._restoring = False
+        # The task that restores the session.
+        self._restorer: asyncio.Task[None] | None = None
         self._restored = Signal()
         # The pauses before the session begins again, and when it did so last.
         self._pauses: Iterator[float] | None = None
@@ -317,8 +319,9 @@ class Session(Opened):
                 return
 
     async def _usable(self) -> None:
-        """Wait while the session is being restored."""
-        while self._restoring:
+        """Wait while the session is being restored; return at once for what the restoring itself
+        calls."""
+        while self._restoring and self._restorer is not asyncio.current_task():
             await self._restored.wait()
 
     def forget(self, link: Link[Any]) -> None:
@@ -428,6 +431,7 @@ class Session(Opened):
 
         Raises `SessionEnded` if the peer has ended the session again, and the errors of `begin`.
         """
+        self._restorer = asyncio.current_task()
         await self.begin()
         for link in self.links:
             if not link.closed:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
@@ -194,7 +195,7 @@ class Authorizer:
                 del self._valid[audience]
                 continue
             try:
-                await self._put(await connection._shared_session(), audience)
+                await connection.with_session(partial(self._put, audience=audience))
             except ConnectionClosed:
                 raise
             except (AmqpError, TimeoutError) as error:
