@@ -38,6 +38,7 @@ class ForeignProcess:
     def __init__(self, ready: str) -> None:
         self._ready = re.compile(ready)
         self._process: subprocess.Popen[str] | None = None
+        self._guard: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._seen = threading.Event()
         self._lines: list[str] = []
@@ -47,6 +48,11 @@ class ForeignProcess:
     def log(self) -> str:
         """What it has printed so far, over all its starts."""
         return "".join(self._lines)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has been started, and has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -67,6 +73,13 @@ class ForeignProcess:
             errors="replace",
             cwd=folder,
             env=dict(environment),
+            start_new_session=True,
+        )
+        # Ends the broker if this process is killed, and cannot do it any more.
+        self._guard = subprocess.Popen(
+            ["sh", "-c", f"read end || kill -9 {self._process.pid}"],
+            stdin=subprocess.PIPE,
+            text=True,
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
@@ -110,6 +123,8 @@ class ForeignProcess:
                 process.kill()
                 process.wait()
             _end_all(family)
+            if self._guard is not None:
+                self._guard.communicate("end\n")
             assert self._reader is not None
             self._reader.join(PATIENCE)
 

@@ -57,6 +57,11 @@ class ProtonBroker:
         """What it has printed so far."""
         return self._process.log
 
+    @property
+    def running(self) -> bool:
+        """Whether it runs: some requests end it."""
+        return self._process.running
+
     def _compile(self) -> Path:
         program = self._folder / "broker"
         command = ["g++", "-std=c++11", "-pthread", f"-I{_SOURCE.parent}", str(_SOURCE)]
