@@ -45,9 +45,14 @@ def run(brokers: list[str], names: list[str]) -> int:
                 verdict = judge(key, case.name, result.error)
                 unexpected += verdict == "unexpected"
                 learned = verdict != "not yet" and case.name in NOT_YET[key]
-                cases[case.name] = {"verdict": verdict, "error": result.error}
+                cases[case.name] = {
+                    "verdict": verdict,
+                    "error": result.error,
+                    "note": result.note,
+                }
                 more = "  (remove it from NOT_YET)" if learned else ""
-                print(f"{result.seconds:6.2f} {verdict:10} {case.name}  {result.error}{more}")
+                text = f"{result.error}{result.note}{more}"
+                print(f"{result.seconds:6.2f} {verdict:10} {case.name}  {text}")
                 sys.stdout.flush()
             version = site.version
         print(f"{known.title}: {time.monotonic() - start:.1f} s")

@@ -60,10 +60,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """How a case went: `error` is empty where it worked."""
+    """How a case went: `error` is empty where it worked, `note` is what it has counted."""
 
     error: str
     seconds: float
+    note: str = ""
 
 
 def play(case: Case, site: Site) -> Result:
@@ -72,14 +73,15 @@ def play(case: Case, site: Site) -> Result:
     address = site.stream(case.name) if case.stream else site.queue(case.name)
     start = time.monotonic()
     error = ""
+    note = None
     try:
         if inspect.iscoroutinefunction(case.run):
-            asyncio.run(asyncio.wait_for(case.run(site, address), LIMIT))
+            note = asyncio.run(asyncio.wait_for(case.run(site, address), LIMIT))
         else:
-            case.run(site, address)
+            note = case.run(site, address)
     except Exception as failure:
         error = _text(failure)
-    return Result(error, round(time.monotonic() - start, 2))
+    return Result(error, round(time.monotonic() - start, 2), note or "")
 
 
 def _text(failure: BaseException) -> str:

@@ -12,7 +12,7 @@ from tests.interop.brokers.cases import CASES, Case
 from tests.interop.brokers.sites import KNOWN, ROOT
 
 PAGE: Final = ROOT / "docs/known-brokers.md"
-_TEXT: Final = Path(__file__).with_name("page.md")
+TEXT: Final = Path(__file__).with_name("page.md")
 _MARKS: Final = {
     "works": "✓",
     "lacks": "–",
@@ -28,7 +28,7 @@ Results = Mapping[str, Any]
 
 def write(results: Results) -> str:
     """Return the page for the results of runs, by broker."""
-    text = _TEXT.read_text("utf-8")
+    text = TEXT.read_text("utf-8")
     text = text.replace("{{table}}", _table(results)).replace("{{runs}}", _runs(results))
     return re.sub(r"\{\{lacks (.*?)\}\}\n", lambda found: _lacks(results, found[1]), text)
 
@@ -65,14 +65,22 @@ def _cell(seen: Mapping[str, Any], cases: list[Case]) -> str:
 
 def _runs(results: Results) -> str:
     runs = [f"{_named(key, results)} on {results[key]['date']}" for key in KNOWN if key in results]
-    return textwrap.fill(f"Runs: {', '.join(runs)}.", 116, break_on_hyphens=False)
+    notes = [
+        f"{_named(key, results)}: {seen['note']}"
+        for key in KNOWN
+        if key in results
+        for seen in results[key]["cases"].values()
+        if seen.get("note")
+    ]
+    lines = [f"Runs: {', '.join(runs)}.", f"Killed under load: {'; '.join(notes)}."]
+    return "\n\n".join(textwrap.fill(line, 116, break_on_hyphens=False) for line in lines)
 
 
 def _named(key: str, results: Results) -> str:
     """Return the broker's name with the whole version."""
     if key == "ferrymq":
         return key
-    title = re.sub(r" [\d.]+$", "", KNOWN[key].title)
+    title = re.sub(r" \d+$", "", KNOWN[key].title)
     return f"{title} {results[key]['version']}"
 
 

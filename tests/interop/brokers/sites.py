@@ -19,7 +19,7 @@ from tests.broker.tls.pki import Pki
 from tests.interop.brokers import proton_broker
 from tests.interop.brokers.process import ForeignProcess, free_ports
 from tests.interop.brokers.proton_broker import ProtonBroker
-from tests.interop.brokers.rabbitmq import RabbitMQ, find_home
+from tests.interop.brokers.rabbitmq import RabbitMQ, find_home, version_of
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 TRIXIE: Final = ROOT / "build/foreign/trixie"
@@ -308,28 +308,30 @@ class Known:
     """Whether `make foreign` gets it, and Debian's current release does not have it."""
 
 
-def _rabbit_missing(root: Path) -> Callable[[], str]:
-    def missing() -> str:
-        if find_home(root) is not None:
-            return ""
-        return "rabbitmq-server is not installed" if root == Path("/") else "run: make foreign"
+def _rabbit_root(major: str) -> Path | None:
+    """Return where a RabbitMQ of the version is: in this system, or in what `make foreign` got."""
+    for root in (Path("/"), TRIXIE):
+        home = find_home(root)
+        if home is not None and version_of(home).partition(".")[0] == major:
+            return root
+    return None
 
-    return missing
+
+def _rabbit(title: str, major: str, lack: str, foreign: bool = False) -> Known:
+    """Return a RabbitMQ, which `lack` says how to get."""
+
+    def start(key: str, queues: list[str], streams: list[str]) -> Site:
+        root = _rabbit_root(major)
+        assert root is not None
+        return RabbitSite(key, root, queues, streams)
+
+    return Known(title, lambda: "" if _rabbit_root(major) else lack, start, foreign)
 
 
 KNOWN: Final = {
     "ferrymq": Known("ferrymq", lambda: "", lambda key, _, streams: FerrymqSite(key, streams)),
-    "rabbitmq-3": Known(
-        "RabbitMQ 3.10",
-        _rabbit_missing(Path("/")),
-        lambda key, queues, streams: RabbitSite(key, Path("/"), queues, streams),
-    ),
-    "rabbitmq-4": Known(
-        "RabbitMQ 4",
-        _rabbit_missing(TRIXIE),
-        lambda key, queues, streams: RabbitSite(key, TRIXIE, queues, streams),
-        foreign=True,
-    ),
+    "rabbitmq-3": _rabbit("RabbitMQ 3", "3", "rabbitmq-server 3 is not installed"),
+    "rabbitmq-4": _rabbit("RabbitMQ 4", "4", "run: make foreign", foreign=True),
     "proton": Known(
         "Proton's example broker", proton_broker.missing, lambda key, *_: ProtonSite(key)
     ),

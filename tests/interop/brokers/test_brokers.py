@@ -8,9 +8,10 @@ import pytest
 
 from tests.interop.brokers.cases import CASES, QUEUES, STREAMS, Case, play
 from tests.interop.brokers.expectations import EXPECTED, NOT_YET, expected, judge
+from tests.interop.brokers.page import PAGE, TEXT, rows
 from tests.interop.brokers.sites import KNOWN, Site
 
-pytestmark = [pytest.mark.interop, pytest.mark.page("known-brokers")]
+pytestmark = pytest.mark.interop
 
 
 class Sites:
@@ -76,3 +77,12 @@ def test_expectations_name_cases() -> None:
         assert set(table) <= set(KNOWN)
         for key, cases in table.items():
             assert set(cases) <= names, key
+
+
+def test_page_has_the_list_and_the_text() -> None:
+    page = PAGE.read_text("utf-8")
+    again = "run: python -m tests.interop.brokers --markdown run"
+    for row in rows():
+        assert f"| {row} |" in page, again
+    for paragraph in TEXT.read_text("utf-8").split("\n\n"):
+        assert "{{" in paragraph or paragraph in page, again
