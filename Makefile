@@ -47,7 +47,7 @@ INTERPRETED := $(addprefix tests/, arrow codec engine types \
 
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-all test-pure test-compiled regen check-generated lint type \
-        bench bench-spark standstill interop conformance fuzz fuzz-targets crash outages audit docs check-docs \
+        bench bench-spark standstill interop foreign conformance fuzz fuzz-targets crash outages audit docs check-docs \
         clean distclean
 
 help: ## list the targets
@@ -145,6 +145,11 @@ node-modules:
 
 interop: $(READY_DEV) node-modules build ## exchange messages with Proton, rhea and Azure's SDKs
 	@$(BUILT) $(PY) -m pytest tests/interop $(ARGS)
+
+# Root, debootstrap and Debian's packages from the network: without them, RabbitMQ 4 is left out.
+foreign: $(READY_DEV) build ## run the client on RabbitMQ 4 and on all other brokers that are here, write docs/known-brokers.md
+	@bash tests/interop/brokers/get_trixie.sh build/foreign/trixie || true
+	@$(BUILT) $(PY) -m tests.interop.brokers --markdown run $(ARGS)
 
 conformance: $(READY_DEV) node-modules build ## run the tests of every rule of the specification, write docs/conformance.md
 	@$(BUILT) $(PY) -m tests.conformance run $(ARGS) -- -n $(JOBS) --hypothesis-profile=ci
