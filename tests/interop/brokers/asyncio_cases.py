@@ -431,7 +431,7 @@ async def selector(site: Site, queue: str) -> None:
 async def _stream(site: Site, stream: str, start: Any, **options: Any) -> list[Any]:
     async with await connected(site) as connection:
         await fill(connection, stream, texts(6))
-        bodies = []
+        bodies: list[Any] = []
         async with await connection.receiver(stream, start=start, timeout=PATIENCE, **options) as r:
             if start == "next":
                 await fill(connection, stream, ["later"])
@@ -657,7 +657,7 @@ async def refused_with_reconnect(site: Site, queue: str) -> None:
 async def worker(site: Site, queue: str) -> None:
     """A worker handles all messages; one whose handler fails comes to it again."""
     seen: list[str] = []
-    failed = []
+    failed: list[str] = []
 
     async def handle(delivery: Delivery) -> None:
         body = delivery.message.body
