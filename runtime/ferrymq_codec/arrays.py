@@ -32,19 +32,20 @@ from ferrymq_codec.writer import (
     to_milliseconds,
 )
 
-# The constructors from which the encoder chooses, narrowest first. Zero-width constructors are left
-# out where a type has others, because many peers cannot read arrays with them.
+# The constructors from which the encoder chooses, narrowest first. Constructors that RabbitMQ cannot
+# read in an array are left out: those of zero width, of small integers, and of lists, maps and
+# arrays of one byte of size.
 _CODES: Final[dict[str, tuple[int, int]]] = {
     "null": (codes.NULL, codes.NULL),
     "boolean": (codes.BOOLEAN, codes.BOOLEAN),
     "ubyte": (codes.UBYTE, codes.UBYTE),
     "ushort": (codes.USHORT, codes.USHORT),
-    "uint": (codes.SMALL_UINT, codes.UINT),
-    "ulong": (codes.SMALL_ULONG, codes.ULONG),
+    "uint": (codes.UINT, codes.UINT),
+    "ulong": (codes.ULONG, codes.ULONG),
     "byte": (codes.BYTE, codes.BYTE),
     "short": (codes.SHORT, codes.SHORT),
-    "int": (codes.SMALL_INT, codes.INT),
-    "long": (codes.SMALL_LONG, codes.LONG),
+    "int": (codes.INT, codes.INT),
+    "long": (codes.LONG, codes.LONG),
     "float": (codes.FLOAT, codes.FLOAT),
     "double": (codes.DOUBLE, codes.DOUBLE),
     "decimal32": (codes.DECIMAL32, codes.DECIMAL32),
@@ -56,9 +57,9 @@ _CODES: Final[dict[str, tuple[int, int]]] = {
     "binary": (codes.BINARY8, codes.BINARY32),
     "string": (codes.STRING8, codes.STRING32),
     "symbol": (codes.SYMBOL8, codes.SYMBOL32),
-    "list": (codes.LIST8, codes.LIST32),
-    "map": (codes.MAP8, codes.MAP32),
-    "array": (codes.ARRAY8, codes.ARRAY32),
+    "list": (codes.LIST32, codes.LIST32),
+    "map": (codes.MAP32, codes.MAP32),
+    "array": (codes.ARRAY32, codes.ARRAY32),
 }
 
 # Integer constructors: bytes, lowest and highest value.
@@ -196,14 +197,10 @@ def write_nested_array(w: BytesWriter, value: Array, field: str, depth: i64) -> 
             w.write(text)
     elif kind == "list" or kind == "map" or kind == "array":
         elements = [_Element(item, kind, field, depth + 1) for item in items]
-        if value.code is None and all(element.is_narrow() for element in elements):
-            code = narrow
         w.append(u8(code))
         for element in elements:
             element.write(w, code < codes.COMPOUND_4 or code == codes.ARRAY8, field)
     else:
-        if value.code is None and narrow != wide and _all_narrow(items, narrow):
-            code = narrow
         w.append(u8(code))
         for item in items:
             _write_fixed(w, code, kind, item, field)
@@ -226,13 +223,6 @@ def _check_zero_width(items: tuple[object, ...] | Repeated, code: i64, field: st
                 fits = False
     if not fits:
         raise EncodeError(field, f"elements of {codes.describe_code(code)} are all {wanted!r}")
-
-
-def _all_narrow(items: tuple[object, ...] | Repeated, code: int) -> bool:
-    _, low, high = _RANGES[code]
-    if isinstance(items, Repeated):
-        return items.count == 0 or (isinstance(items.value, int) and low <= items.value <= high)
-    return all(isinstance(item, int) and low <= item <= high for item in items)
 
 
 def _to_bytes(item: object, kind: str, field: str) -> bytes:

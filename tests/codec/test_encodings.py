@@ -100,7 +100,7 @@ SHORTEST = [
     spec("1.6.22", "d0 00000103 000000ff" + "40" * 255, [None] * 255),
     spec("1.6.23", "c1 01 00", {}),
     spec("1.6.23", "c1 06 02 a1 01 61 55 05", {"a": 5}),
-    spec("1.6.24", "e0 04 02 52 01 02", Array("uint", [UInt(1), UInt(2)])),
+    spec("1.6.24", "e0 0a 02 70 00000001 00000002", Array("uint", [UInt(1), UInt(2)])),
     spec("1.6.24", "e0 06 02 a3 01 61 01 62", Array("symbol", [Symbol("a"), Symbol("b")])),
     spec("1.6.24", "e0 04 02 56 01 00", Array("boolean", [True, False])),
     spec("1.2", "00 53 10 45", Described(ULong(0x10), [])),

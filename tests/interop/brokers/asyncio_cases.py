@@ -21,6 +21,7 @@ from ferrymq import (
     ReconnectPolicy,
     TransactionRolledBack,
     Worker,
+    rabbitmq,
 )
 from ferrymq_codec import Described, Symbol
 from ferrymq_types.transport import SenderSettleMode
@@ -707,20 +708,25 @@ async def virtual_host(site: Site, queue: str) -> None:
             expect(await some(receiver, 1), ["a"], "bodies")
 
 
-async def management_pair(site: Site, queue: str) -> None:
-    """The nodes are managed over a pair of settled links, as RabbitMQ's own clients do."""
-    async with await connected(site) as connection:
-        options: dict[str, Any] = {
-            "name": "management",
-            "snd_settle_mode": SenderSettleMode.SETTLED,
-            "properties": {"paired": True},
-            "timeout": PATIENCE,
-        }
-        requests = await connection.sender("/management", **options)
-        replies = await connection.receiver("/management", **options)
-        states = []
-        for verb, body in (("PUT", {"durable": True}), ("GET", None), ("DELETE", None)):
-            asked = Message(body, message_id=verb, to="/queues/made", subject=verb, reply_to="$me")
-            await requests.send(asked, settled=True)
-            states.append((await replies.receive(timeout=PATIENCE)).message.subject)
-        expect(states, ["201", "200", "200"], "states")
+async def management(site: Site, queue: str) -> None:
+    """Queues, exchanges and bindings, declared, used and deleted."""
+    async with await connected(site) as connection, rabbitmq.management(connection) as manager:
+        await manager.declare_queue("made here", type="quorum")
+        await manager.declare_exchange("sales", type="topic")
+        await manager.bind("sales", queue="made here", key="eu.#")
+        sender = await connection.sender(rabbitmq.exchange_address("sales", "eu.fr"))
+        for number in range(3):
+            await sender.send(str(number))
+        receiver = await connection.receiver(rabbitmq.queue_address("made here"))
+        async with await receiver.receive(timeout=PATIENCE) as delivery:
+            expect(delivery.message.body, "0", "the message")
+        await receiver.close()
+        expect(await manager.purge_queue("made here"), 2, "messages purged")
+        expect((await manager.get_queue("made here")).type, "quorum", "type")
+        await manager.delete_exchange("sales")
+        await manager.delete_queue("made here")
+        try:
+            await manager.get_queue("made here")
+        except rabbitmq.NotFound:
+            return
+        raise AssertionError("the queue is there after it was deleted")

@@ -165,7 +165,7 @@ CASES: Final = (
     Case("unroutable message", aio.unroutable, only="rabbitmq"),
     Case("name with blank, slash, percent", aio.percent_encoded, only="rabbitmq"),
     Case("virtual host", aio.virtual_host, only="rabbitmq"),
-    Case("management pair", aio.management_pair, only="rabbitmq-4"),
+    Case("management", aio.management, only="rabbitmq-4"),
     # Last: what has no durable queue loses everything.
     Case("killed under load, comes back", aio.killed),
 )
