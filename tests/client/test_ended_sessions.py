@@ -237,6 +237,21 @@ class TestWithAPolicy:
                 "/queues/a": 4, "/queues/b": 2, "/queues/c": 3, "/queues/d": 2
             }  # fmt: skip
 
+    async def test_each_refused_link_costs_one_pause(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy, pauses: Pauses
+    ) -> None:
+        """The session is not expected to end again without the link that has ended it."""
+        async with (
+            ferrymq.connect(rabbit.url, reconnect=policy) as connection,
+            connection.session() as session,
+        ):
+            sender = await session.sender("/queues/q")
+            for _ in range(9):
+                with pytest.raises(ferrymq.LinkDetached):
+                    await session.sender("/queues/nope")
+                await sender.send(Message(1), timeout=5)
+            assert pauses.asked == [1] * 9
+
     async def test_a_session_that_keeps_ending_is_given_up(
         self, rabbit: RabbitPeer, policy: ReconnectPolicy, pauses: Pauses
     ) -> None:

@@ -496,6 +496,8 @@ class Session(Opened):
             if guilty is not None and not (recovery is not None and guilty.forgo_resuming(error)):
                 named = f"{connection.url}: the peer ended the session because of {guilty.place}"
                 guilty._end(refusal(guilty, error))
+                # Without that link the session is not expected to end again.
+                self._pauses = None
                 error = SessionEnded(named, reason)
             begun = self._restoring or self._beginning is None
             needed = not self._own or self._links or self._users
