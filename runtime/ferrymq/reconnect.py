@@ -21,6 +21,9 @@ class ReconnectPolicy:
     A reconnect restores the connection, its sessions and its links under the same names, with their
     credit. Calls that wait for a message or for credit continue to wait.
 
+    A session that the peer ends with an error is restored in the same way, without the link that
+    was the reason. One that ends again within ten seconds goes on with the pauses and attempts.
+
     Deliveries in flight are resumed on links to and from durable termini (`durable=True`,
     `exactly_once=True`; AMQP 1.0 §2.6.13). On other links they are not. A delivery received before
     the loss can no longer be settled; the node delivers it again. A send without an outcome is in

@@ -232,7 +232,7 @@ class TestWithAPolicy:
                     await links[index].send(Message(1), timeout=5)
             for index in (0, 2):
                 await links[index].send(Message(1), timeout=5)
-            assert pauses.asked == [1, 2, 4]
+            assert pauses.asked == [1, 1, 1]
             assert rabbit.attaches == {
                 "/queues/a": 4, "/queues/b": 2, "/queues/c": 3, "/queues/d": 2
             }  # fmt: skip
@@ -271,6 +271,40 @@ class TestWithAPolicy:
             assert pauses.asked == [1, 2, 4, 5, 5, 5]
             assert rabbit.attaches["/queues/q"] == 7 and rabbit.attaches["/queues/other"] == 1
             assert not connection.closed and not other.closed
+
+    async def test_however_many_links_are_refused_now_the_others_come_back(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy, pauses: Pauses
+    ) -> None:
+        async with (
+            ferrymq.connect(rabbit.url, reconnect=policy) as connection,
+            connection.session() as session,
+        ):
+            links = [await session.sender(f"/queues/{i}") for i in range(8)]
+            for link in links[:-1]:
+                error = Error(condition="amqp:not-found", description=f"no queue '{link.address}'")
+                rabbit.refusals[link.address] = error
+            rabbit.end("/queues/7", "amqp:internal-error")
+            await links[-1].send(Message(1), timeout=5)
+            assert [link.closed for link in links] == [True] * 7 + [False]
+            assert pauses.asked == [1] * 8
+
+    async def test_a_session_that_ends_at_its_begin_is_given_up(
+        self, rabbit: RabbitPeer, policy: ReconnectPolicy, pauses: Pauses
+    ) -> None:
+        def end(_: object, event: events.BeginReceived) -> None:
+            event.session.accept()
+            event.session.end(Error(condition="amqp:internal-error", description="no more"))
+
+        async with ferrymq.connect(rabbit.url, reconnect=policy) as connection:
+            sender = await connection.sender("/queues/q")
+            rabbit.on[events.BeginReceived] = end
+            rabbit.end("/queues/q", "amqp:internal-error")
+            with pytest.raises(ferrymq.SessionEnded, match="no more"):
+                await sender.send(Message(1), timeout=5)
+            assert pauses.asked == [1, 2, 4, 5, 5, 5]
+            with pytest.raises(ferrymq.SessionEnded, match="no more"):
+                await connection.session()
+            assert not connection.sessions
 
     async def test_a_poisonous_message_ends_its_link_at_once(
         self, rabbit: RabbitPeer, policy: ReconnectPolicy

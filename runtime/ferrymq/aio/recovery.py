@@ -145,7 +145,7 @@ class Recovery:
 
     async def _run_session(self, session: Session, error: SessionEnded) -> None:
         """Restore a session that has ended."""
-        for pause in session.pauses(self.policy):
+        while (pause := next(session.pauses(self.policy), None)) is not None:
             await self.policy.sleep(pause)
             while self.active:
                 await self._done.wait()

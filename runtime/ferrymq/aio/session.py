@@ -76,9 +76,11 @@ class Session(Opened):
         # The task that restores the session.
         self._restorer: asyncio.Task[None] | None = None
         self._restored = Signal()
+        # Why the peer has ended the session, until it begins again.
+        self._ended_by: SessionEnded | None = None
         # The pauses before the session begins again, and when it did so last.
         self._pauses: Iterator[float] | None = None
-        self._restored_at = float("-inf")
+        self._restored_at = 0.0
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
 
@@ -277,7 +279,7 @@ class Session(Opened):
         """The engine's session. Raises the error that ended it."""
         if self._failure is not None or self._engine is None:
             unbegun = SessionEnded(f"{self.connection.url}: the session has not begun")
-            raise fresh(self._failure or unbegun)
+            raise fresh(self._failure or self._ended_by or unbegun)
         return self._engine
 
     async def open_sender(self, address: str | None, options: SenderOptions) -> Sender:
@@ -377,18 +379,26 @@ class Session(Opened):
         engine = self.connection.transport.engine.begin()
         engine.context = self
         self._engine = engine
+        self._ended_by = None
         self._beginning = asyncio.get_running_loop().create_future()
         self.connection.soon()
         try:
             what = self.connection.not_in_time("did not begin a session")
             async with deadline(self.connection.options.timeout, what):
                 await self._beginning
+            self._expect_begun()
         except BaseException:
             engine.end()
             self.connection.soon()
             raise
         finally:
             self._beginning = None
+
+    def _expect_begun(self) -> None:
+        """Raise the error by which the peer has ended the session since its begin."""
+        ended = self._failure or self._ended_by
+        if ended is not None:
+            raise fresh(ended)
 
     def release_queued(self) -> None:
         """Release the messages that the user did not take, before this side ends the session."""
@@ -420,8 +430,7 @@ class Session(Opened):
         """Return the pauses before the next attempts to restore the session. One that ends again
         soon goes on with those of the time before, so that it neither keeps both sides busy nor is
         restored for ever."""
-        now = asyncio.get_running_loop().time()
-        if self._pauses is None or now - self._restored_at > _STEADY:
+        if self._pauses is None:
             self._pauses = policy.pauses()
         return self._pauses
 
@@ -439,8 +448,7 @@ class Session(Opened):
                     await link._attach()
                 except (LinkDetached, TimeoutError):
                     pass
-            # This raises if the link has ended the session.
-            self.engine  # noqa: B018
+            self._expect_begun()
         self._restoring = False
         self._restored_at = asyncio.get_running_loop().time()
         self._restored.wake()
@@ -502,7 +510,11 @@ class Session(Opened):
             begun = self._restoring or self._beginning is None
             needed = not self._own or self._links or self._users
             if recovery is not None and reason is not None and begun and needed:
+                now = asyncio.get_running_loop().time()
+                if not self._restoring and now - self._restored_at > _STEADY:
+                    self._pauses = None
                 self._engine = None
+                self._ended_by = error
                 recovery.start_session(self, error)
             else:
                 self._end(error)
