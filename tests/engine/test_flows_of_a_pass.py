@@ -94,6 +94,24 @@ def test_a_client_takes_what_was_under_way_in_addition(client):
     client << like(Detach, closed=True, error=condition("amqp:link:transfer-limit-exceeded"))
 
 
+def test_a_client_takes_what_two_flows_in_a_row_have_crossed(client):
+    session = begun(client)
+    link = receiver_script(client, session, credit=3)
+    client >> transfer(0, 0)
+    # 1 and 2 are under way. The peer sends three more.
+    link.set_credit(3)
+    client << like(Flow, delivery_count=1, link_credit=3)
+    client >> transfer(0, 1) >> transfer(0, 2)
+    # 3, 4 and 5 are under way. The peer sends three more.
+    link.set_credit(3)
+    client << like(Flow, delivery_count=3, link_credit=3)
+    for id in range(3, 9):
+        client >> transfer(0, id)
+    assert client.names() == ["DeliveryReceived"] * 9
+    client >> transfer(0, 9)
+    client << like(Detach, closed=True, error=condition("amqp:link:transfer-limit-exceeded"))
+
+
 @pytest.mark.parametrize("credit", [0, 1])
 def test_no_more_than_the_new_credit_comes_in_addition(client, credit):
     session = begun(client)

@@ -225,7 +225,10 @@ class ReceiverLink(Link):
         credit.
         """
         if not self.flow_due and self.session.connection.settings.initiator:
-            under_way = self.allowance if self.allowance > 0 else 0
+            # What was beyond the credit of an earlier flow may be under way as well.
+            under_way = self.allowance + self.spare
+            if under_way < 0:
+                under_way = 0
             self.spare = under_way if under_way < credit else credit
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
