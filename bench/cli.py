@@ -22,6 +22,7 @@ import hatch_build
 from bench import markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
 from bench.parts.broker import CASES, BrokerBench, Candidate
+from bench.parts.clients import ClientBench
 from bench.parts.durable import DurableBench
 from bench.parts.features import CONFIGURATION, FeatureBench
 from bench.parts.memory import CASES as CASES_OF_MEMORY
@@ -33,7 +34,9 @@ from bench.results import Report
 from bench.tables import show
 from bench.tree import ROOT, Trees, command, environment, variant_on
 
-PARTS: Final = ("codec", "broker", "features", "security", "latency", "durable", "memory")
+PARTS: Final = (
+    "codec", "broker", "clients", "features", "security", "latency", "durable", "memory",
+)  # fmt: skip
 FORMAT: Final = 1
 PAGE: Final = ROOT / "docs" / "performance.md"
 """The page with the results, from which README.md has its figures."""
@@ -49,6 +52,7 @@ class Extent:
     codec_seconds: float = 0.2
     broker_rounds: int = 5
     broker_seconds: float = 1.0
+    client_messages: int = 10_000
     latency_rounds: int = 7
     latency_pings: int = 500
     pause_ms: float = 1.0
@@ -59,7 +63,7 @@ class Extent:
     @classmethod
     def quick(cls) -> Extent:
         """Return a short run to check that everything works; its figures are rough."""
-        return cls(3, 0.03, 1, 0.2, 3, 100, 1.0, 50)
+        return cls(3, 0.03, 1, 0.2, 500, 3, 100, 1.0, 50)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -82,8 +86,8 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     made.add_argument(
         "--peer", action="append", default=[], metavar="NAME=URL",
-        help="another running AMQP 1.0 broker to measure; the path of the URL is the address of "
-        "its queue, without a path it is `bench`",
+        help="another running AMQP 1.0 broker for the parts broker and clients; the path of the "
+        "URL is the address of its queue, without a path it is `bench`",
     )  # fmt: skip
     made.add_argument(
         "--amqpload", metavar="PATH", default=os.environ.get("AMQPLOAD") or None,
@@ -189,6 +193,8 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(codec(trees, extent))
         elif part == "broker":
             reports.append(brokers(trees, extent, arguments))
+        elif part == "clients":
+            reports.append(clients(trees, extent, arguments))
         elif part == "features":
             reports.append(features(trees, extent))
         elif part == "security":
@@ -367,6 +373,22 @@ def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Repo
     report.build = {
         "broker": trees.broker_variant(),
         "client": variant_on(trees.loops, "bench.loops.load"),
+        **versions(),
+    }
+    return report
+
+
+def clients(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:
+    """Measure the part `clients`, with ferrymq's broker and the given ones."""
+    with broker(trees) as ours:
+        candidates = [Candidate(ours.name, f"amqp://127.0.0.1:{ours.port}")]
+        candidates += [peer_of(peer) for peer in arguments.peer]
+        report = ClientBench(
+            trees, candidates, rounds=extent.broker_rounds, count=extent.client_messages
+        ).measure()
+    report.build = {
+        "broker": trees.broker_variant(),
+        "client": variant_on(trees.loops, "ferrymq.engine.connection"),
         **versions(),
     }
     return report

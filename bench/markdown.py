@@ -24,6 +24,7 @@ _HEADING: Final = "### "
 TITLES: Final = {
     "codec": "Codec",
     "broker": "Broker",
+    "clients": "Clients",
     "features": "Features",
     "security": "Security",
     "latency": "Latency",

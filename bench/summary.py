@@ -64,6 +64,10 @@ LINES: Final = (
          OURS, "", "rate"),
     Line("through a queue, 1 KiB, every outcome awaited", "Broker", "1 KiB, unsettled",
          OURS, "", "rate"),
+    Line("the client on RabbitMQ, a classic queue: send, durable, 100 B", "Clients",
+         "RabbitMQ, classic: send", OURS, "python-qpid-proton", "rate"),
+    Line("the client on RabbitMQ, a classic queue: receive and accept", "Clients",
+         "RabbitMQ, classic: receive", OURS, "python-qpid-proton", "rate"),
     Line("durable, 1 KiB, outcomes after the sync, on a disk that syncs in 1 ms",
          "Durable messages", "a disk that syncs in 1 ms, 1 KiB, ferrymq",
          OURS, "append + fdatasync", "rate"),
@@ -92,6 +96,7 @@ NAMES: Final = {
     "append + fdatasync": "the bare disk, the same batches",
     "TCP echo": "a uvloop TCP echo",
     "Proton": "Proton's Python `Message`",
+    "python-qpid-proton": "Proton's Python client",
     "Proton (Python)": "a broker on Proton's Python binding",
     "relay, in the clear": "without TLS",
 }
