@@ -107,10 +107,12 @@ class Credentials(NamedTuple):
             # The user to act as.
             named = quote(user, safe="")
         else:
-            given = self.password_file is not None or PASSWORD in os.environ
-            if not given and (parsed.password is not None or self.user is None):
-                # A user name in the URL needs no password.
-                return url
+            if self.password_file is None:
+                if parsed.password is not None:
+                    return url
+                if self.user is None and PASSWORD not in os.environ:
+                    # A user name in the URL needs no password.
+                    return url
             named = f"{quote(user, safe='')}:{quote(self._password(user), safe='')}"
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]

@@ -160,6 +160,8 @@ def test_what_is_typed_counts_more_than_the_environment(
     user = ["--user", "shop", "--password-file", str(secret)]
     send = ["send", "--url", broker.amqp, *user, "typed", "hello"]
     assert ferrymq(*send, FERRYMQ_TOKEN="not.a.token").returncode == 0
+    url = broker.amqp.replace("//", "//shop:pass%3Aword%2Fwith%20%40%20signs@")
+    assert ferrymq("send", "typed", "hello", "--url", url, FERRYMQ_PASSWORD="x").returncode == 0
 
 
 def test_what_contradicts_itself(broker: Running, ferrymq: Commands, secret: Path) -> None:
