@@ -53,6 +53,14 @@ def unattached(work: TaskIdentity, address: str, error: AmqpError) -> AmqpWriteE
     return AmqpWriteError(f"{work}: {address!r} takes no messages: {error}. {_NOTHING}")
 
 
+def no_transactions(work: TaskIdentity, place: str, error: AmqpError) -> AmqpWriteError:
+    """Return the error for a broker without transactions."""
+    return AmqpWriteError(
+        f"{work}: {place} has no transactions: {error}. {_NOTHING}. Give the option 'delivery' ="
+        " at-least-once"
+    )
+
+
 def rolled_back(work: TaskIdentity, error: Error | None, otherwise: object) -> AmqpWriteError:
     """Return the error for a transaction that could not be committed."""
     if error is None:

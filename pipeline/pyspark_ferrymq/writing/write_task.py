@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_ferrymq.errors import AmqpWriteError
 from pyspark_ferrymq.writing.batch_fences import FenceClient, fence_of
-from pyspark_ferrymq.writing.error_messages import other_content, rolled_back
+from pyspark_ferrymq.writing.error_messages import no_transactions, other_content, rolled_back
 from pyspark_ferrymq.writing.kept_batches import KeptBatches
 from pyspark_ferrymq.writing.options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from pyspark_ferrymq.writing.retry import Outage, retrying, was_lost
@@ -23,8 +23,8 @@ from pyspark_ferrymq.writing.task_links import TaskLinks
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ferrymq import Digest
-    from ferrymq.blocking import Connection
+    from ferrymq import Digest, Fence
+    from ferrymq.blocking import Connection, Transaction
 
 
 def write(
@@ -106,7 +106,7 @@ class _Task:
         batches = self._kept.from_the_beginning()
         # A transaction's timeout begins with it, and Spark may need long for the first rows.
         first = next(batches, None)
-        transaction = connection.transaction(fence=fence)
+        transaction = self._declare(connection, fence)
         links = TaskLinks(connection, work, transaction, settled=fence is not None)
         try:
             rows = self._send_all(links, 0, _with_first(first, batches))
@@ -130,6 +130,20 @@ class _Task:
                 raise
             raise rolled_back(work, error.error, error) from None
         return written
+
+    def _declare(self, connection: Connection, fence: Fence | None) -> Transaction:
+        """Declare a transaction. Raises `AmqpWriteError` if the broker has none."""
+        from ferrymq import LinkDetached, SessionEnded, TransactionError
+
+        try:
+            return connection.transaction(fence=fence)
+        except (LinkDetached, SessionEnded, TransactionError) as error:
+            # A broker that knows no coordinator takes the declare as a message.
+            taken = isinstance(error, TransactionError) and error.error is None
+            if taken or error.condition == "amqp:not-implemented":
+                place = self._options.connection.place
+                raise no_transactions(self._work, place, error) from None
+            raise
 
     def _send_all(
         self, links: TaskLinks, first: int, batches: Iterator[pa.RecordBatch] | None = None

@@ -1,4 +1,4 @@
-"""Queues browsed at a broker nobody here wrote: a small one on Proton's binding."""
+"""Queues of a broker nobody here wrote, a small one on Proton's binding: browsed and written to."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
 from ferrymq import Message, blocking
+from tests.spark.sinking import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,3 +81,12 @@ def test_one_that_would_hand_messages_over_is_asked_for_none(spark: SparkSession
         with pytest.raises(Exception, match="does not agree to send copies"):
             browse(spark, url).collect()
         assert taken(url, 20) == bodies
+
+
+def test_one_without_transactions_is_told_from_one_that_is_away(spark: SparkSession) -> None:
+    with proton("copying") as url:
+        writer = rows(spark, 4).write.format("amqp").mode("append").options(url=url, address="jobs")
+        with pytest.raises(PySparkException, match=r"has no transactions: .* at-least-once"):
+            writer.option("delivery", "transactional").save()
+        writer.option("delivery", "at-least-once").save()
+        assert len(taken(url, 4)) == 4
