@@ -44,6 +44,8 @@ class Peer:
     """Whether a message that was sent does not come back, whatever its outcome."""
     returns: str = ""
     """What happens to messages that are given back, if that matters."""
+    managed_by: str = ""
+    """What manages the broker, which has no node ``$management``; empty if it may have one."""
     drains: bool = True
     """Whether it answers a drain (AMQP 1.0 §2.6.7)."""
     applies: tuple[str, ...] | None = None
@@ -116,6 +118,7 @@ _RABBITMQ_4: Final = Peer(
     returns=_RABBITMQ_RETURNS,
     applies=("rabbitmq:",),
     instead=_RABBITMQ_INSTEAD,
+    managed_by="ferrymq.rabbitmq.management",
     position="rabbitmq:stream-offset-spec",
 )
 
@@ -153,6 +156,7 @@ KNOWN: Final = (
             drains=False,
             applies=(),
             instead="this version applies no filters",
+            managed_by="its command rabbitmqctl or its HTTP API",
             position=None,
         ),
         "seen with 3.10.8 and its plugin rabbitmq_amqp1_0 on 2026-11-26",

@@ -412,3 +412,14 @@ def test_mistakes_about_streams() -> None:
         rabbitmq.stream_options(offset=datetime(2026, 1, 1))
     with pytest.raises(ValueError, match="without filter_values"):
         rabbitmq.stream_options(match_unfiltered=True)
+
+
+async def test_the_node_of_other_brokers_is_not_asked_for() -> None:
+    lacking = r"'\$management'.*RabbitMQ 4.0.5 has no such node: use ferrymq.rabbitmq.management"
+    async with (
+        Peer(properties={"product": "RabbitMQ", "version": "4.0.5"}) as peer,
+        ferrymq.connect(peer.url) as connection,
+    ):
+        with pytest.raises(ferrymq.LinkDetached, match=lacking):
+            await connection.management()
+    assert not [one for one in peer.events if isinstance(one, events.AttachReceived)]

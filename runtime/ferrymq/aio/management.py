@@ -11,6 +11,7 @@ from ferrymq.aio.requests import RequestLinks
 from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq.errors import LinkDetached, SessionEnded
 from ferrymq.management import (
+    ADDRESS,
     ManagementResponse,
     MoveResult,
     PeekedMessage,
@@ -20,6 +21,7 @@ from ferrymq.management import (
     read_response,
 )
 from ferrymq.options import Timeout, check_timeout
+from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
@@ -207,6 +209,12 @@ async def _open_links(
     replies: Replies,
     timeout: Timeout,
 ) -> RequestLinks:
+    peer = connection.peer
+    if address == ADDRESS and peer.managed_by:
+        # RabbitMQ would make a queue of this name.
+        reason = f"{peer} has no such node: use {peer.managed_by}"
+        error = Error(condition="amqp:not-implemented", description=reason)
+        raise LinkDetached(repr(address), error)
     ways: list[Literal["pair", "link", "dynamic"]]
     if replies != "auto":
         ways = [replies]

@@ -708,6 +708,12 @@ async def virtual_host(site: Site, queue: str) -> None:
             expect(await some(receiver, 1), ["a"], "bodies")
 
 
+async def management_node(site: Site, queue: str) -> None:
+    """The node ``$management``, which ferrymq has."""
+    async with await connected(site) as connection:
+        await connection.management()
+
+
 async def management(site: Site, queue: str) -> None:
     """Queues, exchanges and bindings, declared, used and deleted."""
     async with await connected(site) as connection, rabbitmq.management(connection) as manager:

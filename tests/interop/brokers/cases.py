@@ -166,6 +166,7 @@ CASES: Final = (
     Case("name with blank, slash, percent", aio.percent_encoded, only="rabbitmq"),
     Case("virtual host", aio.virtual_host, only="rabbitmq"),
     Case("management", aio.management, only="rabbitmq-4"),
+    Case("the node $management", aio.management_node, only="rabbitmq"),
     # Last: what has no durable queue loses everything.
     Case("killed under load, comes back", aio.killed),
 )
