@@ -32,9 +32,9 @@ from ferrymq_codec.writer import (
     to_milliseconds,
 )
 
-# The constructors from which the encoder chooses, narrowest first. Constructors that RabbitMQ cannot
-# read in an array are left out: those of zero width, of small integers, and of lists, maps and
-# arrays of one byte of size.
+# The constructors from which the encoder chooses, narrowest first. Those that RabbitMQ cannot read
+# in an array are left out: of zero width, of small integers, and of lists, maps and arrays with one
+# byte of size.
 _CODES: Final[dict[str, tuple[int, int]]] = {
     "null": (codes.NULL, codes.NULL),
     "boolean": (codes.BOOLEAN, codes.BOOLEAN),

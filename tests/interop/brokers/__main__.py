@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.interop.brokers.cases import CASES, QUEUES, STREAMS, play
-from tests.interop.brokers.expectations import NOT_YET, judge
+from tests.interop.brokers.expectations import judge
 from tests.interop.brokers.page import PAGE, write
 from tests.interop.brokers.sites import KNOWN, ROOT
 
@@ -44,14 +44,12 @@ def run(brokers: list[str], names: list[str]) -> int:
                 result = play(case, site)
                 verdict = judge(key, case.name, result.error)
                 unexpected += verdict == "unexpected"
-                learned = verdict != "not yet" and case.name in NOT_YET[key]
                 cases[case.name] = {
                     "verdict": verdict,
                     "error": result.error,
                     "note": result.note,
                 }
-                more = "  (remove it from NOT_YET)" if learned else ""
-                text = f"{result.error}{result.note}{more}"
+                text = f"{result.error}{result.note}"
                 print(f"{result.seconds:6.2f} {verdict:10} {case.name}  {text}")
                 sys.stdout.flush()
             version = site.version

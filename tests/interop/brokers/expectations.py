@@ -1,9 +1,7 @@
 """What is expected of each case on each broker; without a word here, that it works.
 
 `EXPECTED` says what a broker lacks, or does otherwise than a user expects, and with which error a
-program then sees it. `NOT_YET` says where the client does not yet do what it should: such a case
-may fail with any error. `python -m tests.interop.brokers run` names those that work now: remove
-them from the table.
+program then sees it.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["works", "lacks", "breaks", "varies", "not yet", "unexpected"]
+Kind = Literal["works", "lacks", "breaks", "varies", "unexpected"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +57,7 @@ _RABBIT: Final = {
     "rollback": _NO_TRANSACTIONS,
     "selector": _NO_FILTERS,
     "command-selector": _NO_FILTERS,
+    "management-node": _lacks("has no such node"),
 }
 _NO_STREAM: Final = _lacks("does not apply")
 
@@ -138,8 +137,6 @@ EXPECTED: Final[dict[str, dict[str, Expectation]]] = {
     },
 }  # fmt: skip
 
-NOT_YET: Final[dict[str, set[str]]] = {name: set() for name in EXPECTED}
-
 
 def expected(site: str, case: str) -> Expectation:
     """Return what is expected of a case on a broker."""
@@ -155,4 +152,4 @@ def judge(site: str, case: str, error: str) -> Kind:
         return "varies"
     if what.kind != "works" and error and re.search(what.text, error):
         return what.kind
-    return "not yet" if case in NOT_YET.get(site, ()) else "unexpected"
+    return "unexpected"

@@ -18,7 +18,6 @@ _MARKS: Final = {
     "lacks": "–",
     "breaks": "✗",
     "varies": "±",
-    "not yet": "○",
     "unexpected": "?",
 }
 _LETTERS: Final = {"asyncio": "a", "blocking": "b", "command line": "c"}
@@ -93,7 +92,7 @@ def _lacks(results: Results, key: str) -> str:
     for row, cases in rows().items():
         for case in cases:
             verdict = seen.get(case.name, {}).get("verdict", "")
-            if verdict in ("lacks", "breaks", "not yet", "unexpected") and case.face == "asyncio":
+            if verdict in ("lacks", "breaks", "unexpected") and case.face == "asyncio":
                 error = _quoted(seen[case.name]["error"])
                 if row not in lines.setdefault(f"{_MARKS[verdict]} {error}", []):
                     lines[f"{_MARKS[verdict]} {error}"].append(row)

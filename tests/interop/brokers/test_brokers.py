@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.brokers.cases import CASES, QUEUES, STREAMS, Case, play
-from tests.interop.brokers.expectations import EXPECTED, NOT_YET, expected, judge
+from tests.interop.brokers.expectations import EXPECTED, expected, judge
 from tests.interop.brokers.page import PAGE, TEXT, rows
 from tests.interop.brokers.sites import KNOWN, Site
 
@@ -61,8 +61,6 @@ def test_case(sites: Sites, key: str, case: Case) -> None:
     before = len(site.log)
     error = play(case, site).error
     verdict = judge(site.key, case.name, error)
-    if verdict == "not yet":
-        pytest.xfail(f"the client does not know this yet: {error}")
     what = expected(site.key, case.name)
     assert verdict != "unexpected", (
         f"{case.what}\nexpected: {what.kind} {what.text}\ngot: {error or 'it works'}\n"
@@ -73,10 +71,9 @@ def test_case(sites: Sites, key: str, case: Case) -> None:
 def test_expectations_name_cases() -> None:
     names = {case.name for case in CASES}
     assert len(names) == len(CASES), "two cases have one name"
-    for table in (EXPECTED, NOT_YET):
-        assert set(table) <= set(KNOWN)
-        for key, cases in table.items():
-            assert set(cases) <= names, key
+    assert set(EXPECTED) <= set(KNOWN)
+    for key, cases in EXPECTED.items():
+        assert set(cases) <= names, key
 
 
 def test_page_has_the_list_and_the_text() -> None:
