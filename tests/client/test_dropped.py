@@ -254,3 +254,14 @@ async def test_receivers_of_the_blocking_client(
 
     with pytest.warns(ResourceWarning, match=RECEIVER):
         assert await asyncio.wait_for(asyncio.to_thread(work), 30) == {0, 1, 2, 3, 4}
+
+
+async def test_a_connection_that_could_not_be_opened_does_not_warn(
+    broker: BrokerServer, recwarn: pytest.WarningsRecorder
+) -> None:
+    with pytest.raises(ferrymq.AmqpError, match="nonsense"):
+        await ferrymq.connect(broker.url, required_capabilities=["nonsense"])
+    gc.collect()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert [one for one in recwarn if issubclass(one.category, ResourceWarning)] == []

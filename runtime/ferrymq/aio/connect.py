@@ -57,7 +57,11 @@ def connect(
 
     async def open() -> Connection:
         connection = Connection(parsed, settings)
-        await open_transport(connection)
+        try:
+            await open_transport(connection)
+        except BaseException:
+            connection.discard()
+            raise
         if settings.reconnect is not False:
             policy = settings.reconnect
             connection.recovery = Recovery(

@@ -469,6 +469,10 @@ class Connection(OtherNames, Opened):
         for session in self.sessions:
             session.give_back(error)
 
+    def discard(self) -> None:
+        """Note that the connection could not be opened, so that nobody has it to close it."""
+        self._closing = True
+
     def give_up(self, error: ConnectionClosed) -> None:
         """End the connection, which could not be restored."""
         self._fail(error)
