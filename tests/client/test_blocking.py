@@ -219,6 +219,7 @@ def test_a_connection_that_cannot_be_made_leaves_no_thread() -> None:
 
 
 def test_closing_ends_the_thread_and_every_wait(threaded: ThreadedPeer) -> None:
+    others = ferrymq_threads()
     connection = blocking.connect(threaded.url)
     receiver = connection.receiver("orders")
     caught: list[BaseException] = []
@@ -240,7 +241,7 @@ def test_closing_ends_the_thread_and_every_wait(threaded: ThreadedPeer) -> None:
         thread.join(10)
     assert len(caught) == 3
     assert all(isinstance(error, ferrymq.PeerError) for error in caught)
-    assert ferrymq_threads() == []
+    assert set(ferrymq_threads()) <= set(others)
     connection.close()
     assert connection.closed
     with pytest.raises(ferrymq.ConnectionClosed):

@@ -516,6 +516,7 @@ async def test_handlers_that_do_not_end_are_left_and_their_messages_released(
                 worker.stop()
                 worker.stop()
     go.set()
+    await until(lambda: all(thread.name != "ferrymq-worker" for thread in threading.enumerate()))
     async with ferrymq.connect(broker.url) as connection:
         delivery = await (await connection.receiver("jobs")).receive(timeout=20)
         # It was released, not failed.

@@ -149,6 +149,7 @@ class _Threads:
         self._lock = threading.Lock()
         # Threads that wait for a call.
         self._idle = 0
+        self._open = False
 
     async def run(self, function: Callable[[], object]) -> None:
         """Call a function in a thread and wait for its end."""
@@ -172,6 +173,7 @@ class _Threads:
                 pass
 
         with self._lock:
+            self._open = True
             if self._idle:
                 self._idle -= 1
             else:
@@ -180,8 +182,9 @@ class _Threads:
         await future
 
     def close(self) -> None:
-        """End the threads that wait for a call."""
+        """End the threads that wait for a call, and those that are about to."""
         with self._lock:
+            self._open = False
             idle, self._idle = self._idle, 0
         for _ in range(idle):
             self._calls.put(None)
@@ -193,6 +196,8 @@ class _Threads:
                 return
             call()
             with self._lock:
+                if not self._open:
+                    return
                 self._idle += 1
 
 
