@@ -67,13 +67,18 @@ class Peer:
         return ""
 
 
+# The max-frame-size of an open that states none (AMQP 1.0 §2.7.1).
+_NO_LIMIT: Final = 0xFFFFFFFF
+
+
 @dataclass(frozen=True, slots=True)
 class KnownPeer:
     """Row of the table: the peers that it is about, and their facts.
 
-    A peer is recognised by `product` in the properties of its open, or by its container-id. The
-    row is about the versions from `since` on and before `before`. `source` says where the
-    knowledge comes from.
+    A peer is recognised by `product` in the properties of its open; by its container-id, which
+    others may have too, only if the open says nothing else: no properties, capabilities and
+    max-frame-size. The row is about the versions from `since` on and before `before`. `source` says
+    where the knowledge comes from.
     """
 
     facts: Peer
@@ -93,7 +98,8 @@ class KnownPeer:
                 and self.since <= version
                 and (self.before is None or version < self.before)
             )
-        return not product and self.container_id == open.container_id
+        plain = not open.properties and not open.offered_capabilities
+        return plain and open.max_frame_size == _NO_LIMIT and self.container_id == open.container_id
 
 
 _RABBITMQ_LACKS: Final = (

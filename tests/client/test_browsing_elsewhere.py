@@ -115,7 +115,7 @@ class TestBrowsing:
             assert len(outcomes(peer)) == 1 and outcomes(peer) != [Released()]
 
     async def test_a_broker_that_removes_what_it_sends_is_not_asked(self) -> None:
-        async with Peer(container_id="broker") as peer:
+        async with Peer(container_id="broker", max_frame_size=0xFFFFFFFF) as peer:
             async with ferrymq.connect(peer.url) as connection:
                 with pytest.raises(
                     ferrymq.LinkDetached,

@@ -36,6 +36,16 @@ def test_others_are_as_any_peer(open: Open) -> None:
     assert not peer.ends_sessions and peer.resumes
 
 
+def test_a_container_id_that_others_may_have_is_not_enough() -> None:
+    assert recognise(Open(container_id="broker")).removes_when_sent
+    for other in (
+        Open(container_id="broker", max_frame_size=65536),
+        Open(container_id="broker", offered_capabilities=["ANONYMOUS-RELAY"]),
+        opened("Other", "1", container_id="broker"),
+    ):
+        assert not recognise(other).removes_when_sent
+
+
 def test_errors_say_what_the_broker_lacks() -> None:
     peer = recognise(opened("RabbitMQ", "4.0.5"))
     assert peer.lack("Dynamic sources not supported") == ": RabbitMQ 4.0.5 has no dynamic nodes"
