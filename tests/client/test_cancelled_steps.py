@@ -398,6 +398,9 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("session.py", "Session.ended_idle"),
         ("session.py", "Session.for_links"),
     ],
+    "waits for a function of the user: test_authorize.py": [
+        ("link.py", "Link._authorize"),
+    ],
     "never waits: asyncio's time-out, which it hands on, starts and stops a timer": [
         ("waiting.py", "Deadline.__aenter__"),
         ("waiting.py", "Deadline.__aexit__"),

@@ -64,13 +64,17 @@ async def test_a_filter_may_come_back_with_another_value(
 
 
 @pytest.mark.spec("2.6.3")
-async def test_copies_were_asked_for(peer: Peer, connection: ferrymq.Connection) -> None:
-    answer_with(peer, source=Source(address="orders", distribution_mode="move"))
-    with pytest.raises(ferrymq.LinkDetached, match="moves messages"):
-        await connection.receiver("orders", mode="copy")
-    assert (await detach_of(peer)).closed
-    answer_with(peer, source=Source(address="orders", distribution_mode="copy"))
-    assert not (await connection.receiver("orders", mode="copy")).closed
+async def test_copies_were_asked_for() -> None:
+    async with (
+        Peer(properties={"product": "ferrymq"}) as peer,
+        ferrymq.connect(peer.url) as connection,
+    ):
+        answer_with(peer, source=Source(address="orders", distribution_mode="move"))
+        with pytest.raises(ferrymq.LinkDetached, match="moves messages"):
+            await connection.receiver("orders", mode="copy")
+        assert (await detach_of(peer)).closed
+        answer_with(peer, source=Source(address="orders", distribution_mode="copy"))
+        assert not (await connection.receiver("orders", mode="copy")).closed
 
 
 @pytest.mark.spec("2.6.3")

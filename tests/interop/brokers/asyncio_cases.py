@@ -1,7 +1,7 @@
 """What a program of asyncio does with a broker, a coroutine for each case.
 
 A case gets a `Site` and the address of a queue of its own. It raises if the broker, or the client,
-does not do what a user expects.
+does not do what a user expects. They are in one module because the page has them in one table.
 """
 
 from __future__ import annotations
