@@ -171,12 +171,12 @@ KNOWN: Final = (
     ),
     KnownPeer(
         Peer("ActiveMQ", keeps_copies=True),
-        "seen with 5.17.2 on 2026-11-23",
+        "seen with 5.17.2 on 2026-11-23; its product from its source",
         product="ActiveMQ",
     ),
     KnownPeer(
         Peer("ActiveMQ Artemis", keeps_copies=True),
-        "its documents; not tried",
+        "its documents, its product from its source; not tried",
         product="apache-activemq-artemis",
     ),
     KnownPeer(

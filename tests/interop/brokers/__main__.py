@@ -1,10 +1,12 @@
 """The cases on all brokers that are here, and the page that their results make.
 
 python -m tests.interop.brokers run [BROKER ...] [--case NAME ...]
+python -m tests.interop.brokers run --url URL [--queue PATTERN] [--case NAME ...]
 python -m tests.interop.brokers --markdown
 
 `run` writes build/foreign/results.json, and keeps there what it has of other brokers. `--markdown`
-writes docs/known-brokers.md from it.
+writes docs/known-brokers.md from it. With `--url` the cases run on a broker that runs already, and
+every case that does not work is shown as unexpected.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 from tests.interop.brokers.cases import CASES, QUEUES, STREAMS, play
 from tests.interop.brokers.expectations import judge
 from tests.interop.brokers.page import PAGE, write
-from tests.interop.brokers.sites import KNOWN, ROOT
+from tests.interop.brokers.sites import KNOWN, ROOT, RunningSite, Site
 
 RESULTS = ROOT / "build/foreign/results.json"
 
@@ -35,31 +37,31 @@ def run(brokers: list[str], names: list[str]) -> int:
             print(f"{known.title}: left out, {reason}")
             continue
         start = time.monotonic()
-        cases: dict[str, Any] = {}
         with known.start(key, QUEUES, STREAMS) as site:
             print(f"{known.title}, {site.version}: started in {time.monotonic() - start:.1f} s")
-            for case in CASES:
-                if not case.on(key) or (names and case.name not in names):
-                    continue
-                result = play(case, site)
-                verdict = judge(key, case.name, result.error)
-                unexpected += verdict == "unexpected"
-                cases[case.name] = {
-                    "verdict": verdict,
-                    "error": result.error,
-                    "note": result.note,
-                }
-                text = f"{result.error}{result.note}"
-                print(f"{result.seconds:6.2f} {verdict:10} {case.name}  {text}")
-                sys.stdout.flush()
-            version = site.version
+            cases = run_on(site, names)
         print(f"{known.title}: {time.monotonic() - start:.1f} s")
+        unexpected += sum(case["verdict"] == "unexpected" for case in cases.values())
         if not names:
             date = datetime.now(UTC).date().isoformat()
-            results[key] = {"version": version, "date": date, "cases": cases}
+            results[key] = {"version": site.version, "date": date, "cases": cases}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", "utf-8")
     return unexpected
+
+
+def run_on(site: Site, names: list[str]) -> dict[str, Any]:
+    """Run the cases on a broker, print what came of them and return it, by case."""
+    cases: dict[str, Any] = {}
+    for case in CASES:
+        if not case.on(site.key) or (names and case.name not in names):
+            continue
+        result = play(case, site)
+        verdict = judge(site.key, case.name, result.error)
+        cases[case.name] = {"verdict": verdict, "error": result.error, "note": result.note}
+        text = f"{result.error}{result.note}"
+        print(f"{result.seconds:6.2f} {verdict:10} {case.name}  {text}", flush=True)
+    return cases
 
 
 def main() -> int:
@@ -70,11 +72,17 @@ def main() -> int:
     running = commands.add_parser("run", help="run the cases")
     running.add_argument("brokers", nargs="*", metavar="BROKER", help=", ".join(KNOWN))
     running.add_argument("--case", action="append", default=[], help="only this one; no results")
+    running.add_argument("--url", help="a broker that runs already; no results")
+    running.add_argument("--queue", default="{}", help="its address of the queue {}: queue://{}")
     arguments = parser.parse_args()
     # What a worker logs about its handler belongs to the case.
     logging.getLogger("ferrymq").setLevel(logging.CRITICAL)
     status = 0
-    if arguments.command == "run":
+    if arguments.command == "run" and arguments.url:
+        with RunningSite(arguments.url, arguments.queue) as site:
+            cases = run_on(site, arguments.case)
+        status = 1 if any(case["verdict"] == "unexpected" for case in cases.values()) else 0
+    elif arguments.command == "run":
         status = 1 if run(arguments.brokers, arguments.case) else 0
     if arguments.markdown:
         if not RESULTS.exists():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from ferrymq.url import parse_url
 from tests.broker.tls.pki import Pki
 from tests.interop.brokers import proton_broker
 from tests.interop.brokers.process import ForeignProcess, free_ports
@@ -295,6 +296,49 @@ class FerrymqSite(Site):
             self._process.kill()
         finally:
             self._directory.cleanup()
+
+
+class RunningSite(Site):
+    """A broker that runs already, at this URL. `pattern` makes the address of a queue of its name;
+    the broker makes queues, or has those of the cases."""
+
+    version = "at a URL"
+
+    def __init__(self, url: str, pattern: str) -> None:
+        self.key = "url"
+        self._url = parse_url(url)
+        self._pattern = pattern
+        self.port = self._url.port
+        self.users = self._url.username is not None
+
+    def url(self, user: str | None = "alice", password: str = PASSWORD, tls: bool = False) -> str:
+        """The URL, with its user in place of alice."""
+        assert user != "bob", "the run knows one user of the broker"
+        assert not tls, "the run knows no other URL of the broker"
+        here = self._url
+        login = ""
+        if user is not None and self.users:
+            given = here.password if password == PASSWORD else password
+            login = f"{quote(str(here.username))}:{quote(given or '')}@"
+        return f"{here.scheme}://{login}{here.host}:{here.port}"
+
+    def queue(self, name: str) -> str:
+        """Return the address that the pattern makes."""
+        return self._pattern.replace("{}", name)
+
+    @property
+    def log(self) -> str:
+        """Nothing: somebody else has started the broker."""
+        return ""
+
+    def start(self) -> None:
+        """Refuse to: somebody else has started the broker."""
+        raise AssertionError("the run does not restart a broker that it has not started")
+
+    kill = start
+
+    def close(self) -> None:
+        """Leave the broker as it is."""
 
 
 @dataclass(frozen=True)

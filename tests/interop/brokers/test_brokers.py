@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.interop.brokers.__main__ import run_on
 from tests.interop.brokers.cases import CASES, QUEUES, STREAMS, Case, play
 from tests.interop.brokers.expectations import EXPECTED, expected, judge
 from tests.interop.brokers.page import PAGE, TEXT, rows
-from tests.interop.brokers.sites import KNOWN, Site
+from tests.interop.brokers.sites import KNOWN, RunningSite, Site
 
 pytestmark = pytest.mark.interop
 
@@ -66,6 +67,19 @@ def test_case(sites: Sites, key: str, case: Case) -> None:
         f"{case.what}\nexpected: {what.kind} {what.text}\ngot: {error or 'it works'}\n"
         f"{site.log[before:][-4000:]}"
     )
+
+
+def test_a_broker_that_runs_already(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["send", "blocking-outcomes", "plain-wrong", "killed"]
+    with (
+        KNOWN["ferrymq"].start("ferrymq", [], []) as site,
+        RunningSite(site.url(), "here.{}") as running,
+    ):
+        cases = run_on(running, names)
+    verdicts = {name: case["verdict"] for name, case in cases.items()}
+    assert verdicts.pop("killed") == "unexpected"
+    assert set(verdicts.values()) == {"works"} and len(verdicts) == 3
+    assert "does not restart" in capsys.readouterr().out
 
 
 def test_expectations_name_cases() -> None:
