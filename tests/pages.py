@@ -344,6 +344,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "pipeline/queues": (
         "spark/test_queue_browse.py",
         "spark/test_queues_of_proton.py",
+        "spark/test_queues_of_rabbitmq.py",
     ),
     "pipeline/replay": (
         "spark/test_pipelines_archive.py",

@@ -1,8 +1,8 @@
 """A small broker on Proton's Python binding, for what has to work with brokers that are not ours.
 
 Queues in memory, made on attach. A source that asks for copies gets them, from the front to the
-back; others take messages away. ``--mode moving`` knows no copies, and does not say so; ``--mode
-silent`` copies and never answers a drain.
+back; others take messages away, and what is released comes back to its place. ``--mode moving``
+knows no copies, and does not say so; ``--mode silent`` copies and never answers a drain.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import signal
 import socket
+from bisect import insort
 from typing import Any
 
 from proton import Message, Terminus
@@ -18,13 +19,16 @@ from proton.reactor import Container
 
 
 class Broker(MessagingHandler):  # type: ignore[misc]
-    """Every message is accepted; what is released or not settled stays taken: a test would see."""
+    """Every message is accepted; what is not settled stays taken: a test would see."""
 
     def __init__(self, port: int, mode: str) -> None:
         super().__init__(prefetch=100)
         self.port = port
         self.mode = mode
-        self.queues: dict[str, list[Message]] = {}
+        self.queues: dict[str, list[tuple[int, Message]]] = {}
+        self.count = 0
+        # What was sent and has no outcome, by the names of link and delivery.
+        self.sent: dict[tuple[str, str], tuple[int, Message]] = {}
         # How far a browser has got, by its link's name.
         self.browsers: dict[str, int] = {}
 
@@ -46,7 +50,9 @@ class Broker(MessagingHandler):  # type: ignore[misc]
             self.browsers[link.name] = 0
 
     def on_message(self, event: Any) -> None:
-        self.queues.setdefault(event.link.target.address, []).append(event.message)
+        self.count += 1
+        queue = self.queues.setdefault(event.link.target.address, [])
+        queue.append((self.count, event.message))
 
     def on_sendable(self, event: Any) -> None:
         link = event.link
@@ -54,14 +60,20 @@ class Broker(MessagingHandler):  # type: ignore[misc]
         while link.credit:
             at = self.browsers.get(link.name)
             if at is None and queue:
-                link.send(queue.pop(0))
+                first = queue.pop(0)
+                self.sent[link.name, link.send(first[1]).tag] = first
             elif at is not None and at < len(queue):
-                link.send(queue[at])
+                link.send(queue[at][1])
                 self.browsers[link.name] = at + 1
             else:
                 break
         if link.drain_mode and self.mode != "silent":
             link.drained()
+
+    def on_released(self, event: Any) -> None:
+        came = self.sent.pop((event.link.name, event.delivery.tag), None)
+        if came is not None:
+            insort(self.queues[event.link.source.address], came, key=lambda one: one[0])
 
 
 def main() -> None:

@@ -149,15 +149,14 @@ def _batches(receiver: Receiver, options: SourceOptions) -> Iterator[list[Delive
             credit = _credit(options, count, size)
             outstanding = credit if left is None else min(credit, left)
             receiver.add_credit(outstanding)
-        drained = _drained(receiver, options.queue_idle / 1000)
-        taken = _taken(receiver, outstanding)
+        taken, over = _receive(receiver, outstanding, options.queue_idle / 1000)
         outstanding -= len(taken)
         if taken:
             count += len(taken)
             size += sum(len(delivery.payload) for delivery in taken)
             left = None if left is None else left - len(taken)
             yield taken
-        if outstanding and (drained or not taken):
+        if outstanding and (over or not taken):
             # The queue is at its end; or it was silent for the idle time without a drain answer.
             return
 
@@ -171,24 +170,22 @@ def _credit(options: SourceOptions, count: int, size: int) -> int:
     return max(1, min(fitting, options.max_records_per_batch, 10 * count))
 
 
-def _drained(receiver: Receiver, patience: float) -> bool:
-    """Drain the link; return whether the broker answered in time that it has sent everything."""
+def _receive(receiver: Receiver, most: int, patience: float) -> tuple[list[Delivery], bool]:
+    """Take the messages that the broker has for the credit, and return whether these are all: the
+    broker has said so or, if it is known not to answer a drain, was silent for `patience`."""
     from ferrymq import LocalProtocolError
 
+    over, wait = True, 0.0
     try:
         receiver.drain(timeout=patience)
-    except (TimeoutError, LocalProtocolError):
-        # The second is raised at once for brokers that are known not to answer.
-        return False
-    return True
-
-
-def _taken(receiver: Receiver, most: int) -> list[Delivery]:
-    """Return the messages that have arrived."""
+    except TimeoutError:
+        over = False
+    except LocalProtocolError:
+        wait = patience
     taken: list[Delivery] = []
     while len(taken) < most:
         try:
-            taken += receiver.receive_many(most - len(taken), timeout=0)
+            taken += receiver.receive_many(most - len(taken), timeout=wait)
         except TimeoutError:
             break
-    return taken
+    return taken, over

@@ -138,9 +138,10 @@ class _Task:
         try:
             return connection.transaction(fence=fence)
         except (LinkDetached, SessionEnded, TransactionError) as error:
-            # A broker that knows no coordinator takes the declare as a message.
+            # A broker that knows no coordinator refuses the link, grants another target, or takes
+            # the declare as a message.
             taken = isinstance(error, TransactionError) and error.error is None
-            if taken or error.condition == "amqp:not-implemented":
+            if taken or error.condition in ("amqp:not-implemented", "amqp:precondition-failed"):
                 place = self._options.connection.place
                 raise no_transactions(self._work, place, error) from None
             raise
