@@ -109,6 +109,9 @@ _RABBITMQ_LACKS: Final = (
     ("Link recovery not supported", "resumption of links"),
 )
 
+RABBITMQ_MANAGEMENT: Final = "ferrymq.rabbitmq.management"
+"""What manages RabbitMQ since version 4."""
+
 _RABBITMQ_RETURNS: Final = "a quorum queue counts each as a delivery, up to its delivery-limit"
 _RABBITMQ_INSTEAD: Final = (
     "streams have rabbitmq:stream-filter, queues have no filters: bind a queue to an exchange"
@@ -124,7 +127,7 @@ _RABBITMQ_4: Final = Peer(
     returns=_RABBITMQ_RETURNS,
     applies=("rabbitmq:",),
     instead=_RABBITMQ_INSTEAD,
-    managed_by="ferrymq.rabbitmq.management",
+    managed_by=RABBITMQ_MANAGEMENT,
     position="rabbitmq:stream-offset-spec",
 )
 

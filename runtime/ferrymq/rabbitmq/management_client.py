@@ -19,6 +19,7 @@ from ferrymq.aio.opening import Opened, Opening
 from ferrymq.aio.requests import RequestLinks
 from ferrymq.errors import LinkDetached, SessionEnded
 from ferrymq.options import Timeout, check_timeout
+from ferrymq.peers import RABBITMQ_MANAGEMENT
 from ferrymq.rabbitmq.arguments import QueueArguments, QueueType, queue_arguments
 from ferrymq.rabbitmq.errors import AccessRefused
 from ferrymq.rabbitmq.requests import (
@@ -260,12 +261,8 @@ class Management(Opened):
 
     def _expect(self) -> None:
         """Raise `LinkDetached` if the peer is a RabbitMQ without this management."""
-        told = self._connection.remote_properties
-        version = told.get("version")
-        if told.get("product") == "RabbitMQ" and isinstance(version, str):
-            major = version.partition(".")[0]
-            if major.isdigit() and int(major) < 4:
-                raise LinkDetached(
-                    f"{ADDRESS!r}: RabbitMQ {version} has no management over AMQP 1.0, which came "
-                    "with 4.0"
-                )
+        peer = self._connection.peer
+        if peer.managed_by not in ("", RABBITMQ_MANAGEMENT):
+            raise LinkDetached(
+                f"{ADDRESS!r}: {peer} has no management over AMQP 1.0, which came with 4.0"
+            )
