@@ -82,7 +82,8 @@ async def test_a_signal_ends_the_wait_for_a_broker(face: str) -> None:
 async def test_a_program_that_is_killed_loses_nothing(broker: BrokerServer, face: str) -> None:
     await put(broker, *[Message(number) for number in range(15)])
     ended: list[str] = []
-    for _ in range(amount(2, 6)):
+    # No more often than a message may be tried again.
+    for _ in range(amount(2, 5)):
         process = await start(face, broker.url, 0.05)
         try:
             ended += await words(process, "end", 2)

@@ -139,7 +139,10 @@ def test_what_the_broker_has_is_what_the_ledger_says(broker: BrokerProcess, addr
         blocking.connect(broker.url) as connection,
         connection.receiver(dead_letters) as receiver,
     ):
-        dead = [receiver.receive(timeout=5).message for _ in range(poison.total())]
+        dead = []
+        for _ in range(poison.total()):
+            with receiver.receive(timeout=5) as delivery:
+                dead.append(delivery.message)
     reasons = Counter(message.message_annotations["x-opt-deadletter-reason"] for message in dead)
     assert reasons == {
         "rejected": sum(rejected.values()), "delivery-limit": poison["unknown-schema"]
