@@ -50,6 +50,10 @@ FLOORS: Final = {"compiled": 0.060, "pure": 0.120}
 # Seconds of watching at least: at first, and when that looked bad. What a busy machine did passes;
 # what the broker does is there each time.
 LOOKS: Final = (0.15, 1.5, 3.0)
+# Further looks, as long as the broker waits for a processor for this part of the time: what it
+# cannot work off then piles up, and what the witness sees says nothing of the broker.
+MORE_LOOKS: Final = 4
+BUSY: Final = 0.15
 
 
 def percentile(latencies: list[float], part: float) -> float:
@@ -79,6 +83,7 @@ class Witness:
             env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip
         self.baseline = Measured(0.0, 0.0, 0)
+        self._schedstat = Path(f"/proc/{pid}/schedstat")
 
     def __enter__(self) -> Self:
         try:
@@ -131,12 +136,29 @@ class Witness:
 
     def is_served(self, attack: Callable[[], object], attackers: int = 1) -> None:
         """Attack, and insist that the witness is served as before: p99 below twice what it was, or
-        below the floor. What looks bad is looked at again, for longer."""
-        for seconds in LOOKS:
+        below the floor. What looks bad is looked at again, for longer. Skips the test if others
+        keep the broker from its processor."""
+        for seconds in (*LOOKS, *LOOKS[-1:] * MORE_LOOKS):
+            began, waited = time.monotonic(), self._waited()
             seen = self.during(attack, seconds)
             if self.allows(seen, attackers):
                 return
-        raise AssertionError(f"the witness had to wait: {seen}; before that {self.baseline}")
+            busy = (self._waited() - waited) / (time.monotonic() - began)
+            if seconds == LOOKS[-1] and busy < BUSY:
+                raise AssertionError(
+                    f"the witness had to wait: {seen}; before that {self.baseline}"
+                )
+        # Not for the process that watches.
+        from pytest import skip
+
+        skip(f"the machine is busy: the broker waited {busy:.0%} of the time; {seen}")
+
+    def _waited(self) -> float:
+        """Seconds that the broker was ready to run and had no processor, in all."""
+        try:
+            return int(self._schedstat.read_text().split()[1]) / 1e9
+        except OSError:
+            return 0.0
 
 
 # -- the process -----------------------------------------------------------------------------------
