@@ -11,10 +11,19 @@ from typing import Final
 
 from ferrymq_types.transport import Open
 
+POSITION: Final = "ferrymq:position"
+"""ferrymq's filter for a position in a stream."""
+
+RABBITMQ_POSITION: Final = "rabbitmq:stream-offset-spec"
+"""RabbitMQ's filter for a position in a stream."""
+
+RABBITMQ_MANAGEMENT: Final = "ferrymq.rabbitmq.management"
+"""Module with the management of RabbitMQ since version 4."""
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What is known about the peer of a connection.
+    """Facts about the peer of a connection.
 
     `name` and `version` are those of its product, empty if the peer does not state them.
     """
@@ -31,7 +40,8 @@ class Peer:
     resumes: bool = True
     """Whether links can be resumed with their unsettled deliveries."""
     lacks: tuple[tuple[str, str], ...] = ()
-    """What the broker does not have: a part of the text of the error that says so, and a name."""
+    """Things that the broker does not have, each as a part of the text of the error that says so,
+    and a name."""
     refuses_transfers: tuple[str, ...] = ()
     """Parts of error texts that are about a message that was sent, not about a link."""
     refuses_outcomes: tuple[str, ...] = ()
@@ -43,16 +53,17 @@ class Peer:
     removes_when_sent: bool = False
     """Whether a message that was sent does not come back, whatever its outcome."""
     returns: str = ""
-    """What happens to messages that are given back, if that matters."""
+    """Effect on messages that are given back, if that matters."""
     managed_by: str = ""
-    """What manages the broker, which has no node ``$management``; empty if it may have one."""
+    """Name of what manages the broker, if it has no node ``$management``; empty if it may have
+    one."""
     drains: bool = True
     """Whether it answers a drain (AMQP 1.0 §2.6.7)."""
     applies: tuple[str, ...] | None = None
-    """How the names of the filters begin that the broker applies; None if its answer tells."""
+    """Beginnings of the names of the filters that the broker applies; None if its answer tells."""
     instead: str = ""
-    """What to use in place of other filters."""
-    position: str | None = "ferrymq:position"
+    """Advice: what to use in place of other filters."""
+    position: str | None = POSITION
     """The filter that says where to begin in a stream; None if there is none."""
 
     def __str__(self) -> str:
@@ -109,9 +120,6 @@ _RABBITMQ_LACKS: Final = (
     ("Link recovery not supported", "resumption of links"),
 )
 
-RABBITMQ_MANAGEMENT: Final = "ferrymq.rabbitmq.management"
-"""What manages RabbitMQ since version 4."""
-
 _RABBITMQ_RETURNS: Final = "a quorum queue counts each as a delivery, up to its delivery-limit"
 _RABBITMQ_INSTEAD: Final = (
     "streams have rabbitmq:stream-filter, queues have no filters: bind a queue to an exchange"
@@ -128,7 +136,7 @@ _RABBITMQ_4: Final = Peer(
     applies=("rabbitmq:",),
     instead=_RABBITMQ_INSTEAD,
     managed_by=RABBITMQ_MANAGEMENT,
-    position="rabbitmq:stream-offset-spec",
+    position=RABBITMQ_POSITION,
 )
 
 KNOWN: Final = (

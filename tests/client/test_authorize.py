@@ -65,7 +65,7 @@ async def test_it_may_use_the_session(peer: Peer) -> None:
 
 
 async def test_a_refusal_after_a_reconnect(peer: Peer) -> None:
-    """It ends the link that it is for, and no other."""
+    """A refusal ends the link that it is for, and no other."""
     gate = Gate()
     async with ferrymq.connect(peer.url, authorize=gate, reconnect=POLICY) as connection:
         one = await connection.sender("one")

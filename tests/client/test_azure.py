@@ -105,7 +105,7 @@ async def test_sending_and_receiving(
 async def test_links_at_the_same_time(
     server: BrokerServer, tokens: pytest.LogCaptureFixture
 ) -> None:
-    """They wait for one token, and are refused together."""
+    """Links that are attached at once wait for one token, and are refused together."""
     async with azure.connect(access(server)) as connection:
         senders = await asyncio.gather(*(connection.sender("orders") for _ in range(20)))
         assert not any(sender.closed for sender in senders)
@@ -237,7 +237,7 @@ async def test_renewal(server: BrokerServer, tokens: pytest.LogCaptureFixture) -
 
 
 async def test_a_renewal_that_fails(tokens: pytest.LogCaptureFixture) -> None:
-    """It is tried again, and the connection goes on."""
+    """A renewal that failed is tried again, and the connection goes on."""
     clock = Clock()
     async with Service() as service:
         service.statuses = [202, 500, 202]

@@ -17,9 +17,11 @@ def test_the_lowest_is_given_and_can_be_given_back() -> None:
             taken.remove(number)
             numbers.give_back(number)
             continue
-        number = int(numbers.lowest())
+        number = int(numbers.next(5000))
         assert number == min(set(range(len(taken) + 1)) - taken)
-        numbers.take_lowest()
+        numbers.take(number)
         taken.add(number)
     numbers.clear()
-    assert numbers.lowest() == 0
+    assert numbers.next(0) == 0
+    numbers.take(0)
+    assert numbers.next(0) == -1

@@ -139,7 +139,7 @@ def test_lowest_channel_is_taken(client):
 def test_a_channel_is_used_again_as_late_as_possible(script):
     """RabbitMQ has left a begin unanswered on a channel right behind its ends."""
     client = open_script(script(initiator=True, channel_max=3))
-    client.engine.channels.spread = True
+    client.engine.channels.numbers.spread = True
     sessions = [client.engine.begin() for _ in range(3)]
     assert [s.channel for s in sessions] == [0, 1, 2]
     client << on(0, Begin) << on(1, Begin) << on(2, Begin)

@@ -9,13 +9,13 @@ from uuid import UUID
 from ferrymq.aio.delivery import Delivery
 from ferrymq.aio.opening import Iterated, Opened, Opening
 from ferrymq.aio.receiver import Receiver
-from ferrymq.aio.termini import POSITION
 from ferrymq.chunks import BYTES, CHUNK_FORMAT, CHUNKS, RECORDS, UNTIL, Chunk
 from ferrymq.durations import Duration
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import DecodeError, LinkDetached, RemoteProtocolError, Scope
 from ferrymq.options import ChunkReaderOptions, ReceiverOptions
+from ferrymq.peers import POSITION
 from ferrymq_codec.scalars import Described, Symbol, UInt, ULong
 from ferrymq_types.transport import Error, SenderSettleMode
 

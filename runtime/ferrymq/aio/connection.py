@@ -153,7 +153,7 @@ class Connection(OtherNames, Opened):
 
     @property
     def peer(self) -> Peer:
-        """What is known about the broker, from the product in the properties of its open."""
+        """Facts that are known about the broker, from the product in the properties of its open."""
         return self._peer
 
     @property
@@ -537,7 +537,7 @@ class Connection(OtherNames, Opened):
         """Handle the peer's open."""
         self._remote = open
         self._peer = recognise(open)
-        self.transport.engine.channels.spread = self._peer.forgets_begins
+        self.transport.engine.channels.numbers.spread = self._peer.forgets_begins
         LOGGER.debug("%s: connected to container %r", self.url, open.container_id)
         resolve(self._opened)
 

@@ -147,7 +147,7 @@ class Link(ABC, Opened, Generic[L]):
 
     @property
     def _no_resuming(self) -> str | None:
-        """Why nothing can be resumed at the peer; None if it may be."""
+        """Reason why nothing can be resumed at the peer; None if it may be."""
         return None if self.resumes else f"{self._connection.peer} resumes no links"
 
     def _say_unresumed(self, instead: str) -> None:

@@ -56,7 +56,7 @@ class LinkSessions:
 
     @property
     def _most(self) -> int:
-        """How many sessions are begun for links; the others are left to the user. Beyond them the
+        """Most sessions that are begun for links; the others are left to the user. Beyond them the
         links share the sessions that have the fewest."""
         channel_max = min(self._connection.remote_channel_max, DEFAULT_CHANNEL_MAX)
         return (channel_max + 1) * 3 // 4

@@ -40,7 +40,7 @@ class _Replies(Responses):
         LOGGER.warning("%s: a reply was rejected: %s", self._connection.url, error)
 
 
-class _Asking(Sender):
+class _RequestSender(Sender):
     """Link on which requests are sent."""
 
     # The request would name a node for the reply that is gone: `RequestReply` sends a new one.
@@ -54,8 +54,8 @@ async def _attach_replies(session: Session) -> _Replies:
     return replies
 
 
-async def _attach_asking(session: Session, address: str) -> _Asking:
-    sender = _Asking(session, address, SenderOptions(name=MadeUp(f"asks-{uuid4()}")))
+async def _attach_sender(session: Session, address: str) -> _RequestSender:
+    sender = _RequestSender(session, address, SenderOptions(name=MadeUp(f"asks-{uuid4()}")))
     await session.open_link(sender)
     return sender
 
@@ -208,7 +208,7 @@ class RequestReply:
             sender = link.sender
             if sender is None or sender.closed:
                 sender = await self._connection.with_session(
-                    lambda session: _attach_asking(session, address)
+                    lambda session: _attach_sender(session, address)
                 )
                 link.sender = sender
             return sender

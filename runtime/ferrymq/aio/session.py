@@ -9,7 +9,6 @@ from weakref import ref
 
 from ferrymq.aio.chunks import ChunkLink, ChunkReader, OpeningChunkReader
 from ferrymq.aio.control import Control
-from ferrymq.aio.guilt import find_guilty, refusal
 from ferrymq.aio.link import Link, owner_of
 from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opened, Opening
@@ -17,6 +16,7 @@ from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.receiver_loop import OpeningReceiver
 from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
+from ferrymq.aio.session_errors import find_guilty, refusal
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
 from ferrymq.arguments import make_options

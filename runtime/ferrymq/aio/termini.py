@@ -11,7 +11,7 @@ from ferrymq.arguments import nearest
 from ferrymq.durations import whole_seconds
 from ferrymq.node_properties import problem_of
 from ferrymq.options import ConnectionOptions, MadeUp, ReceiverOptions, SenderOptions, Start
-from ferrymq.peers import Peer
+from ferrymq.peers import POSITION, Peer
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, ULong
 from ferrymq_types.filters import SelectorFilter
@@ -22,7 +22,6 @@ ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 """The capability of routing messages by their own `to` (Anonymous Terminus for Message Routing)."""
 
 SELECTOR: Final = "apache.org:selector-filter:string"
-POSITION: Final = "ferrymq:position"
 _STARTS: Final = ("first", "last", "next")
 _FILTER_NAMES: Final = {
     SELECTOR: f"selector= (the filter {SELECTOR})",

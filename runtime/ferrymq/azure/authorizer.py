@@ -13,7 +13,7 @@ from weakref import ref
 
 from ferrymq.aio.requests import RequestLinks
 from ferrymq.azure.addresses import audience_of
-from ferrymq.azure.credentials import Ticket, Tickets
+from ferrymq.azure.credentials import IssuedToken, TokenProvider
 from ferrymq.errors import AmqpError, ConnectionClosed, LinkDetached, ManagementError
 from ferrymq.management import encode_request, read_response
 from ferrymq_types.transport import Error
@@ -54,14 +54,14 @@ class Authorizer:
 
     def __init__(
         self,
-        tickets: Tickets,
+        provider: TokenProvider,
         host: str,
         entity: str | None = None,
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._tickets = tickets
+        self._provider = provider
         self._host = host
         self._entity = entity
         self._clock = clock
@@ -124,17 +124,17 @@ class Authorizer:
         """Put a token. Raises `ManagementError` if it is refused."""
         transport = session.connection.transport
         now = self._clock()
-        ticket = await self._tickets(audience, now)
+        issued = await self._provider(audience, now)
         seconds = session.connection.within("default")
         links = await RequestLinks(session, ADDRESS, "link").open()
         try:
-            request = encode_request("put-token", ticket.kind, audience, ticket.text, None)
+            request = encode_request("put-token", issued.kind, audience, issued.text, None)
             read_response(await links.request(request, timeout=seconds))
         finally:
             await links.close()
         LOGGER.debug("%s: put a token for %s", session.connection.url, audience)
         if transport is session.connection.transport:
-            self._valid[audience] = ticket.expires, _due(ticket, now)
+            self._valid[audience] = issued.expires, _due(issued, now)
             self._changed.set()
 
     # ── Renewal ────────────────────────────────────────────────────────────────────────────────
@@ -209,11 +209,11 @@ class Authorizer:
                     self._valid[audience] = expires, now + _AGAIN
 
 
-def _due(ticket: Ticket, now: float) -> float | None:
+def _due(issued: IssuedToken, now: float) -> float | None:
     """Return when another token is to be put."""
-    if not ticket.made or ticket.expires is None:
+    if not issued.made or issued.expires is None:
         return None
-    return now + max((ticket.expires - now) * _RENEWED, _LEAST)
+    return now + max((issued.expires - now) * _RENEWED, _LEAST)
 
 
 def _refusal(address: str, audience: str, error: ManagementError) -> TokenRefused:

@@ -66,11 +66,11 @@ def connection_arguments(
     lifetime = check_duration(token_lifetime, "token_lifetime")
     parts = _parse(where)
     if credential is not None:
-        tickets = entra(credential)
+        provider = entra(credential)
     elif parts.key is None and parts.signature is None:
         raise ValueError(f"{_NAME}: {wrong('it has no key')}; or give a credential")
     else:
-        tickets = shared_access(parts, lifetime)
+        provider = shared_access(parts, lifetime)
     url = parts.url
     if websocket:
         scheme, _, rest = url.partition("://")
@@ -79,7 +79,7 @@ def connection_arguments(
         place = rest if parts.host.endswith(f":{port}") else host
         url = f"{_WEB[scheme]}://{place}{_WEBSOCKET}"
     settings = ConnectionArguments(**options)
-    settings["authorize"] = Authorizer(tickets, parts.host, parts.entity)
+    settings["authorize"] = Authorizer(provider, parts.host, parts.entity)
     return url, settings
 
 

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from ferrymq_types.transport import PORT, SECURE_PORT
 
 SHAPE: Final = "Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=SECRET"
-"""What a connection string looks like."""
+"""Form of a connection string, for error texts."""
 
 _SIGNATURE: Final = "SharedAccessSignature "
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol, TypeAlias, cast
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from ferrymq.azure.connection_string import ConnectionString, expiry_of
 from ferrymq.errors import TransportError
@@ -20,7 +20,7 @@ class Token(Protocol):
 
     @property
     def expires_on(self) -> int:
-        """When the token expires, in seconds since 1970."""
+        """Time at which the token expires, in seconds since 1970."""
 
 
 class AccessToken(NamedTuple):
@@ -35,7 +35,7 @@ Credential: TypeAlias = Callable[[], Token | Awaitable[Token]]
 ``https://servicebus.azure.net/.default``."""
 
 
-class Ticket(NamedTuple):
+class IssuedToken(NamedTuple):
     """A token as it is put. `made` says whether another one would last longer."""
 
     text: str
@@ -44,14 +44,14 @@ class Ticket(NamedTuple):
     made: bool
 
 
-Tickets: TypeAlias = Callable[[str, float], Awaitable[Ticket]]
+TokenProvider: TypeAlias = Callable[[str, float], Awaitable[IssuedToken]]
 """A coroutine function of an audience and the time, which returns a token for it."""
 
-_SHARED_ACCESS: str = "servicebus.windows.net:sastoken"
-_ENTRA: str = "jwt"
+_SHARED_ACCESS: Final = "servicebus.windows.net:sastoken"
+_ENTRA: Final = "jwt"
 
 
-def shared_access(parts: ConnectionString, lifetime: float) -> Tickets:
+def shared_access(parts: ConnectionString, lifetime: float) -> TokenProvider:
     """Return the tokens of a connection string. `lifetime` is how long each is valid, in seconds.
 
     Raises ValueError if it has neither a key nor a signature.
@@ -60,27 +60,27 @@ def shared_access(parts: ConnectionString, lifetime: float) -> Tickets:
     if key is None and signature is None:
         raise ValueError("SharedAccessKey is missing, and no credential is given")
 
-    async def ticket(audience: str, now: float) -> Ticket:
+    async def issue(audience: str, now: float) -> IssuedToken:
         if key is None:
             assert signature is not None
-            return Ticket(signature, _SHARED_ACCESS, expiry_of(signature), False)
+            return IssuedToken(signature, _SHARED_ACCESS, expiry_of(signature), False)
         expiry = int(now + lifetime)
-        return Ticket(key.token(audience, expiry), _SHARED_ACCESS, expiry, True)
+        return IssuedToken(key.token(audience, expiry), _SHARED_ACCESS, expiry, True)
 
-    return ticket
+    return issue
 
 
-def entra(credential: Credential) -> Tickets:
+def entra(credential: Credential) -> TokenProvider:
     """Return the tokens that a function returns.
 
     They raise `TransportError` if the function fails, so that a connection with `reconnect` tries
     again later.
     """
 
-    async def ticket(audience: str, now: float) -> Ticket:
+    async def issue(audience: str, now: float) -> IssuedToken:
         try:
             token = await _asked(credential)
-            return Ticket(token.token, _ENTRA, float(token.expires_on), True)
+            return IssuedToken(token.token, _ENTRA, float(token.expires_on), True)
         except Exception as error:
             # The text of the error may contain the token or the credentials used to get it.
             name = type(error).__name__
@@ -88,7 +88,7 @@ def entra(credential: Credential) -> Tickets:
                 f"no token for {audience}: the credential raised {name}"
             ) from error
 
-    return ticket
+    return issue
 
 
 async def _asked(credential: Credential) -> Token:

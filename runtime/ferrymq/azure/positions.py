@@ -1,4 +1,4 @@
-"""Where a receiver begins in a partition of a hub of Event Hubs."""
+"""Positions at which a receiver begins in a partition of a hub of Event Hubs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def starting_position(
         )
 
     A str is the offset of an event, its message-annotation ``x-opt-offset``; ``"first"`` is the
-    begin of the partition, and ``"next"`` what is sent from now on. An int is the sequence number
-    of an event (``x-opt-sequence-number``). An aware datetime is the time at which events were
-    enqueued. Raises ValueError for a negative number, an offset with a quote, and a datetime
+    beginning of the partition, and ``"next"`` what is sent from now on. An int is the sequence
+    number of an event (``x-opt-sequence-number``). An aware datetime is the time at which events
+    were enqueued. Raises ValueError for a negative number, an offset with a quote, and a datetime
     without a time zone.
     """
     sign = ">=" if inclusive else ">"

@@ -163,7 +163,7 @@ class Connection(OtherNames, _Opener[aio.Connection]):
 
     @property
     def peer(self) -> Peer:
-        """What is known about the broker; see `aio.Connection.peer`."""
+        """Facts that are known about the broker; see `aio.Connection.peer`."""
         return self._behind.peer
 
     @property

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.engine.numbers import FreeNumbers
 from ferrymq.engine.session import Session
 from ferrymq.engine.unfinished import Unfinished
 from ferrymq.errors import RemoteProtocolError
@@ -21,34 +21,24 @@ if TYPE_CHECKING:
 class Channels:
     """Two maps of channels to sessions: each direction numbers its channels independently."""
 
-    __slots__ = ("by_remote", "by_local", "links", "unfinished", "spread", "_unused", "_freed")
+    __slots__ = ("by_remote", "by_local", "links", "unfinished", "numbers")
 
     def __init__(self, unfinished: Unfinished) -> None:
         self.by_remote: dict[int, Session] = {}
         self.by_local: dict[int, Session] = {}
-        # Whether a channel is used again as late as possible, instead of the lowest free one
-        # (AMQP 1.0 §2.5.1). It is decided before the first session.
-        self.spread: bool = False
-        # This channel and all above it were never used.
-        self._unused: i64 = 0
-        # Channels that are free again: a heap, or with `spread` the oldest first.
-        self._freed: list[int] = []
+        # The channels that this side has not taken.
+        self.numbers: FreeNumbers = FreeNumbers()
         # Every link that is not detached on both sides, by (name, we are the sender): a name
         # identifies one link in all sessions of the connection (AMQP 1.0 §2.6.1).
         self.links: dict[tuple[str, bool], Link] = {}
         self.unfinished: Unfinished = unfinished
 
     def allocate(self, session: Session, limit: i64) -> bool:
-        """Give the session a free channel, without `spread` the lowest one; false when all up to
-        `limit` are in use."""
-        freed = self._freed
-        channel = self._unused
-        if freed and not (self.spread and channel <= limit):
-            channel = freed.pop(0) if self.spread else heappop(freed)
-        elif channel <= limit:
-            self._unused = channel + 1
-        else:
+        """Give the session a free channel; return false if all up to `limit` are in use."""
+        channel = self.numbers.next(limit)
+        if channel < 0:
             return False
+        self.numbers.take(channel)
         session.channel = channel
         self.by_local[channel] = session
         return True
@@ -101,10 +91,7 @@ class Channels:
     def release(self, session: Session) -> None:
         """Free both channels of a session that both sides have ended."""
         if self.by_local.pop(session.channel, None) is not None:
-            if self.spread:
-                self._freed.append(int(session.channel))
-            else:
-                heappush(self._freed, int(session.channel))
+            self.numbers.give_back(session.channel)
         self.unmap_remote(session)
 
     def unmap_remote(self, session: Session) -> None:
@@ -117,8 +104,7 @@ class Channels:
         """Forget all sessions and return them."""
         sessions = list(self.by_local.values())
         self.by_local.clear()
-        self._unused = 0
-        self._freed.clear()
+        self.numbers.clear()
         self.by_remote.clear()
         self.links.clear()
         self.unfinished.clear()

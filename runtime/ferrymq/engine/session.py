@@ -371,8 +371,8 @@ class Session:
         names[key] = link
 
     def _free_handle(self) -> i64:
-        handle = self._free_handles.lowest()
-        if handle > self._remote_handle_max:
+        handle = self._free_handles.next(self._remote_handle_max)
+        if handle < 0:
             raise LocalProtocolError(
                 "amqp:resource-limit-exceeded",
                 f"the peer allows handles up to {self._remote_handle_max}",
@@ -384,7 +384,7 @@ class Session:
         """Give the link the handle that `_free_handle` returned."""
         link.handle = handle
         self._handles[handle] = link
-        self._free_handles.take_lowest()
+        self._free_handles.take(handle)
 
     def _remote_link(self, handle: i64, frame: str) -> Link:
         link = self._remote_handles.get(handle)

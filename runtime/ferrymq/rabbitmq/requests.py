@@ -23,7 +23,7 @@ ADDRESS: Final = "/management"
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """What RabbitMQ says of a queue or stream."""
+    """Description of a queue or stream by RabbitMQ."""
 
     name: str
     type: str

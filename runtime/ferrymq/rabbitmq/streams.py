@@ -16,12 +16,12 @@ from typing import Final, Literal, TypeAlias, TypedDict
 
 from ferrymq.arguments import nearest
 from ferrymq.durations import whole_seconds
+from ferrymq.peers import RABBITMQ_POSITION
 from ferrymq_codec.scalars import Described, Symbol, Timestamp
 
 StreamOffset: TypeAlias = Literal["first", "last", "next"] | int | datetime | timedelta
 """A place in a stream."""
 
-OFFSET: Final = "rabbitmq:stream-offset-spec"
 FILTER: Final = "rabbitmq:stream-filter"
 MATCH_UNFILTERED: Final = "rabbitmq:stream-match-unfiltered"
 _WORDS: Final = ("first", "last", "next")
@@ -41,7 +41,7 @@ def stream_options(
 ) -> StreamOptions:
     """Return the options of a receiver for a stream.
 
-    `offset` is ``"first"``; ``"last"``, which is the begin of the last chunk that RabbitMQ has
+    `offset` is ``"first"``; ``"last"``, which is the beginning of the last chunk that RabbitMQ has
     written; ``"next"``, RabbitMQ's default; the offset of a message; an aware datetime; or a
     timedelta before now. RabbitMQ begins with the chunk that has the time, which may have earlier
     messages too.
@@ -54,7 +54,7 @@ def stream_options(
     """
     filters: dict[str, object] = {}
     if offset is not None:
-        filters[OFFSET] = Described(Symbol(OFFSET), _position(offset))
+        filters[RABBITMQ_POSITION] = Described(Symbol(RABBITMQ_POSITION), _position(offset))
     if filter_values is not None:
         values = filter_values if isinstance(filter_values, str) else list(filter_values)
         filters[FILTER] = Described(Symbol(FILTER), values)

@@ -1,4 +1,4 @@
-"""What a program of asyncio does with a broker, a coroutine for each case.
+"""Cases for a program of asyncio on a broker, a coroutine for each.
 
 A case gets a `Site` and the address of a queue of its own. It raises if the broker, or the client,
 does not do what a user expects. They are in one module because the page has them in one table.

@@ -1,4 +1,4 @@
-"""What a program without an event loop does with a broker, a function for each case."""
+"""Cases for a program without an event loop on a broker, a function for each."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Case:
 
     @property
     def what(self) -> str:
-        """What it tries, in a sentence."""
+        """Its purpose, in a sentence."""
         return inspect.getdoc(self.run) or ""
 
     def on(self, site: str) -> bool:
@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """How a case went: `error` is empty where it worked, `note` is what it has counted."""
+    """Result of a case: `error` is empty where it worked, `note` is what it has counted."""
 
     error: str
     seconds: float

@@ -1,4 +1,4 @@
-"""What a person at a shell does with a broker, a function for each case."""
+"""Cases for a person at a shell on a broker, a function for each."""
 
 from __future__ import annotations
 

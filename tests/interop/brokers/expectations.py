@@ -1,4 +1,4 @@
-"""What is expected of each case on each broker; without a word here, that it works.
+"""Expectation of each case on each broker; a case that is not listed works.
 
 `EXPECTED` says what a broker lacks, or does otherwise than a user expects, and with which error a
 program then sees it.
@@ -15,7 +15,7 @@ Kind = Literal["works", "lacks", "breaks", "varies", "unexpected"]
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a case does: `text` is a pattern of the error."""
+    """Expected result of a case: `text` is a pattern of the error."""
 
     kind: Literal["works", "lacks", "breaks", "varies"]
     text: str = ""

@@ -1,7 +1,7 @@
-"""Processes of brokers that others wrote: started on loopback, awaited, ended with their children.
+"""Brokers that others wrote, as processes: started on loopback, awaited, ended with their children.
 
 A `ForeignProcess` reads what its process prints, and is ready when a line says so. At its end,
-everything that it has started must be gone.
+everything that it has started must be gone. A `ForeignBroker` has such processes and a folder.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -46,7 +48,7 @@ class ForeignProcess:
 
     @property
     def log(self) -> str:
-        """What it has printed so far, over all its starts."""
+        """The output of the process so far, over all its starts."""
         return "".join(self._lines)
 
     @property
@@ -127,6 +129,56 @@ class ForeignProcess:
                 self._guard.communicate("end\n")
             assert self._reader is not None
             self._reader.join(PATIENCE)
+
+
+class ForeignBroker(ABC):
+    """A broker with a folder of its own, in `parent`. The first of its processes is the broker."""
+
+    port: int
+
+    def __init__(self, prefix: str, *processes: ForeignProcess, parent: Path | None = None) -> None:
+        self._processes = processes
+        self._directory = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
+        self._folder = Path(self._directory.name)
+
+    @property
+    def log(self) -> str:
+        """The output of the broker so far."""
+        return self._processes[0].log
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker runs: some requests end it."""
+        return self._processes[0].running
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the broker, on the ports that it had before, and return when it is ready."""
+
+    def open(self) -> None:
+        """Start the broker; if that fails, close it."""
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def kill(self) -> None:
+        """End the broker as a crash would; `start` starts it again with what it has stored."""
+        self._processes[0].kill()
+
+    def close(self) -> None:
+        """End all processes and remove the folder."""
+        with ExitStack() as stack:
+            stack.callback(self._directory.cleanup)
+            for process in reversed(self._processes):
+                stack.callback(process.kill)
+
+    def expect_loopback(self) -> None:
+        """Raise AssertionError if a process listens for other machines."""
+        for process in self._processes:
+            beyond = listening_beyond_loopback(process.pid)
+            assert not beyond, f"it listens for strangers: {beyond}"
 
 
 def _end_all(family: dict[int, str]) -> None:

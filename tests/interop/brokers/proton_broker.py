@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
-from tests.interop.brokers.process import ForeignProcess, listening_beyond_loopback
+from tests.interop.brokers.process import ForeignBroker, ForeignProcess
 
 _SOURCE = Path("/usr/share/proton/examples/cpp/broker.cpp")
 _HEADER = Path("/usr/include/proton/container.hpp")
@@ -37,30 +36,14 @@ def version() -> str:
     return ".".join(numbers.values())
 
 
-class ProtonBroker:
+class ProtonBroker(ForeignBroker):
     """The broker on a free port of loopback; `start` after `kill` uses the same one."""
 
     def __init__(self) -> None:
         self.version = version()
         self.port = 0
-        self._directory = tempfile.TemporaryDirectory(prefix="proton-broker-")
-        self._folder = Path(self._directory.name)
         self._process = ForeignProcess(r"broker listening on (\d+)")
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"amqp://127.0.0.1:{self.port}"
-
-    @property
-    def log(self) -> str:
-        """What it has printed so far."""
-        return self._process.log
-
-    @property
-    def running(self) -> bool:
-        """Whether it runs: some requests end it."""
-        return self._process.running
+        super().__init__("proton-broker-", self._process)
 
     def _compile(self) -> Path:
         program = self._folder / "broker"
@@ -71,7 +54,7 @@ class ProtonBroker:
         return program
 
     def start(self) -> None:
-        """Start it and return when it listens."""
+        """Start the broker and return when it listens. It stores nothing."""
         program = self._folder / "broker"
         if not program.exists():
             self._compile()
@@ -80,23 +63,4 @@ class ProtonBroker:
         )
         assert self._process.match is not None
         self.port = int(self._process.match[1])
-        beyond = listening_beyond_loopback(self._process.pid)
-        assert not beyond, f"it listens for strangers: {beyond}"
-
-    def kill(self) -> None:
-        """End it; it stores nothing."""
-        self._process.kill()
-
-    def __enter__(self) -> ProtonBroker:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._process.kill()
-        finally:
-            self._directory.cleanup()
+        self.expect_loopback()

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.broker.tls.pki import Pki
-from tests.interop.brokers.process import ForeignProcess, free_ports, listening_beyond_loopback
+from tests.interop.brokers.process import ForeignBroker, ForeignProcess, free_ports
 
 _HOMES = "usr/lib/rabbitmq/lib"
 
@@ -29,7 +28,7 @@ def version_of(home: Path) -> str:
     return home.name.rpartition("-")[2]
 
 
-class RabbitMQ:
+class RabbitMQ(ForeignBroker):
     """A RabbitMQ with the definitions given, as RabbitMQ's own JSON; `root` is where its system is.
 
     The user of ANONYMOUS is guest, whose password is guest.
@@ -42,22 +41,11 @@ class RabbitMQ:
         self._inside = Path("/") / home.relative_to(root)
         self.version = version_of(home)
         self._major = int(self.version.partition(".")[0])
-        self._directory = tempfile.TemporaryDirectory(prefix="rabbitmq-", dir=root / "tmp")
-        self._folder = Path(self._directory.name)
-        self.port, self.tls_port, self._distribution, self._names = free_ports(4)
         self._server = ForeignProcess(r"Server startup complete|completed with \d+ plugins")
         self._epmd = ForeignProcess(r"epmd running")
+        super().__init__("rabbitmq-", self._server, self._epmd, parent=root / "tmp")
+        self.port, self.tls_port, self._distribution, self._names = free_ports(4)
         self._configure(definitions)
-
-    @property
-    def url(self) -> str:
-        """Where it listens, without credentials."""
-        return f"amqp://127.0.0.1:{self.port}"
-
-    @property
-    def log(self) -> str:
-        """What it has printed so far."""
-        return self._server.log
 
     @property
     def pki(self) -> Pki:
@@ -129,7 +117,7 @@ class RabbitMQ:
         return command if self._root == Path("/") else ["chroot", str(self._root), *command]
 
     def start(self) -> None:
-        """Start it, and its name service if it does not run yet; return when it is ready."""
+        """Start RabbitMQ, and its name service if it does not run yet; return when it is ready."""
         environment = self._environment()
         if not self._epmd.log:
             epmd = self._command("epmd", "-address", "127.0.0.1", "-port", str(self._names), "-d")
@@ -137,27 +125,4 @@ class RabbitMQ:
         self._server.start(
             self._command(f"{self._inside}/sbin/rabbitmq-server"), environment, self._folder
         )
-        for process in (self._epmd, self._server):
-            beyond = listening_beyond_loopback(process.pid)
-            assert not beyond, f"it listens for strangers: {beyond}"
-
-    def kill(self) -> None:
-        """End it as a crash would; `start` starts it again with what it has stored."""
-        self._server.kill()
-
-    def __enter__(self) -> RabbitMQ:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._server.kill()
-        finally:
-            try:
-                self._epmd.kill()
-            finally:
-                self._directory.cleanup()
+        self.expect_loopback()

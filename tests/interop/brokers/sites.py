@@ -18,7 +18,7 @@ from urllib.parse import quote
 from ferrymq.url import parse_url
 from tests.broker.tls.pki import Pki
 from tests.interop.brokers import proton_broker
-from tests.interop.brokers.process import ForeignProcess, free_ports
+from tests.interop.brokers.process import ForeignBroker, ForeignProcess, free_ports
 from tests.interop.brokers.proton_broker import ProtonBroker
 from tests.interop.brokers.rabbitmq import RabbitMQ, find_home, version_of
 
@@ -42,7 +42,7 @@ class Site(ABC):
     other_host: str | None = None
 
     def url(self, user: str | None = "alice", password: str = PASSWORD, tls: bool = False) -> str:
-        """Where the broker listens; with the credentials where it knows users."""
+        """The URL of the broker, with the credentials where it knows users."""
         scheme, port = ("amqps", self.tls_port) if tls else ("amqp", self.port)
         login = f"{user}:{quote(password)}@" if user is not None and self.users else ""
         return f"{scheme}://{login}127.0.0.1:{port}"
@@ -66,7 +66,7 @@ class Site(ABC):
     @property
     @abstractmethod
     def log(self) -> str:
-        """What the broker has printed so far."""
+        """The output of the broker so far."""
 
     @abstractmethod
     def start(self) -> None:
@@ -133,20 +133,45 @@ def _definitions(queues: Iterable[str], streams: Iterable[str]) -> dict[str, obj
     }
 
 
-class RabbitSite(Site):
+class ForeignSite(Site):
+    """A broker that the run has started."""
+
+    def __init__(self, key: str, version: str, broker: ForeignBroker) -> None:
+        self.key = key
+        self.version = version
+        self._broker = broker
+        broker.open()
+        self.port = broker.port
+
+    @property
+    def log(self) -> str:
+        """The output of the broker so far."""
+        return self._broker.log
+
+    def start(self) -> None:
+        """Start the broker again, with what it has stored."""
+        self._broker.start()
+
+    def kill(self) -> None:
+        """End the broker as a crash would."""
+        self._broker.kill()
+
+    def close(self) -> None:
+        """End the broker and remove its files."""
+        self._broker.close()
+
+
+class RabbitSite(ForeignSite):
     """RabbitMQ: version 4 with addresses of version 2, earlier ones with those of its plugin."""
 
     other_host = f"vhost:{OTHER_HOST}"
 
     def __init__(self, key: str, root: Path, queues: Iterable[str], streams: Iterable[str]) -> None:
-        self.key = key
-        self._broker = RabbitMQ(_definitions(queues, streams), root)
-        self.version = self._broker.version
-        self.port, self.tls_port = self._broker.port, self._broker.tls_port
-        self.pki = self._broker.pki
-        self._v2 = int(self.version.partition(".")[0]) >= 4
+        broker = RabbitMQ(_definitions(queues, streams), root)
+        self.tls_port, self.pki = broker.tls_port, broker.pki
+        self._v2 = int(broker.version.partition(".")[0]) >= 4
         self._prefix = "/queues/" if self._v2 else "/amq/queue/"
-        self._broker.__enter__()
+        super().__init__(key, broker.version, broker)
 
     def queue(self, name: str) -> str:
         """Return the address of a queue of the definitions."""
@@ -162,63 +187,26 @@ class RabbitSite(Site):
         """Return the address of an exchange: a sender to a queue is granted by version 3."""
         return "/exchanges/missing" if self._v2 else "/exchange/missing"
 
-    @property
-    def log(self) -> str:
-        """What the broker has printed so far."""
-        return self._broker.log
 
-    def start(self) -> None:
-        """Start the broker again."""
-        self._broker.start()
-
-    def kill(self) -> None:
-        """End the broker as a crash would."""
-        self._broker.kill()
-
-    def close(self) -> None:
-        """End the broker and remove its files."""
-        self._broker.__exit__()
-
-
-class ProtonSite(Site):
+class ProtonSite(ForeignSite):
     """Proton's example broker: it makes each queue that is used, knows no users, stores nothing."""
 
     users = False
     stores = False
 
     def __init__(self, key: str) -> None:
-        self.key = key
-        self._broker = ProtonBroker()
-        self.version = self._broker.version
-        self._broker.__enter__()
-        self.port = self._broker.port
+        broker = ProtonBroker()
+        super().__init__(key, broker.version, broker)
 
     def queue(self, name: str) -> str:
         """Return the name."""
         return name
-
-    @property
-    def log(self) -> str:
-        """What the broker has printed so far."""
-        return self._broker.log
-
-    def start(self) -> None:
-        """Start the broker again, without what it had."""
-        self._broker.start()
-
-    def kill(self) -> None:
-        """End the broker."""
-        self._broker.kill()
 
     def ensure(self) -> None:
         """Start the broker again if a case has crashed it."""
         if not self._broker.running:
             self._broker.kill()
             self._broker.start()
-
-    def close(self) -> None:
-        """End the broker and remove its files."""
-        self._broker.__exit__()
 
 
 _FERRYMQ = """
@@ -275,7 +263,7 @@ class FerrymqSite(Site):
 
     @property
     def log(self) -> str:
-        """What the broker has printed so far."""
+        """The output of the broker so far."""
         return self._process.log
 
     def start(self) -> None:
@@ -349,7 +337,7 @@ class Known:
     missing: Callable[[], str]
     start: Callable[[str, list[str], list[str]], Site]
     foreign: bool = False
-    """Whether `make foreign` gets it, and Debian's current release does not have it."""
+    """Whether it is not installed in this system, so that only `make foreign` has it."""
 
 
 def _rabbit_root(major: str) -> Path | None:
@@ -361,8 +349,9 @@ def _rabbit_root(major: str) -> Path | None:
     return None
 
 
-def _rabbit(title: str, major: str, lack: str, foreign: bool = False) -> Known:
+def _rabbit(title: str, major: str, lack: str) -> Known:
     """Return a RabbitMQ, which `lack` says how to get."""
+    foreign = major == "4" and _rabbit_root(major) != Path("/")
 
     def start(key: str, queues: list[str], streams: list[str]) -> Site:
         root = _rabbit_root(major)
@@ -375,7 +364,7 @@ def _rabbit(title: str, major: str, lack: str, foreign: bool = False) -> Known:
 KNOWN: Final = {
     "ferrymq": Known("ferrymq", lambda: "", lambda key, _, streams: FerrymqSite(key, streams)),
     "rabbitmq-3": _rabbit("RabbitMQ 3", "3", "rabbitmq-server 3 is not installed"),
-    "rabbitmq-4": _rabbit("RabbitMQ 4", "4", "run: make foreign", foreign=True),
+    "rabbitmq-4": _rabbit("RabbitMQ 4", "4", "run: make foreign"),
     "proton": Known(
         "Proton's example broker", proton_broker.missing, lambda key, *_: ProtonSite(key)
     ),

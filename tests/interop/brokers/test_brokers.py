@@ -40,7 +40,7 @@ class Sites:
 
 @pytest.fixture(scope="session")
 def sites() -> Iterator[Sites]:
-    """What starts brokers, each once if their cases follow each other."""
+    """Object that starts brokers, each once if their cases follow each other."""
     sites = Sites()
     yield sites
     sites.close()

@@ -1,4 +1,4 @@
-"""What the cases of all faces share: sending, taking, and saying what is not as it should be."""
+"""Tools that the cases of all faces share: sending, taking, and errors that say what is wrong."""
 
 from __future__ import annotations
 
