@@ -129,6 +129,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/lifecycle/test_limits.py",
         "interop/test_nodes_limits.py",
     ),
+    "broker/locks": ("broker/locks/",),
     "broker/management": ("broker/management/",),
     "broker/monitoring": ("broker/monitoring/",),
     "broker/open-network": (

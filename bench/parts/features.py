@@ -34,6 +34,10 @@ CONFIGURATION: Final = """
 name = "bounded"
 max-length = 100_000
 
+[[queue]]
+name = "locked"
+lock-duration = "1min"
+
 [[topic]]
 name = "topic"
 
@@ -80,6 +84,7 @@ FEATURES: Final = (
     ),
     Feature("messages with a ttl", "passing", (_header(Header(ttl=600_000)),)),
     Feature("a queue with a max-length", "bounded"),
+    Feature("a queue with a lock-duration", "locked"),
     Feature(
         "a receiver with a selector",
         "selected",

@@ -45,6 +45,7 @@ class QueueSettings(StrictSection):
     max_consumers: Count = 0
     durable: bool = True
     persist: bool = False
+    lock_duration: Duration = 0
     unpack_batches: bool = False
 
 

@@ -13,6 +13,7 @@ from ferrymq_broker.connections.durable_links.resume import SourceResumption
 from ferrymq_broker.connections.link_ports import ConsumerPort
 from ferrymq_broker.connections.outcomes import (
     FAILED,
+    LOST,
     REJECTED,
     RELEASED,
     apply_outcome,
@@ -20,11 +21,12 @@ from ferrymq_broker.connections.outcomes import (
     symbol,
 )
 from ferrymq_broker.connections.output_turns import LARGE, OUTPUT_LIMIT
-from ferrymq_broker.nodes.consumer import IDLE, OWNER, SETTLED, TAKEN, UNFIT
+from ferrymq_broker.nodes.consumer import IDLE, OWNER, SETTLED, TAKEN, UNFIT, Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.outgoing_header import outgoing_header
+from ferrymq_broker.nodes.queues.locks import MessageLock, MessageLocks
 from ferrymq_types.messaging import Rejected
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
@@ -53,6 +55,7 @@ class ConsumerLink(ConsumerPort):
         "terms",
         "default_outcome",
         "memory",
+        "_locks",
         "_special",
         "_resuming",
         "_acquired",
@@ -61,6 +64,7 @@ class ConsumerLink(ConsumerPort):
         "_for_good",
         "_left",
         "_holds_back",
+        "_absent",
         "_most",
     )
 
@@ -94,7 +98,10 @@ class ConsumerLink(ConsumerPort):
             self.known_as = OWNER
         self.default_outcome: Outcome | None = default_outcome
         self.memory: SourceTerminus | None = None
-        # Whether the link acquires in a transaction, or its terminus holds deliveries.
+        # The locks of the node, if it locks the messages that are sent unsettled.
+        self._locks: MessageLocks | None = None
+        # Whether the link acquires in a transaction, the node locks messages, or the terminus of
+        # the link holds deliveries.
         self._special = False
         # Deliveries of earlier links, which come before new ones.
         self._resuming: SourceResumption | None = None
@@ -109,6 +116,8 @@ class ConsumerLink(ConsumerPort):
         self._left = False
         # Whether the node stops dispatching until the link is closed.
         self._holds_back = False
+        # The holder of locked messages after the end of the link.
+        self._absent: Consumer | None = None
         link.count_available = self.count_available
         # The most messages that the link may hold.
         self._most: i64 = parts.allowance.limits.unsettled
@@ -146,6 +155,8 @@ class ConsumerLink(ConsumerPort):
         if self._special:
             if self.acquiring is not None:
                 return self._deliver_acquired(entry, head, start)
+            if self._locks is not None:
+                return self._deliver_locked(self._locks, entry, head, start)
             return self._deliver_remembered(entry, head, start)
         delivery = link.send(
             payload,
@@ -207,6 +218,8 @@ class ConsumerLink(ConsumerPort):
             transaction = self.acquiring
             if transaction is not None:
                 return not transaction.is_full()
+            if self._locks is not None:
+                return True
             memory = self.memory
             return memory is not None and not memory.is_full()
         return True
@@ -231,8 +244,13 @@ class ConsumerLink(ConsumerPort):
             return IDLE
         link = self.link
         output = self.output
+        locks = self._locks
+        tag: bytes | None = None
+        if locks is not None and not link.always_settled:
+            tag = locks.lock(self, entry).token
         delivery = link.send(
             entry.message.payload,
+            tag=tag,
             settled=link.always_settled,
             message_format=entry.message.format,
             state=self._acquired,
@@ -242,6 +260,31 @@ class ConsumerLink(ConsumerPort):
         output.touch()
         output.limit()
         self.parts.transactions.acquire(self, delivery, None if self.copies else entry)
+        return TAKEN
+
+    def _deliver_locked(self, locks: MessageLocks, entry: Entry, head: bytes, start: i64) -> i64:
+        """Send the message and lock it; the delivery-tag is the token of the lock."""
+        if self._resuming is not None:
+            return IDLE
+        link = self.link
+        output = self.output
+        settled = link.always_settled
+        lock = None if settled else locks.lock(self, entry)
+        delivery = link.send(
+            entry.message.payload,
+            tag=None if lock is None else lock.token,
+            settled=settled,
+            message_format=entry.message.format,
+            head=head,
+            start=start,
+        )
+        output.touch()
+        output.limit()
+        if lock is None:
+            if entry.stored:
+                output.need_batch()
+            return SETTLED
+        delivery.context = lock
         return TAKEN
 
     def _deliver_remembered(self, entry: Entry, head: bytes, start: i64) -> i64:
@@ -352,7 +395,12 @@ class ConsumerLink(ConsumerPort):
                 f"the outcome {symbol(state)} is not among the outcomes of the source",
             )
             return
-        if not isinstance(entry, Entry):
+        if isinstance(entry, MessageLock):
+            entry = entry.held()
+            if entry is None:
+                self._answer_lost(delivery)
+                return
+        elif not isinstance(entry, Entry):
             if entry is not None:
                 self.parts.transactions.outcome(self, delivery)
             elif not delivery.remote_settled and is_terminal(state):
@@ -379,6 +427,15 @@ class ConsumerLink(ConsumerPort):
         if self.memory is not None:
             self.forget(delivery)
 
+    def _answer_lost(self, delivery: OutgoingDelivery) -> None:
+        """Answer an outcome, which changes nothing: the lock of the message is lost."""
+        if delivery.remote_settled:
+            delivery.context = None
+        elif is_terminal(delivery.remote_state):
+            delivery.context = None
+            delivery.settle(LOST)
+            self.output.touch()
+
     def _settle(self, delivery: OutgoingDelivery) -> None:
         # The confirmation repeats the outcome, but not the details that the receiver sent.
         state = self.imposed
@@ -404,7 +461,7 @@ class ConsumerLink(ConsumerPort):
         self.memory = memory
         memory.imposed = self.imposed
         self.known_as = memory.number
-        self._special = memory.holds
+        self._find_special()
         memory.pass_to(self)
         resuming = SourceResumption(self, self.output, memory, unsettled)
         fine = resuming.begin()
@@ -451,7 +508,21 @@ class ConsumerLink(ConsumerPort):
         """Acquire in this transaction from now on, or in none."""
         self.acquiring = transaction
         self._acquired = None if transaction is None else TransactionalState(txn_id=transaction.id)
-        self._special = transaction is not None or (self.memory is not None and self.memory.holds)
+        self._find_special()
+
+    def use_locks(self, locks: MessageLocks | None) -> None:
+        """See `Consumer.use_locks`."""
+        if not self.copies:
+            self._locks = locks
+            self._find_special()
+
+    def _find_special(self) -> None:
+        """Find out whether messages are sent in another way than the plain one."""
+        self._special = (
+            self.acquiring is not None
+            or self._locks is not None
+            or (self.memory is not None and self.memory.holds)
+        )
 
     def stop_acquiring(self, transaction: BrokerTransaction) -> None:
         """Stop acquiring in a transaction that has been discharged; the credit stays (AMQP 1.0
@@ -496,10 +567,10 @@ class ConsumerLink(ConsumerPort):
         """Settle the messages that the link held by the default outcome, because the link is gone
         (AMQP 1.0 §3.5.3).
 
-        Without a default outcome, messages return to the queue. If the link was `lost` with its
-        connection, the client may have seen them, so that counts as a failed delivery. `closed` is
-        whether the link is gone for good, with its terminus; a terminus that outlives the link
-        continues to hold the messages.
+        Locked messages stay locked. Without a default outcome, other messages return to the queue.
+        If the link was `lost` with its connection, the client may have seen them, so that counts as
+        a failed delivery. `closed` is whether the link is gone for good, with its terminus; a
+        terminus that outlives the link continues to hold the messages.
         """
         self.begin_close(lost, closed)
         while self.give_back_next():
@@ -544,8 +615,20 @@ class ConsumerLink(ConsumerPort):
         entry = self.first_held()
         if entry is None:
             return False
-        apply_outcome(self.node, self, entry, self._fate)
+        if entry.lock is not None and not self.node.deleted:
+            self.node.hand_over(entry, self, self._stand_in())
+        else:
+            apply_outcome(self.node, self, entry, self._fate)
         return True
+
+    def _stand_in(self) -> Consumer:
+        """Return the consumer that holds locked messages in place of the link, which is gone."""
+        absent = self._absent
+        if absent is None:
+            absent = Consumer(self.id, False)
+            absent.known_as = self.known_as
+            self._absent = absent
+        return absent
 
     def finish_close(self) -> None:
         """Do the last part of `close`: remove the link from the node."""

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.queues.locks import LOCK_LOST
 from ferrymq_codec.errors import CodecError
 from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
+from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_types.unions import DeliveryState, Outcome
@@ -18,6 +20,13 @@ RELEASED: Final = Released()
 REJECTED: Final = Rejected()
 # A delivery that was lost with its connection.
 FAILED: Final = Modified(delivery_failed=True)
+# The answer to an outcome that came too late.
+LOST: Final = Rejected(
+    error=Error(
+        condition=LOCK_LOST,
+        description="the lock of the message was lost: the outcome has changed nothing",
+    )
+)
 
 ACCEPTED_SYMBOL: Final = "amqp:accepted:list"
 REJECTED_SYMBOL: Final = "amqp:rejected:list"

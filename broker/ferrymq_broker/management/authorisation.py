@@ -141,6 +141,9 @@ def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -
             expect_send(call.party, space, target)
 
 
+# Operations with tokens, which only the receiver of a message knows.
+OF_TOKENS: Final = frozenset({"RENEW-LOCKS", "SETTLE"})
+
 # The rights that operations need at the node; others need `MANAGE`.
 _OF_NODES: Final = {
     "READ": ANY,
@@ -153,4 +156,6 @@ _OF_MESSAGES: Final = {
     "PEEK": BROWSE,
     "PEEK-SCHEDULED": BROWSE,
     "MOVE": RECEIVE,
+    "RENEW-LOCKS": RECEIVE,
+    "SETTLE": RECEIVE,
 }

@@ -33,6 +33,7 @@ from ferrymq_broker.management.sliced_query import (
     SliceQueue,
     Steps,
     finish,
+    is_traffic,
     looks,
 )
 from ferrymq_broker.nodes.queues.queue import Queue
@@ -131,7 +132,7 @@ class Manager:
         operation = properties.get("operation")
         if result.status >= BAD_REQUEST and result.status != FAILED:
             return
-        if not isinstance(operation, str) or looks(request):
+        if not isinstance(operation, str) or looks(request) or is_traffic(request):
             return
         name = properties.get("name", properties.get("identity"))
         audit.changed(

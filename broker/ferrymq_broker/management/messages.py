@@ -15,6 +15,7 @@ from ferrymq_broker.management.errors import (
     ManagementError,
     status_of,
 )
+from ferrymq_broker.management.locks import QueueLocks
 from ferrymq_broker.management.operation import GREATEST, Call, Operation, Result
 from ferrymq_broker.management.peek import PeekResult, count_of
 from ferrymq_broker.management.sliced_query import Steps, when_over
@@ -35,6 +36,7 @@ class QueueMessages:
     def __init__(self, space: AddressSpace, find: Callable[[Call], Queue]) -> None:
         self._space = space
         self._find = find
+        self._locks = QueueLocks(find)
 
     def operations(self) -> dict[str, Operation]:
         """Return the operations by name."""
@@ -44,6 +46,7 @@ class QueueMessages:
             "PEEK": Operation(self.peek, ("from-sequence", "count")),
             "PEEK-SCHEDULED": Operation(self.peek_scheduled, ("from-sequence", "count")),
             "CANCEL-SCHEDULED": Operation(self.cancel_scheduled, ("sequences",)),
+            **self._locks.operations(),
         }
 
     def purge(self, call: Call) -> Result | Steps[Result]:
@@ -103,6 +106,8 @@ class QueueMessages:
             }
             if entry.expires != 0:
                 facts["expires"] = Timestamp(queue.agenda.date_of(entry.expires))
+            if entry.lock is not None:
+                facts["locked-until"] = Timestamp(queue.agenda.date_of(entry.lock.deadline))
             payload = message.payload
             if entry.attempts:
                 payload = message.redelivery(i64(entry.failures))

@@ -28,6 +28,16 @@ WAITING: Final = 1000
 _LOOKS: Final = frozenset({"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", "LOCATE"})
 
 
+# Operations of receivers on messages that they hold. They are as frequent as outcomes on links,
+# which are not in the audit log either.
+_TRAFFIC: Final = frozenset({"RENEW-LOCKS", "SETTLE"})
+
+
+def is_traffic(request: Request) -> bool:
+    """Return whether the operation is a part of the traffic of messages."""
+    return request.application_properties.get("operation") in _TRAFFIC
+
+
 def looks(request: Request) -> bool:
     """Return whether the operation changes nothing."""
     operation = request.application_properties.get("operation")

@@ -8,6 +8,7 @@ from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, policy_attributes
 from ferrymq_broker.filters.selector import selector
 from ferrymq_broker.management.authorisation import (
+    OF_TOKENS,
     canonical,
     drains,
     expect_send,
@@ -92,6 +93,8 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         name = call.meant()
         address = canonical(self._space, name)
         right = MANAGE | CREATE if operation == "CREATE" else MANAGE
+        if operation in OF_TOKENS:
+            right = reading(self._space, address)
         if not access.permits(right, address):
             found = None if operation == "CREATE" else self._find(name)
             if found is None or not _is_own(found[1], party):

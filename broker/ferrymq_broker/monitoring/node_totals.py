@@ -30,6 +30,7 @@ COUNTERS: Final = {
     "released": "Deliveries released, or modified without delivery-failed",
     "modified": "Deliveries modified with delivery-failed or undeliverable-here",
     "rejected": "Deliveries rejected",
+    "locks-lost": "Locks of messages that lapsed",
     "refused": "Messages refused",
     "expirations": "Messages that expired",
     "dead-lettered": "Messages moved to a dead-letter address",
@@ -43,6 +44,7 @@ COUNTERS: Final = {
 GAUGES: Final = {
     "available": "Messages that wait for a consumer",
     "acquired": "Messages that consumers hold",
+    "locked": "Messages that are locked",
     "scheduled": "Messages that are scheduled for later",
     "paged-out": "Messages that are on disk only",
     "excess": "Messages above max-length",

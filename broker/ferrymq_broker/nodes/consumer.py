@@ -10,6 +10,7 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.queues.locks import MessageLocks
     from ferrymq_types.transport import Error
 
 # The property that names the link of a subscription (`Consumer.known_as`).
@@ -99,6 +100,9 @@ class Consumer:
         dispatch.
         """
         return True
+
+    def use_locks(self, locks: MessageLocks | None) -> None:
+        """Lock the messages that are sent unsettled from now on; None: do not lock them."""
 
     def evict(self, error: Error) -> None:
         """End the link with `error`: the queue is going away."""

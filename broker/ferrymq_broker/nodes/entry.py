@@ -9,6 +9,7 @@ from mypy_extensions import i32, i64, u8
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.queues.groups import Group
+    from ferrymq_broker.nodes.queues.locks import MessageLock
 
 # Plain numbers, because access to members of an Enum is slow and needed for every message.
 AVAILABLE: Final = 0
@@ -36,7 +37,8 @@ class Entry:
     `failures` counts failed deliveries. `expires` is the deadline (`Agenda`) of the message, 0 for
     never; if the message has a deadline by each clock, `expires_too` is the other one. `excluded`
     has the ids of consumers that must not get the message (again). `group` is the message group, if
-    the queue uses groups. `stored` is whether the entry has a record. `size` is the size of the
+    the queue uses groups. `lock` is the lock of a message that a consumer holds, if the queue locks
+    messages. `stored` is whether the entry has a record. `size` is the size of the
     message's payload, in memory or on disk: if the message in memory has another size, the payload
     is on disk (`nodes/paging`).
     """
@@ -53,6 +55,7 @@ class Entry:
         "expires_too",
         "excluded",
         "group",
+        "lock",
         "prev",
         "next",
         "held_prev",
@@ -71,6 +74,7 @@ class Entry:
         self.expires_too: i64 = 0
         self.excluded: set[int] | None = None
         self.group: Group | None = None
+        self.lock: MessageLock | None = None
         self.prev: Entry | None = None
         self.next: Entry | None = None
         self.held_prev: Entry | None = None

@@ -402,6 +402,10 @@ class Node(Stored):
         before.unhold(entry)
         after.hold(entry)
 
+    def locks_messages(self) -> bool:
+        """Return whether messages that are sent unsettled are locked (policy `lock-duration`)."""
+        return False
+
     def amend(self, entry: Entry, message: BrokerMessage) -> None:
         """Change a message to which the holding consumer has added annotations (AMQP 1.0
         §3.4.5)."""

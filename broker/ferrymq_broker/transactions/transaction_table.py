@@ -12,6 +12,7 @@ from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq_broker.connections.outcomes import is_terminal, symbol
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.queues.locks import MessageLock
 from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, BrokerTransaction
 from ferrymq_broker.transactions.txn_delivery import TxnBrowse, TxnDelivery
 from ferrymq_broker.transactions.txn_publish import TxnPublish, post, turn_away
@@ -184,6 +185,11 @@ class Transactions:
         """Add the outcome that a client has given a delivery in a transaction (§4.4.2)."""
         context = delivery.context
         holding = context if isinstance(context, TxnDelivery) else None
+        entry = context if isinstance(context, Entry) else None
+        lost = False
+        if isinstance(context, MessageLock):
+            entry = context.held()
+            lost = entry is None
         transaction = self.find(state.txn_id)
         if transaction is None:
             endpoint.refuse(UNKNOWN_ID, "the connection has no open transaction with this id")
@@ -204,6 +210,11 @@ class Transactions:
                 "an outcome of the transaction came for a message that the broker had "
                 "released before",
             )
+        if lost and not transaction.doomed:
+            transaction.mark_rollback_only(
+                ROLLBACK,
+                "an outcome of the transaction came for a message whose lock had been lost before",
+            )
         if transaction.doomed:
             self._too_late(endpoint, delivery, settled)
         elif holding is None:
@@ -212,7 +223,6 @@ class Transactions:
                 transaction.mark_rollback_only(ROLLBACK, excess)
                 self._too_late(endpoint, delivery, settled)
                 return
-            entry = context if isinstance(context, Entry) else None
             holding = TxnDelivery(transaction, endpoint, delivery, entry, False)
             transaction.add(holding)
             holding.retire(outcome, settled)
@@ -237,7 +247,7 @@ class Transactions:
         holding.transaction.coordinator.terminate(
             "a delivery of the transaction was given an outcome that does not name the transaction"
         )
-        if isinstance(delivery.context, Entry):
+        if isinstance(delivery.context, Entry | MessageLock):
             endpoint.on_outcome(delivery)
 
     def _too_late(self, endpoint: ConsumerPort, delivery: OutgoingDelivery, settled: bool) -> None:
@@ -247,7 +257,7 @@ class Transactions:
         context = delivery.context
         if settled and isinstance(context, TxnDelivery):
             context.retire(None, True)
-        elif settled and isinstance(context, Entry):
+        elif settled and isinstance(context, Entry | MessageLock):
             endpoint.on_outcome(delivery)
 
     def associate(self, endpoint: ConsumerPort, properties: dict[str, object]) -> None:

@@ -82,6 +82,8 @@ class TxnDelivery(TxnWork):
         # Whether the outcome has been applied to the message.
         self.over: bool = False
         delivery.context = self
+        if entry is not None and entry.lock is not None:
+            entry.lock.enlist()
         endpoint.enlist(self)
 
     def retire(self, state: DeliveryState | None, settled: bool) -> None:
@@ -133,6 +135,9 @@ class TxnDelivery(TxnWork):
                 fate = self.endpoint.fate(True) if lost else RELEASED
             self.outcome = fate
             self._finish(fate)
+        elif self.orphaned and self._is_locked():
+            # The message stays locked, as all messages do whose link is gone.
+            self._leave()
         elif self.settled or self.orphaned:
             self._finish(self._default(lost))
         else:
@@ -180,7 +185,10 @@ class TxnDelivery(TxnWork):
         self.endpoint.delist(self)
         delivery = self.delivery
         entry = self.entry
-        delivery.context = entry
+        lock = None if entry is None else entry.lock
+        delivery.context = entry if lock is None else lock
+        if lock is not None:
+            lock.delist()
         if entry is not None:
             self.endpoint.recall(delivery, entry)
         if isinstance(delivery.remote_state, TransactionalState):
@@ -189,7 +197,14 @@ class TxnDelivery(TxnWork):
     def _leave(self) -> None:
         """Remove the delivery from the transaction."""
         self.delivery.context = None
+        entry = self.entry
+        if entry is not None and entry.lock is not None:
+            entry.lock.delist()
         self.endpoint.delist(self)
+
+    def _is_locked(self) -> bool:
+        entry = self.entry
+        return entry is not None and entry.lock is not None and not self.node.deleted
 
 
 @final

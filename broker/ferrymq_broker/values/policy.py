@@ -41,6 +41,8 @@ class QueuePolicy:
     - `max_consumers`: how many links may consume at a time.
     - `durable`: the queue and its durable messages survive a restart, if there is a store.
     - `persist`: all its messages survive a restart, durable or not.
+    - `lock_duration`: how long a consumer holds a message that it was sent unsettled, unless it
+      gives an outcome or renews the lock; then the message returns. 0: as long as the link lasts.
     - `unpack_batches`: a delivery of message-format 0x80013700, as Azure's clients send it, is
       split into its messages; without this setting such a delivery is rejected.
     """
@@ -64,6 +66,7 @@ class QueuePolicy:
     max_consumers: int = 0
     durable: bool = True
     persist: bool = False
+    lock_duration: int = 0
     unpack_batches: bool = False
 
 

@@ -41,6 +41,7 @@ QUEUES = st.builds(
     max_bytes=NUMBERS,
     overflow=st.sampled_from(["reject", "drop-head", "block"]),
     message_ttl=NUMBERS,
+    lock_duration=NUMBERS,
     return_rejected=st.booleans(),
     delivery_limit=st.integers(0, 1000),
     dead_letter=ADDRESSES,

@@ -7,6 +7,8 @@ client that does not return are kept from all other clients. For queues and for 
 client the deliveries are kept (durability unsettled-state). Deliveries of shared subscriptions go
 to other links, and streams and browsers hold nothing.
 
+If the queue locks messages, their locks outlive the link instead of the deliveries.
+
 The broker grants what it keeps: without a store, or for a node that is not stored, it grants no
 durability, but it does grant expiry policy and timeout. A dynamic node ends with its link. So does
 the anonymous terminus of anonymous clients if there are access rules, because nothing distinguishes
@@ -57,6 +59,7 @@ def holds(node: Node, asked: Source) -> bool:
         asked.durable.value > 1
         and not asked.dynamic
         and "shared" not in (asked.capabilities or [])
+        and not node.locks_messages()
         and (node.kind == "topic" or (node.kind == "queue" and asked.distribution_mode != "copy"))
     )
 
@@ -176,6 +179,10 @@ def remember_source(
     durable: i64 = asked.durable.value
     if not parts.shared.agenda.changes.enabled or queue.store_id == 0:
         durable = 0
+    locked = queue.locks_messages()
+    if locked and durable > 1:
+        # The locks outlive the link, not the deliveries.
+        durable = 1
     policy = asked.expiry_policy.value
     timeout: i64 = asked.timeout
     if queue is not node and not terms.part:
@@ -204,7 +211,7 @@ def remember_source(
         terminus = SourceTerminus(identity, termini, asked, queue, id)
         termini.add(terminus)
         terminus.attach(link)
-    terminus.holds = asked.durable.value > 1
+    terminus.holds = asked.durable.value > 1 and not locked
     terminus.default = default
     terminus.grant(policy, timeout)
     return terminus

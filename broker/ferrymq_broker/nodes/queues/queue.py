@@ -39,6 +39,7 @@ from ferrymq_broker.nodes.queues.dispatcher import Dispatcher
 from ferrymq_broker.nodes.queues.entries import EntryWatcher, QueueEntries
 from ferrymq_broker.nodes.queues.groups import Groups
 from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
+from ferrymq_broker.nodes.queues.locks import LockWatcher, MessageLocks
 from ferrymq_broker.nodes.queues.move import move
 from ferrymq_broker.nodes.queues.purge import Purge
 from ferrymq_broker.nodes.queues.restore import QueueRestore
@@ -69,12 +70,27 @@ class _Watcher(EntryWatcher):
 
 
 @final
+class _LockWatcher(LockWatcher):
+    """The watcher that gives a queue back the messages whose locks have lapsed."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def on_lapsed(self, holder: Consumer, entry: Entry) -> None:
+        """Return the message to the queue."""
+        self._queue.on_lapsed(holder, entry)
+
+
+@final
 class Queue(Node):
     """A queue. `released`, `modified` and `rejected` count the outcomes of deliveries since the
-    broker was started."""
+    broker was started. `locks` are the locks of messages; None until the policy wants them."""
 
     __slots__ = (
         "policy",
+        "locks",
         "entries",
         "registry",
         "lifecycle",
@@ -91,6 +107,7 @@ class Queue(Node):
     ) -> None:
         super().__init__(address, space, lifetime)
         self.policy: QueuePolicy = policy
+        self.locks: MessageLocks | None = None
         self.may_wait = True
         self.released: i64 = 0
         self.modified: i64 = 0
@@ -123,6 +140,10 @@ class Queue(Node):
         entries.records.persist = policy.persist
         if policy.groups and entries.groups is None:
             entries.groups = Groups()
+        if policy.lock_duration > 0:
+            if self.locks is None:
+                self.locks = MessageLocks(self, _LockWatcher(self))
+            self.locks.duration = policy.lock_duration
 
     def reconsider(self) -> None:
         """Find out which optional work is needed at present."""
@@ -134,6 +155,9 @@ class Queue(Node):
         self._read_policy()
         self.lifecycle.change_policy(policy)
         self.registry.change_policy(policy)
+        locks = self.locks if self.locks_messages() else None
+        for consumer in self.registry.consumers:
+            consumer.use_locks(locks)
         self.reconsider()
         self.touch()
 
@@ -180,12 +204,16 @@ class Queue(Node):
         """Remove a message that the consumer has accepted."""
         consumer.unhold(entry)
         self._accepted += 1
+        if entry.lock is not None:
+            entry.lock.release()
         self.entries.remove(entry)
 
     def reject(self, consumer: Consumer, entry: Entry, error: Error | None) -> None:
         """Remove a message that the consumer found invalid (AMQP 1.0 §3.4.3)."""
         consumer.unhold(entry)
         self.rejected += 1
+        if entry.lock is not None:
+            entry.lock.release()
         self.lifecycle.on_rejected(entry, error)
         self.entries.remove(entry)
 
@@ -195,6 +223,19 @@ class Queue(Node):
         `failed` counts the delivery as a failed one; `elsewhere` keeps the message from this
         consumer from now on (AMQP 1.0 §3.4.4–5).
         """
+        if entry.lock is not None:
+            entry.lock.release()
+        if failed or elsewhere:
+            self.modified += 1
+        else:
+            self.released += 1
+        self._take_back(consumer, entry, failed, elsewhere)
+
+    def on_lapsed(self, holder: Consumer, entry: Entry) -> None:
+        """Return a message whose lock has lapsed; that counts as a failed delivery."""
+        self._take_back(holder, entry, True, False)
+
+    def _take_back(self, consumer: Consumer, entry: Entry, failed: bool, elsewhere: bool) -> None:
         consumer.unhold(entry)
         entries = self.entries
         if elsewhere:
@@ -205,10 +246,6 @@ class Queue(Node):
             gone = self.lifecycle.on_failed(entry)
             if not gone:
                 entries.records.put_state(entry)
-        if failed or elsewhere:
-            self.modified += 1
-        else:
-            self.released += 1
         if not gone and (self.lifecycle.guarded or entry.expires != 0):
             gone = self.lifecycle.returned(entry)
         if gone:
@@ -223,6 +260,8 @@ class Queue(Node):
         """See `Node.hand_over`. If the consumer of the message's group leaves, the group waits for
         the message."""
         super().hand_over(entry, before, after)
+        if entry.lock is not None:
+            entry.lock.holder = after
         group = entry.group
         groups = self.entries.groups
         if group is None or groups is None:
@@ -234,6 +273,10 @@ class Queue(Node):
             if group.consumer is None:
                 groups.give(group, after)
             self.registry.settle_group(entry)
+
+    def locks_messages(self) -> bool:
+        """See `Node.locks_messages`."""
+        return self.policy.lock_duration > 0
 
     def message_of(self, entry: Entry) -> BrokerMessage | None:
         """See `Node.message_of`."""
@@ -271,6 +314,8 @@ class Queue(Node):
 
     def subscribe(self, consumer: Consumer) -> None:
         """Add a consumer or a browser."""
+        if self.policy.lock_duration > 0:
+            consumer.use_locks(self.locks)
         self.registry.add(consumer)
 
     def unsubscribe(self, consumer: Consumer) -> None:
@@ -322,6 +367,8 @@ class Queue(Node):
         """End every link with `error` and drop every message."""
         self.entries.records.drop_all()
         self.lifecycle.stop()
+        if self.locks is not None:
+            self.locks.stop()
         self.dispatcher.continuation.cancel()
         super().delete(error)
 
@@ -332,8 +379,23 @@ class Queue(Node):
     def drop_rest(self, slices: Slices) -> bool:
         """Drop the messages of the queue, which is deleted; return whether all are dropped."""
         if self._rest is None:
+            if self.locks is not None and not self._give_up(self.locks, slices):
+                return False
             self._rest = Purge(self.entries, self.registry.views, True)
         return self._rest.go_on(slices) and self.lifecycle.close(slices)
+
+    def _give_up(self, locks: MessageLocks, slices: Slices) -> bool:
+        """Make the messages available whose locks have outlived their links; return whether all
+        are."""
+        lock = locks.give_up(slices)
+        while lock is not None:
+            entry = lock.entry
+            if entry is not None:
+                lock.holder.unhold(entry)
+                lock.release()
+                self.entries.give_back(entry)
+            lock = locks.give_up(slices)
+        return len(locks) == 0
 
     def link_closed(self) -> None:
         """Count a link that is gone."""
@@ -423,6 +485,7 @@ class Queue(Node):
             "consumers": len(self.registry.consumers),
             "producers": len(self.producers),
             "scheduled": int(self.lifecycle.scheduled()),
+            "locked": 0 if self.locks is None else len(self.locks),
             "excess": int(self.lifecycle.excess()),
             "excess-bytes": int(self.lifecycle.excess_bytes()),
             "filter-evaluations": int(self.registry.evaluations()),
@@ -440,6 +503,7 @@ class Queue(Node):
             "modified": int(self.modified),
             "rejected": int(self.rejected),
             "declined": int(self.dispatcher.declined),
+            "locks-lost": 0 if self.locks is None else int(self.locks.lost),
         }
         totals.update(self.lifecycle.totals())
         return totals

@@ -87,6 +87,10 @@ class Topic(SubscriptionOwner):
     def __repr__(self) -> str:
         return f"<topic {self.address!r} {len(self._registry)}>"
 
+    def locks_messages(self) -> bool:
+        """See `Node.locks_messages`: what new subscriptions do."""
+        return self.policy.subscription.lock_duration > 0
+
     @property
     def kind(self) -> str:
         """``topic``."""

@@ -1,0 +1,248 @@
+"""Locks of messages: the policy `lock-duration` of a queue.
+
+A message that is sent unsettled to a consumer is locked: the consumer holds it for a time. The
+delivery-tag is the token of the lock. A lock ends with the outcome of the message, given on the
+link or by token. Without an outcome it lapses at its deadline: the message returns to its place,
+which counts as a failed delivery. A lock outlives its link: another consumer, which only stands in
+for the link, holds the message then.
+
+One heap and one timer serve all locks of a queue.
+"""
+
+from __future__ import annotations
+
+from os import urandom
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.deadline_heap import DeadlineHeap
+from ferrymq_broker.slices import MESSAGE, Slices
+from ferrymq_broker.timers import Timer
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.consumer import Consumer
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.node import Agenda, Node
+    from ferrymq_broker.timers import TimerHeap
+
+# The condition of the answer to an outcome that came after the lock was lost.
+LOCK_LOST: Final = "ferrymq:lock-lost"
+
+# The size of a token in bytes, and of the random bytes that are read at once.
+TOKEN: Final = 16
+_RANDOM: Final = 256 * TOKEN
+# How many locks lapse in one pass; the others lapse in the next pass.
+_BATCH: Final = 1_000
+# The number of outdated records that the heap may always have.
+_SLACK: Final = 64
+# How many records of the heap are checked for each lock that ends.
+_STEP: Final = 4
+
+
+class LockWatcher:
+    """The interface of a watcher that takes back messages whose locks have lapsed."""
+
+    __slots__ = ()
+
+    def on_lapsed(self, holder: Consumer, entry: Entry) -> None:
+        """Take back the message, which the consumer held."""
+
+
+@final
+class MessageLock:
+    """The lock of one message that `holder` holds. `deadline` is when it lapses, by `Agenda.now`.
+
+    `entry` is None once the lock is over. While the lock is `enlisted`, a transaction decides on
+    the message, and the lock does not lapse.
+    """
+
+    __slots__ = ("token", "entry", "holder", "deadline", "enlisted", "_locks")
+
+    def __init__(
+        self, locks: MessageLocks, token: bytes, entry: Entry, holder: Consumer, deadline: i64
+    ) -> None:
+        self.token: bytes = token
+        self.entry: Entry | None = entry
+        self.holder: Consumer = holder
+        self.deadline: i64 = deadline
+        self.enlisted: bool = False
+        self._locks = locks
+
+    def held(self) -> Entry | None:
+        """Return the entry if the lock still holds; None if the lock is lost. A lock whose deadline
+        has passed lapses now."""
+        if self.entry is not None and self._locks.is_due(self):
+            self._locks.lapse(self)
+        return self.entry
+
+    def release(self) -> None:
+        """End the lock, because the message has its outcome."""
+        self._locks.release(self)
+
+    def enlist(self) -> None:
+        """Note that a transaction decides on the message."""
+        self.enlisted = True
+
+    def delist(self) -> None:
+        """Note that no transaction decides on the message any more. A lock whose deadline has
+        passed meanwhile lapses at the next run of the timers."""
+        if self.enlisted:
+            self.enlisted = False
+            if self.entry is not None:
+                self._locks.watch(self)
+
+
+@final
+class MessageLocks(Timer):
+    """The locks of the queue `node`, by their tokens. `duration` is how long a lock holds, in
+    milliseconds. `lost` counts the locks that have lapsed since the broker was started."""
+
+    __slots__ = (
+        "node",
+        "duration",
+        "lost",
+        "_watcher",
+        "_agenda",
+        "_timers",
+        "_by_token",
+        "_heap",
+        "_order",
+        "_random",
+        "_used",
+    )
+
+    def __init__(self, node: Node, watcher: LockWatcher) -> None:
+        super().__init__()
+        self.node: Node = node
+        self.duration: i64 = 0
+        self.lost: i64 = 0
+        self._watcher = watcher
+        self._agenda: Agenda = node.agenda
+        self._timers: TimerHeap = node.space.timers
+        self._by_token: dict[bytes, MessageLock] = {}
+        self._heap: DeadlineHeap[MessageLock] = DeadlineHeap(_SLACK)
+        # The number of the last record of the heap.
+        self._order: i64 = 0
+        # Random bytes for tokens, and how many of them have been used.
+        self._random: bytes = b""
+        self._used: i64 = 0
+
+    def __len__(self) -> int:
+        return len(self._by_token)
+
+    def lock(self, holder: Consumer, entry: Entry) -> MessageLock:
+        """Lock the message, which the consumer is about to be sent."""
+        used = self._used
+        if used >= len(self._random):
+            self._random = urandom(_RANDOM)
+            used = 0
+        self._used = used + TOKEN
+        token = self._random[used : used + TOKEN]
+        lock = MessageLock(self, token, entry, holder, self._agenda.now + self.duration)
+        entry.lock = lock
+        self._by_token[token] = lock
+        self.watch(lock)
+        return lock
+
+    def find(self, token: bytes) -> MessageLock | None:
+        """Return the lock with this token; None if there is none, or if it is lost."""
+        lock = self._by_token.get(token)
+        return None if lock is None or lock.held() is None else lock
+
+    def renew(self, lock: MessageLock) -> i64:
+        """Let the lock hold for the whole duration from now on; return its deadline."""
+        deadline = self._agenda.now + self.duration
+        if deadline != lock.deadline:
+            lock.deadline = deadline
+            self._outdate()
+            self.watch(lock)
+        return deadline
+
+    def is_due(self, lock: MessageLock) -> bool:
+        """Return whether the deadline of the lock has passed and no transaction decides on it."""
+        return lock.deadline <= self._agenda.now and not lock.enlisted
+
+    def watch(self, lock: MessageLock) -> None:
+        """Let the lock lapse at its deadline."""
+        heap = self._heap
+        self._order += 1
+        due = lock.deadline
+        first = heap.first()
+        heap.push(due, self._order, lock)
+        if first is None or due < first[0]:
+            self._timers.set(self, due)
+
+    def release(self, lock: MessageLock) -> None:
+        """End the lock."""
+        entry = lock.entry
+        if entry is None:
+            return
+        lock.entry = None
+        entry.lock = None
+        self._by_token.pop(lock.token, None)
+        self._outdate()
+
+    def lapse(self, lock: MessageLock) -> None:
+        """End the lock, because its deadline has passed, and return the message."""
+        entry = lock.entry
+        if entry is None:
+            return
+        self.release(lock)
+        self.lost += 1
+        self._watcher.on_lapsed(lock.holder, entry)
+
+    def _outdate(self) -> None:
+        heap = self._heap
+        heap.outdate()
+        for _ in range(_STEP):
+            record = heap.sweep()
+            if record is None:
+                return
+            if _is_valid(record):
+                heap.push(record[0], record[1], record[2])
+
+    def on_time(self, now: i64) -> None:
+        """Let the locks lapse that are due."""
+        slices = self._agenda.slices
+        left: i64 = _BATCH
+        heap = self._heap
+        first = heap.first()
+        while first is not None and (not _is_valid(first) or (first[0] <= now and left > 0)):
+            heap.pop()
+            lock = first[2]
+            if not _is_valid(first):
+                heap.discount()
+            elif not lock.enlisted:
+                self.lapse(lock)
+                # The record has been counted as outdated, but is not in the heap any more.
+                heap.discount()
+                left -= 1
+                if slices.is_spent():
+                    # Dead letters take longer.
+                    left = 0
+            # The lock of a delivery in a transaction is watched again after the discharge.
+            first = heap.first()
+        if first is not None:
+            self._timers.set(self, first[0])
+
+    # -- the end of the queue --------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Let no lock lapse any more, because the queue is deleted."""
+        self._timers.cancel(self)
+
+    def give_up(self, slices: Slices) -> MessageLock | None:
+        """Return a lock on which no transaction decides, and end it; None if there is none, or if
+        the slice is spent."""
+        while self._by_token and not slices.is_spent():
+            _, lock = self._by_token.popitem()
+            slices.spend(MESSAGE)
+            if not lock.enlisted:
+                return lock
+        return None
+
+
+def _is_valid(record: tuple[int, int, MessageLock]) -> bool:
+    lock = record[2]
+    return lock.entry is not None and lock.deadline == record[0]

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from ferrymq_broker.management import ADDRESS
+from ferrymq_broker.management.setup import install
+from tests.broker.harness import Network
+from tests.broker.management.asker import Asker
+from tests.broker.stores import ManualStore
+
+
+def with_management(net: Network) -> Network:
+    if ADDRESS not in net.space.nodes:
+        install(net.space, net.broker)
+    return net
+
+
+@pytest.fixture
+def net() -> Network:
+    """A broker in memory with a store and a management node."""
+    return with_management(Network(store=ManualStore()))
+
+
+@pytest.fixture
+def asker(net: Network) -> Asker:
+    """A client of the management node, with a dynamic queue for its responses."""
+    return Asker(net)
