@@ -79,6 +79,10 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/slices/test_letters.py",
         "wire/test_returning.py",
     ),
+    "broker/deferral": (
+        "broker/locks/test_deferral.py",
+        "broker/locks/test_lock_transactions.py",
+    ),
     "broker/duplicates": ("broker/lifecycle/test_duplicates.py",),
     "broker/durability": (
         "broker/store/",
@@ -129,7 +133,11 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/lifecycle/test_limits.py",
         "interop/test_nodes_limits.py",
     ),
-    "broker/locks": ("broker/locks/",),
+    "broker/locks": (
+        "broker/locks/test_locks.py",
+        "broker/locks/test_lock_operations.py",
+        "broker/locks/test_lock_transactions.py",
+    ),
     "broker/management": ("broker/management/",),
     "broker/monitoring": ("broker/monitoring/",),
     "broker/open-network": (

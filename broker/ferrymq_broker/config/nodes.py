@@ -46,6 +46,7 @@ class QueueSettings(StrictSection):
     durable: bool = True
     persist: bool = False
     lock_duration: Duration = 0
+    deferral: bool = False
     unpack_batches: bool = False
 
 
@@ -135,6 +136,8 @@ def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
         found.append(
             ("last-value-key", "a queue of last values has no groups: a group needs every message")
         )
+    if policy.last_value_key and policy.deferral:
+        found.append(("last-value-key", "a queue of last values keeps no deferred messages"))
     if policy.exclusive and policy.single_active:
         found.append(
             (

@@ -141,8 +141,8 @@ def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -
             expect_send(call.party, space, target)
 
 
-# Operations with tokens, which only the receiver of a message knows.
-OF_TOKENS: Final = frozenset({"RENEW-LOCKS", "SETTLE"})
+# The operations of receivers, which need the right to receive, with queues and subscriptions.
+OF_RECEIVERS: Final = ("RENEW-LOCKS", "SETTLE", "RECEIVE-DEFERRED")
 
 # The rights that operations need at the node; others need `MANAGE`.
 _OF_NODES: Final = {
@@ -156,6 +156,5 @@ _OF_MESSAGES: Final = {
     "PEEK": BROWSE,
     "PEEK-SCHEDULED": BROWSE,
     "MOVE": RECEIVE,
-    "RENEW-LOCKS": RECEIVE,
-    "SETTLE": RECEIVE,
+    **dict.fromkeys(OF_RECEIVERS, RECEIVE),
 }

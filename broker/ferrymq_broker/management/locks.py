@@ -1,4 +1,5 @@
-"""RENEW-LOCKS and SETTLE: operations on the locked messages of a queue, by the tokens of the locks.
+"""Operations of receivers: RENEW-LOCKS and SETTLE on the locked messages of a queue, by the tokens
+of the locks; RECEIVE-DEFERRED on deferred messages, by their numbers.
 
 Each request does everything or nothing. If a lock is lost, the answer has the status 410 and names
 the tokens of all lost locks.
@@ -9,15 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import i64
+
 from ferrymq_broker.connections.outcomes import ACCEPTED, RELEASED, apply_outcome
-from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, GONE, ManagementError
+from ferrymq_broker.management.errors import (
+    BAD_REQUEST,
+    CONFLICT,
+    FAILED,
+    GONE,
+    NOT_FOUND,
+    ManagementError,
+)
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.peek import PeekResult
+from ferrymq_broker.nodes.entry import DEFERRED
 from ferrymq_broker.nodes.queues.locks import LOCK_LOST, TOKEN
 from ferrymq_codec.scalars import Symbol, Timestamp
 from ferrymq_types.messaging import Modified, Rejected
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.queues.locks import MessageLock
     from ferrymq_broker.nodes.queues.queue import Queue
     from ferrymq_types.unions import Outcome
@@ -31,6 +44,7 @@ _OF_OUTCOMES: Final = {
     "released": (),
     "modified": ("delivery-failed", "undeliverable-here", "annotations"),
     "rejected": ("condition", "description", "info"),
+    "deferred": ("annotations",),
 }
 
 
@@ -42,10 +56,11 @@ class QueueLocks:
 
     def operations(self) -> dict[str, Operation]:
         """Return the operations by name."""
-        details = [key for keys in _OF_OUTCOMES.values() for key in keys]
+        details = dict.fromkeys(key for keys in _OF_OUTCOMES.values() for key in keys)
         return {
             "RENEW-LOCKS": Operation(self.renew, ("tokens",)),
             "SETTLE": Operation(self.settle, ("tokens", "outcome", *details)),
+            "RECEIVE-DEFERRED": Operation(self.receive_deferred, ("sequences", "settled")),
         }
 
     def renew(self, call: Call) -> Result:
@@ -67,6 +82,8 @@ class QueueLocks:
         """Handle SETTLE: give locked messages an outcome, as a disposition on a link does."""
         outcome = _outcome(call)
         queue = self._find(call)
+        if call.text("outcome") == "deferred" and not queue.policy.deferral:
+            raise ManagementError(CONFLICT, "outcome: the queue has no deferral")
         locks, lost = _find_locks(queue, _tokens(call))
         if lost:
             return _lost(lost)
@@ -77,6 +94,59 @@ class QueueLocks:
             if entry is not None:
                 apply_outcome(queue, lock.holder, entry, outcome)
         return Result({"count": len(locks)}, description="settled")
+
+    def receive_deferred(self, call: Call) -> Result:
+        """Handle RECEIVE-DEFERRED: lock deferred messages and return them, or remove them at
+        once."""
+        call.expect_only("sequences", "settled")
+        sequences = _sequences(call)
+        settled = call.flag("settled")
+        queue = self._find(call)
+        if not settled and not queue.locks_messages():
+            raise ManagementError(
+                CONFLICT, "settled: it must be true, because the queue has no lock-duration"
+            )
+        chosen: list[Entry] = []
+        missing: list[int] = []
+        deferred = queue.entries.deferred
+        for number in sequences:
+            entry = None if deferred is None else deferred.find(number)
+            if entry is None or entry.state != DEFERRED:
+                missing.append(number)
+            elif entry.expires != 0 and queue.agenda.left(entry.expires) <= 0:
+                queue.lifecycle.expired(entry)
+                missing.append(number)
+            else:
+                chosen.append(entry)
+        if missing:
+            return Result(
+                {"sequences": missing},
+                NOT_FOUND,
+                "not deferred, or locked: "
+                + ", ".join(map(str, missing[:10]))
+                + (f" and {len(missing) - 10} more" if len(missing) > 10 else ""),
+            )
+        sheet = PeekResult(len(chosen))
+        for entry in chosen:
+            message = queue.entries.read_message(entry)
+            if message is None:
+                reason = f"message {int(entry.sequence)} cannot be read from the disk"
+                raise ManagementError(FAILED, reason)
+            facts: dict[str, object] = {
+                "sequence": int(entry.sequence),
+                "priority": int(entry.level),
+                "failures": int(entry.failures),
+            }
+            if not sheet.add(message.redelivery(i64(entry.failures)), facts):
+                raise ManagementError(
+                    BAD_REQUEST, "sequences: the messages are too large for one answer"
+                )
+        for entry, facts in zip(chosen, sheet.messages, strict=True):
+            lock = queue.receive_deferred(entry, settled)
+            if lock is not None:
+                facts["token"] = lock.token
+                facts["locked-until"] = Timestamp(queue.agenda.date_of(lock.deadline))
+        return Result({"messages": sheet.messages}, description="received")
 
 
 def _tokens(call: Call) -> list[bytes]:
@@ -97,6 +167,23 @@ def _tokens(call: Call) -> list[bytes]:
             f"tokens: the list has {len(tokens)} items; at most {MAX_TOKENS} are allowed",
         )
     return [bytes(token) for token in tokens]
+
+
+def _sequences(call: Call) -> list[int]:
+    """Return the distinct sequence numbers in the request. Raises `ManagementError`."""
+    sequences = call.arguments.get("sequences")
+    if (
+        not isinstance(sequences, list)
+        or not sequences
+        or any(isinstance(number, bool) or not isinstance(number, int) for number in sequences)
+    ):
+        raise ManagementError(BAD_REQUEST, "sequences: a list of integers is needed")
+    if len(sequences) > MAX_TOKENS:
+        raise ManagementError(
+            BAD_REQUEST,
+            f"sequences: the list has {len(sequences)} items; at most {MAX_TOKENS} are allowed",
+        )
+    return list(dict.fromkeys(int(number) for number in sequences))
 
 
 def _find_locks(queue: Queue, tokens: list[bytes]) -> tuple[list[MessageLock], list[bytes]]:
@@ -138,6 +225,8 @@ def _outcome(call: Call) -> Outcome:
         return ACCEPTED
     if name == "released":
         return RELEASED
+    if name == "deferred":
+        return Modified(undeliverable_here=True, message_annotations=_map(call, "annotations"))
     if name == "modified":
         return Modified(
             delivery_failed=call.flag("delivery-failed"),

@@ -19,12 +19,15 @@ from ferrymq_broker.management.locks import QueueLocks
 from ferrymq_broker.management.operation import GREATEST, Call, Operation, Result
 from ferrymq_broker.management.peek import PeekResult, count_of
 from ferrymq_broker.management.sliced_query import Steps, when_over
-from ferrymq_broker.nodes.entry import ACQUIRED
+from ferrymq_broker.nodes.entry import ACQUIRED, DEFERRED
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_codec.scalars import Timestamp
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
+
+# The states of messages in the answer of PEEK; all others are called available.
+_STATES: Final = {ACQUIRED: "acquired", DEFERRED: "deferred"}
 
 # The most messages that one request moves.
 MAX_MOVED: Final = 10_000
@@ -100,7 +103,7 @@ class QueueMessages:
                 raise ManagementError(FAILED, reason)
             facts: dict[str, object] = {
                 "sequence": int(entry.sequence),
-                "state": "acquired" if entry.state == ACQUIRED else "available",
+                "state": _STATES.get(int(entry.state), "available"),
                 "priority": int(entry.level),
                 "failures": int(entry.failures),
             }

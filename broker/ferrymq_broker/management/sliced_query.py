@@ -30,7 +30,7 @@ _LOOKS: Final = frozenset({"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", 
 
 # Operations of receivers on messages that they hold. They are as frequent as outcomes on links,
 # which are not in the audit log either.
-_TRAFFIC: Final = frozenset({"RENEW-LOCKS", "SETTLE"})
+_TRAFFIC: Final = ("RENEW-LOCKS", "SETTLE", "RECEIVE-DEFERRED")
 
 
 def is_traffic(request: Request) -> bool:

@@ -8,7 +8,7 @@ from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, policy_attributes
 from ferrymq_broker.filters.selector import selector
 from ferrymq_broker.management.authorisation import (
-    OF_TOKENS,
+    OF_RECEIVERS,
     canonical,
     drains,
     expect_send,
@@ -26,7 +26,7 @@ from ferrymq_broker.management.sliced_query import Steps, finish, sift
 from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.topics.subscription import Subscription
-from ferrymq_broker.nodes.topics.subscription_identity import public_name
+from ferrymq_broker.nodes.topics.subscription_identity import is_open_to, public_name
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.timers import TimerHeap
 from ferrymq_broker.values.names import PART
@@ -81,7 +81,8 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
 
     def authorise(self, operation: str, call: Call) -> None:
         """Check rights. A user's own subscription needs the right to receive from it, others the
-        right to manage it, and a new one the right to manage or to create it.
+        right to manage it, and a new one the right to manage or to create it. The operations of
+        receivers need the rights of a link.
 
         The answer does not tell whether a subscription exists. A setting that moves messages to
         another address needs the right to receive them.
@@ -93,8 +94,10 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         name = call.meant()
         address = canonical(self._space, name)
         right = MANAGE | CREATE if operation == "CREATE" else MANAGE
-        if operation in OF_TOKENS:
-            right = reading(self._space, address)
+        if operation in OF_RECEIVERS:
+            if not self._may_receive(party, address):
+                raise forbidden(operation, self.short, name)
+            return
         if not access.permits(right, address):
             found = None if operation == "CREATE" else self._find(name)
             if found is None or not _is_own(found[1], party):
@@ -107,6 +110,14 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         target = call.arguments.get("target")
         if operation == "MOVE" and isinstance(target, str):
             expect_send(party, self._space, target)
+
+    def _may_receive(self, party: Party, address: str) -> bool:
+        """Return whether a link of the party may receive from the subscription at an address."""
+        access = party.access
+        if not access.permits(reading(self._space, address), address):
+            return False
+        name = address[address.rfind(PART) + len(PART) :] if PART in address else ""
+        return is_open_to(name, party.user) or access.permits(MANAGE, address)
 
     def visible(self, party: Party) -> list[str]:
         """Return the result of `sight` at once."""

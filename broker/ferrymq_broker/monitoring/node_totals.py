@@ -44,6 +44,7 @@ COUNTERS: Final = {
 GAUGES: Final = {
     "available": "Messages that wait for a consumer",
     "acquired": "Messages that consumers hold",
+    "deferred": "Messages that are deferred",
     "locked": "Messages that are locked",
     "scheduled": "Messages that are scheduled for later",
     "paged-out": "Messages that are on disk only",

@@ -20,6 +20,9 @@ DAMAGED: Final = 3
 # Not a message, but the place of a run of messages on disk (`queues/disk_runs.py`).
 RUN: Final = 4
 
+# The message was set aside; a receiver takes it by its sequence (`queues/deferred.py`).
+DEFERRED: Final = 5
+
 # The bit position of the priority level in a rank, and the highest level.
 LEVEL_SHIFT: Final = 56
 TOP_LEVEL: Final = 9
@@ -38,7 +41,8 @@ class Entry:
     never; if the message has a deadline by each clock, `expires_too` is the other one. `excluded`
     has the ids of consumers that must not get the message (again). `group` is the message group, if
     the queue uses groups. `lock` is the lock of a message that a consumer holds, if the queue locks
-    messages. `stored` is whether the entry has a record. `size` is the size of the
+    messages. `deferred` is whether the message was set aside, even while a receiver holds it
+    (again). `stored` is whether the entry has a record. `size` is the size of the
     message's payload, in memory or on disk: if the message in memory has another size, the payload
     is on disk (`nodes/paging`).
     """
@@ -48,6 +52,7 @@ class Entry:
         "rank",
         "state",
         "stored",
+        "deferred",
         "attempts",
         "failures",
         "size",
@@ -67,6 +72,7 @@ class Entry:
         self.rank: i64 = ((TOP_LEVEL - level) << LEVEL_SHIFT) | sequence
         self.state: u8 = AVAILABLE
         self.stored: bool = False
+        self.deferred: bool = False
         self.attempts: i32 = 0
         self.failures: i32 = 0
         self.size: i32 = 0

@@ -43,6 +43,8 @@ class QueuePolicy:
     - `persist`: all its messages survive a restart, durable or not.
     - `lock_duration`: how long a consumer holds a message that it was sent unsettled, unless it
       gives an outcome or renews the lock; then the message returns. 0: as long as the link lasts.
+    - `deferral`: modified with undeliverable-here sets the message aside, for a receiver that asks
+      for it by its number.
     - `unpack_batches`: a delivery of message-format 0x80013700, as Azure's clients send it, is
       split into its messages; without this setting such a delivery is rejected.
     """
@@ -67,6 +69,7 @@ class QueuePolicy:
     durable: bool = True
     persist: bool = False
     lock_duration: int = 0
+    deferral: bool = False
     unpack_batches: bool = False
 
 

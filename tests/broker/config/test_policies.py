@@ -42,6 +42,7 @@ QUEUES = st.builds(
     overflow=st.sampled_from(["reject", "drop-head", "block"]),
     message_ttl=NUMBERS,
     lock_duration=NUMBERS,
+    deferral=FLAGS,
     return_rejected=st.booleans(),
     delivery_limit=st.integers(0, 1000),
     dead_letter=ADDRESSES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.values.policy import QueuePolicy
-from ferrymq_types.messaging import Accepted
+from ferrymq_types.messaging import Accepted, Modified
 from tests.broker.harness import Client, Network, header
 from tests.broker.locks.test_locks import figures, is_lost, locked_queue, tell
 from tests.broker.management.asker import Asker
@@ -113,3 +113,18 @@ def test_a_retired_message_whose_link_is_gone_stays_locked_after_a_rollback(
     assert figures(net, "locked", "acquired") == [1, 1]
     assert asker.ask("SETTLE", "queue", "q", request).status == 200
     assert figures(net, "messages") == [0]
+
+
+def test_a_message_is_deferred_when_the_transaction_is_committed(
+    net: Network, control: Controller
+) -> None:
+    locked_queue(net, b"a", b"b", policy=QueuePolicy(lock_duration=10_000, deferral=True))
+    receiver = control.client.receiver("q", credit=2)
+    first, second = receiver.take()
+    txn, other = control.declare(), control.declare()
+    retire(receiver, txn, first, outcome=Modified(undeliverable_here=True))
+    retire(receiver, other, second, outcome=Modified(undeliverable_here=True))
+    assert figures(net, "deferred", "locked") == [0, 2]
+    control.commit(txn)
+    control.roll_back(other)
+    assert figures(net, "deferred", "locked", "locks-lost") == [1, 1, 0]

@@ -35,6 +35,8 @@ TABLE = [
     ("CANCEL-SCHEDULED", "queue", "q", {"sequences": [1]}, [("send", "q")]),
     ("RENEW-LOCKS", "queue", "q", {"tokens": [bytes(16)]}, [("receive", "q")]),
     ("SETTLE", "queue", "q", {"tokens": [bytes(16)], "outcome": "accepted"}, [("receive", "q")]),
+    ("RECEIVE-DEFERRED", "queue", "q", {"sequences": [1]}, [("receive", "q")]),
+    ("RECEIVE-DEFERRED", "subscription", "t::s", {"sequences": [1]}, [("receive", "t")]),
     ("RENEW-LOCKS", "queue", "dead", {"tokens": [bytes(16)]}, [("dead-letter", "dead")]),
     ("RENEW-LOCKS", "subscription", "t::s", {"tokens": [bytes(16)]}, [("receive", "t")]),
     ("READ", "topic", "t", None, [("send", "t")]),

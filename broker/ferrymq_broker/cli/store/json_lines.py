@@ -16,6 +16,7 @@ from librt.strings import BytesWriter
 
 from ferrymq_broker.cli.store.json_values import binary, original, portable
 from ferrymq_broker.nodes.queues.persistence import (
+    DEFERRED_FLAG,
     EXPIRES,
     HEAD,
     OWN,
@@ -82,7 +83,11 @@ def _said(table: int, value: bytes) -> object:
         return _said_of_queued(table, value)
     if table == STATE:
         failures, *excluded = (number for (number,) in _NUMBER.iter_unpack(value))
-        return {"failures": failures} | ({"excluded": excluded} if excluded else {})
+        said_of_state: dict[str, object] = {"failures": failures}
+        if DEFERRED_FLAG in excluded:
+            excluded.remove(DEFERRED_FLAG)
+            said_of_state["deferred"] = True
+        return said_of_state | ({"excluded": excluded} if excluded else {})
     if table == BODY:
         return {"message": _text(value)}
     if table == DUPLICATE:
@@ -120,7 +125,8 @@ def _value(table: int, said: dict[str, object]) -> bytes:
         excluded = said.get("excluded", [])
         if not isinstance(excluded, list):
             raise StoreError("excluded must be a list of numbers")
-        return b"".join(map(_NUMBER.pack, [_number(said, "failures"), *excluded]))
+        flags = [DEFERRED_FLAG] if said.get("deferred") is True else []
+        return b"".join(map(_NUMBER.pack, [_number(said, "failures"), *flags, *excluded]))
     if table == BODY:
         return binary(said.get("message"))
     if table == DUPLICATE:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE
+from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, DEFERRED
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
 
@@ -194,7 +194,7 @@ class Sweep:
                 continue
             budget -= 1
             state = entry.state
-            if state in (AVAILABLE, ACQUIRED) and not entry.is_out() and entry.size > 0:
+            if state in (AVAILABLE, ACQUIRED, DEFERRED) and not entry.is_out() and entry.size > 0:
                 if not pager.can_leave(paging, entry):
                     if entry.sequence > paging.safe or not entry.stored:
                         break

@@ -404,6 +404,7 @@ class DiskRuns:
             and entry.excluded is None
             and entry.group is None
             and entry.failures == 0
+            and not entry.deferred
             and (attempts == 0 or (attempts == 1 and entry.sequence <= restored))
             and not self.entries.row_watcher.has_key(entry)
         )

@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i32, i64
 
-from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, DAMAGED, REMOVED, RUN, Entry
+from ferrymq_broker.nodes.entry import (
+    ACQUIRED,
+    AVAILABLE,
+    DAMAGED,
+    DEFERRED,
+    REMOVED,
+    RUN,
+    Entry,
+)
 from ferrymq_broker.nodes.paging.pager import pager_of
+from ferrymq_broker.nodes.queues.deferred import DeferredMessages
 from ferrymq_broker.nodes.queues.disk_runs import RowWatcher
 from ferrymq_broker.nodes.queues.persistence import QueueRecords, drop_body
 from ferrymq_broker.nodes.queues.priority_levels import (
@@ -54,8 +63,8 @@ class QueueEntries:
     `published` is the sequence of the last message; messages up to `recovered` came before the
     broker was started. `priority_levels` are in order, the most urgent first; most messages are in
     `default_level`. `groups` has the message groups, None if the queue does not use groups.
-    `paging` is the paging state of the queue, None if there is none. `purges` counts purges in
-    progress.
+    `deferred` has the deferred messages, None if there never were any. `paging` is the paging state
+    of the queue, None if there is none. `purges` counts purges in progress.
     """
 
     __slots__ = (
@@ -70,6 +79,7 @@ class QueueEntries:
         "default_level",
         "priority_levels",
         "groups",
+        "deferred",
         "paging",
         "purges",
         "row_watcher",
@@ -96,6 +106,7 @@ class QueueEntries:
         self.default_level: PriorityLevel = PriorityLevel(DEFAULT_LEVEL)
         self.priority_levels: list[PriorityLevel] = [self.default_level]
         self.groups: Groups | None = None
+        self.deferred: DeferredMessages | None = None
         self.paging: PagingState | None = None
         self.purges: i64 = 0
         # The watcher of messages on disk that expire.
@@ -134,6 +145,7 @@ class QueueEntries:
             or self._aged
             or len(self._pointers) > 1
             or self.groups is not None
+            or self.deferred is not None
             or self.paging is not None
             or self.purges > 0
         )
@@ -279,6 +291,41 @@ class QueueEntries:
         self.available += 1
         self.acquired -= 1
 
+    def use_deferral(self) -> DeferredMessages:
+        """Return the deferred messages; from now on there may be some."""
+        deferred = self.deferred
+        if deferred is None:
+            deferred = DeferredMessages()
+            self.deferred = deferred
+            # The cursors may not have passed a message that was deferred before a restart.
+            self.reconsider()
+        return deferred
+
+    def defer(self, entry: Entry) -> None:
+        """Set an entry aside that a consumer held."""
+        self.acquired -= 1
+        entry.state = DEFERRED
+        self.use_deferral().add(entry)
+
+    def restore_deferred(self, entry: Entry) -> None:
+        """Set an entry aside that has been restored and was deferred before the restart."""
+        self.available -= 1
+        entry.state = DEFERRED
+        self.use_deferral().add(entry)
+
+    def acquire_deferred(self, entry: Entry) -> None:
+        """Count a deferred entry as held by a receiver."""
+        self.use_deferral().count -= 1
+        entry.state = ACQUIRED
+        entry.attempts += 1
+        self.acquired += 1
+
+    def undefer(self, entry: Entry) -> None:
+        """Make a deferred entry available, so that it can be dropped."""
+        self.use_deferral().count -= 1
+        entry.state = AVAILABLE
+        self.available += 1
+
     def amend(self, entry: Entry, message: BrokerMessage) -> None:
         """Give the entry another form of its message (AMQP 1.0 §3.4.5)."""
         for pointer in self._pointers:
@@ -344,6 +391,8 @@ class QueueEntries:
             self._leaving = None
         else:
             self.release(entry)
+        if entry.deferred and self.deferred is not None:
+            self.deferred.forget(entry)
         if watched or entry.expires != 0:
             self._watcher.on_unlinked(entry)
 
@@ -473,15 +522,15 @@ class QueueEntries:
         return found
 
     def select_available(self, count: int) -> list[Entry]:
-        """Return up to `count` available entries in the order of delivery; messages of runs become
-        entries."""
+        """Return up to `count` available and deferred entries in the order of delivery; messages of
+        runs become entries."""
         found: list[Entry] = []
         for priority_level in self.priority_levels:
             entry = priority_level.first
             while entry is not None and len(found) < count:
                 if entry.state == RUN:
                     entry = priority_level.enter(entry, count - len(found))
-                if entry.state == AVAILABLE:
+                if entry.state == AVAILABLE or entry.state == DEFERRED:
                     found.append(entry)
                 entry = entry.next
         return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.entry import AVAILABLE
+from ferrymq_broker.nodes.entry import AVAILABLE, DEFERRED
 from ferrymq_broker.nodes.message import BrokerMessage, derive
 from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.narrowing import narrow
@@ -48,13 +48,16 @@ def move(
             # Other clients are served in between.
             yield
         # Publishing may drop other messages of this same queue.
-        if chosen.state != AVAILABLE:
+        if chosen.state != AVAILABLE and chosen.state != DEFERRED:
             continue
         if chosen.expires != 0 and entries.agenda.left(chosen.expires) <= 0:
             lifecycle.expired(chosen)
             continue
-        if chosen.is_out() and not entries.page_in(chosen):
-            continue
+        if chosen.is_out():
+            if chosen.state == DEFERRED and entries.read_message(chosen) is None:
+                continue
+            if not entries.page_in(chosen):
+                continue
         if target.room() <= 0:
             # No room is reserved for moved messages.
             return moved, Refusal(
@@ -64,6 +67,8 @@ def move(
         refusal = target.publish(_with_time_left(chosen, entries.agenda))
         if refusal is not None:
             return moved, refusal
+        if chosen.state == DEFERRED:
+            entries.undefer(chosen)
         if chosen.state == AVAILABLE:
             entries.drop(chosen)
         moved += 1

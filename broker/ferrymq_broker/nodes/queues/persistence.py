@@ -13,8 +13,8 @@ Changes of an entry since it came are in a record of their own:
 
     failures i64 | numbers i64 …
 
-The numbers are those of the links that must not get the message again (`Consumer.known_as`), if
-they are valid after a restart.
+A number 1 says that the message is deferred. The other numbers are those of the links that must not
+get the message again (`Consumer.known_as`), if they are valid after a restart.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ SHARED: Final = 1
 SPECIAL: Final = 2
 EXPIRES: Final = 4
 OWN: Final = 8
+
+# The number in the state of an entry that says that its message is deferred.
+DEFERRED_FLAG: Final = 1
 
 # The most links that can be excluded from an entry through a restart.
 MOST_EXCLUDED: Final = 64
@@ -141,7 +144,7 @@ class QueueRecords:
         changes = self.agenda.changes
         sequence = entry.sequence
         changes.drop(ENTRY, id, sequence)
-        if entry.failures != 0 or entry.excluded is not None:
+        if entry.failures != 0 or entry.excluded is not None or entry.deferred:
             changes.drop(STATE, id, sequence)
 
     def drop_range(self, first: i64, last: i64) -> None:
@@ -156,13 +159,15 @@ class QueueRecords:
             self.agenda.changes.drop_range(ENTRY, id, first, last)
 
     def put_state(self, entry: Entry) -> None:
-        """Store the number of failed deliveries of a stored entry, and the links excluded from
-        it."""
+        """Store the number of failed deliveries of a stored entry, whether it is deferred, and
+        the links excluded from it."""
         id = self.node.store_id
         if id == 0 or not entry.stored:
             return
         w = BytesWriter()
         write_i64_be(w, i64(entry.failures))
+        if entry.deferred:
+            write_i64_be(w, DEFERRED_FLAG)
         excluded = entry.excluded
         if excluded is not None:
             # The numbers of the newest termini come first.
@@ -218,6 +223,8 @@ def take_state(entry: Entry, value: bytes) -> None:
         number = read_i64_be(value, at)
         if number <= OWNER:
             entry.exclude(number)
+        elif number == DEFERRED_FLAG:
+            entry.deferred = True
         at += 8
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, RUN, Entry
+from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, DEFERRED, RUN, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.nodes.queues.priority_levels import LevelCursor
 from ferrymq_broker.slices import MESSAGE, SlicedTask, Slices, freed
@@ -68,6 +68,8 @@ class Purge(SlicedTask):
                 cost: i64 = MESSAGE
                 if entry.state == DAMAGED:
                     entries.take_back(entry)
+                elif entry.state == DEFERRED:
+                    entries.undefer(entry)
                 if entry.state == AVAILABLE:
                     cost = freed(i64(entry.size))
                     entries.drop(entry)

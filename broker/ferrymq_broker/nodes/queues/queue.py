@@ -39,7 +39,7 @@ from ferrymq_broker.nodes.queues.dispatcher import Dispatcher
 from ferrymq_broker.nodes.queues.entries import EntryWatcher, QueueEntries
 from ferrymq_broker.nodes.queues.groups import Groups
 from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
-from ferrymq_broker.nodes.queues.locks import LockWatcher, MessageLocks
+from ferrymq_broker.nodes.queues.locks import LockWatcher, MessageLock, MessageLocks
 from ferrymq_broker.nodes.queues.move import move
 from ferrymq_broker.nodes.queues.purge import Purge
 from ferrymq_broker.nodes.queues.restore import QueueRestore
@@ -144,6 +144,8 @@ class Queue(Node):
             if self.locks is None:
                 self.locks = MessageLocks(self, _LockWatcher(self))
             self.locks.duration = policy.lock_duration
+        if policy.deferral:
+            entries.use_deferral()
 
     def reconsider(self) -> None:
         """Find out which optional work is needed at present."""
@@ -238,23 +240,44 @@ class Queue(Node):
     def _take_back(self, consumer: Consumer, entry: Entry, failed: bool, elsewhere: bool) -> None:
         consumer.unhold(entry)
         entries = self.entries
-        if elsewhere:
+        changed = failed
+        if elsewhere and (entry.deferred or self.policy.deferral):
+            changed = changed or not entry.deferred
+            entry.deferred = True
+        elif elsewhere:
             self.registry.exclude(consumer.known_as, entry)
         gone = False
         if failed:
             entry.failures += 1
             gone = self.lifecycle.on_failed(entry)
-            if not gone:
-                entries.records.put_state(entry)
+        if changed and not gone:
+            entries.records.put_state(entry)
         if not gone and (self.lifecycle.guarded or entry.expires != 0):
             gone = self.lifecycle.returned(entry)
         if gone:
             entries.remove(entry)
             return
-        entries.give_back(entry)
-        self.registry.offer_again(entry)
+        if entry.deferred:
+            entries.defer(entry)
+        else:
+            entries.give_back(entry)
+            self.registry.offer_again(entry)
         self.registry.settle_group(entry)
         self.touch()
+
+    def receive_deferred(self, entry: Entry, settled: bool) -> MessageLock | None:
+        """Take a deferred message that waits: remove it if `settled`, otherwise lock it and return
+        the lock. Without a lock-duration only `settled` is possible."""
+        entries = self.entries
+        receiver = entries.use_deferral().receiver
+        entries.acquire_deferred(entry)
+        self.dispatcher.delivered += 1
+        if settled or self.locks is None:
+            self._accepted += 1
+            entries.remove(entry)
+            return None
+        receiver.hold(entry)
+        return self.locks.lock(receiver, entry)
 
     def hand_over(self, entry: Entry, before: Consumer, after: Consumer) -> None:
         """See `Node.hand_over`. If the consumer of the message's group leaves, the group waits for
@@ -457,7 +480,9 @@ class Queue(Node):
     def message_count(self) -> i64:
         """Return the number of available, held and scheduled messages."""
         entries = self.entries
-        return entries.available + entries.acquired + self.lifecycle.scheduled()
+        deferred = entries.deferred
+        count = entries.available + entries.acquired + self.lifecycle.scheduled()
+        return count if deferred is None else count + deferred.count
 
     def room(self) -> i64:
         """Return how many more messages fit by the length limit."""
@@ -485,6 +510,7 @@ class Queue(Node):
             "consumers": len(self.registry.consumers),
             "producers": len(self.producers),
             "scheduled": int(self.lifecycle.scheduled()),
+            "deferred": 0 if entries.deferred is None else int(entries.deferred.count),
             "locked": 0 if self.locks is None else len(self.locks),
             "excess": int(self.lifecycle.excess()),
             "excess-bytes": int(self.lifecycle.excess_bytes()),

@@ -90,6 +90,8 @@ class QueueRestore:
         pager = pager_of(agenda)
         if pager is not None:
             pager.leave_restored(entries, entry)
+        if entry.deferred:
+            entries.restore_deferred(entry)
 
     def is_indifferent(self) -> bool:
         """Return whether plain messages can become entries without the lifecycle of the queue."""
@@ -115,6 +117,8 @@ class QueueRestore:
         entry = _make(pager.blank_of(origin), sequence, level, state)
         self._entries.restore(entry, size)
         pager.leave_unread(self._entries, entry)
+        if entry.deferred:
+            self._entries.restore_deferred(entry)
 
     def run(self, level: i64, run: DiskRun) -> None:
         """Append a run of messages that stay on disk, for a queue that `is_indifferent`; lower

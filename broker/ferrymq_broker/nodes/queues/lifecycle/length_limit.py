@@ -197,7 +197,9 @@ class LengthLimit:
 
     def _count(self) -> i64:
         entries = self._lifecycle.entries
-        return entries.available + entries.acquired + self._lifecycle.scheduled()
+        deferred = entries.deferred
+        count = entries.available + entries.acquired + self._lifecycle.scheduled()
+        return count if deferred is None else count + deferred.count
 
     def _size(self) -> i64:
         return self._lifecycle.entries.bytes + self._lifecycle.scheduled_bytes()

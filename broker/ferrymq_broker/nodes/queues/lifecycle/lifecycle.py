@@ -27,7 +27,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.dead_letter_index import dead_letter_addresses_of
-from ferrymq_broker.nodes.entry import AVAILABLE
+from ferrymq_broker.nodes.entry import AVAILABLE, DEFERRED
 from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
@@ -461,7 +461,9 @@ class MessageLifecycle(RowWatcher):
         return False
 
     def expired(self, entry: Entry) -> None:
-        """Drop an available entry that has expired."""
+        """Drop an available or deferred entry that has expired."""
+        if entry.state == DEFERRED:
+            self.entries.undefer(entry)
         self._count_expired(entry)
         if entry.state == AVAILABLE:
             self.entries.drop(entry)

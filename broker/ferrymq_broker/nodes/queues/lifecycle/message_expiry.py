@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.deadline_heap import DeadlineHeap
-from ferrymq_broker.nodes.entry import AVAILABLE, REMOVED, RUN
+from ferrymq_broker.nodes.entry import AVAILABLE, DEFERRED, REMOVED, RUN
 from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.slices import freed
 from ferrymq_broker.timers import Timer
@@ -117,7 +117,7 @@ class _Line(Timer):
         return entry.state != REMOVED
 
     def on_time(self, now: i64) -> None:
-        """Expire the available entries that are due."""
+        """Expire the available and deferred entries that are due."""
         lifecycle = self._lifecycle
         slices = lifecycle.node.agenda.slices
         left: i64 = _BATCH
@@ -132,7 +132,7 @@ class _Line(Timer):
                     lifecycle.release_due(entry)
                 else:
                     heap.discount()
-            elif entry.state == AVAILABLE:
+            elif entry.state == AVAILABLE or entry.state == DEFERRED:
                 left -= freed(i64(entry.size))
                 lifecycle.expired(entry)
                 # The entry has left the queue and has been counted as outdated.
