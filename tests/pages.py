@@ -135,6 +135,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "broker/locks": (
         "broker/locks/test_locks.py",
+        "wire/test_locks.py",
         "broker/locks/test_lock_operations.py",
         "broker/locks/test_lock_transactions.py",
     ),

@@ -1,4 +1,8 @@
-"""Links on which the broker sends: consumers and browsers of a queue."""
+"""Links on which the broker sends: consumers and browsers of a queue.
+
+One module because it is one thing: what a link does with a message from its delivery to its
+outcome, and what becomes of the messages when the link ends.
+"""
 
 from __future__ import annotations
 

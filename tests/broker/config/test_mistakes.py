@@ -84,6 +84,10 @@ SAID = [
         "3: queue.last-value-key: a queue of last values has no groups",
     ),
     (
+        "[[queue]]\nname = 'a'\nlast-value-key = 'k'\ndeferral = true",
+        "3: queue.last-value-key: a queue of last values keeps no deferred",
+    ),
+    (
         "[[queue]]\nname = 'a'\nexclusive = true\nsingle-active = true",
         "4: queue.single-active: an ex",
     ),

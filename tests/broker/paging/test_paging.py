@@ -297,3 +297,30 @@ def test_what_comes_back_is_still_from_who_sent_it() -> None:
     source = Source(address="q", filter={"mine": NoLocalFilter()})
     receiver = client.receiver("q", credit=5, source=source)
     assert [int(body[:6]) for body in receiver.bodies()] == [2, 3]
+
+
+def test_deferred_messages_leave_memory_and_are_received() -> None:
+    net = PagedNetwork(limit=20_000)
+    queue = net.declare("q", QueuePolicy(lock_duration=30_000, deferral=True))
+    bodies = send(net.connect().sender("q"), 100, durable=True)
+    receiver = net.connect().receiver("q", credit=50)
+    receiver.settle(Modified(undeliverable_here=True))
+    receiver.link.detach(closed=True)
+    net.run()
+    net.broker.tidy()
+    deferred = queue.entries.deferred
+    assert deferred is not None and deferred.count == 50
+    net.restart()
+    queue = net.queue("q")
+    deferred = queue.entries.deferred
+    assert deferred is not None and deferred.count == 50 and queue.available == 50
+    entry = deferred.find(7)
+    assert entry is not None
+    message = queue.entries.read_message(entry)
+    assert message is not None and bodies[6] in message.payload
+    queue.receive_deferred(entry, True)
+    rest = net.connect().receiver("q", credit=100)
+    assert rest.bodies() == bodies[50:]
+    rest.settle(Accepted(), *rest.deliveries)
+    assert queue.purge().count == 49
+    assert net.broker.agenda.held == 0
