@@ -97,7 +97,10 @@ _GRAMMAR: Final = r"""
     %ignore /\s+/
 """
 
-_FIELDS: Final = "|".join([*HEADER_FIELDS, *PROPERTIES_FIELDS]).replace("-", "[-_]")
+# The longest first: reply-to is also the beginning of reply-to-group-id.
+_FIELDS: Final = "|".join(
+    sorted([*HEADER_FIELDS, *PROPERTIES_FIELDS], key=len, reverse=True)
+).replace("-", "[-_]")
 # Dots belong to a name, and after a section hyphens too. This is one regular expression because it
 # takes the first alternative that matches; lark's grammar does not guarantee that order.
 _NAME: Final = "|".join(

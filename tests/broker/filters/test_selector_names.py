@@ -59,6 +59,7 @@ FULL = message(
         "p.content_type = 'text/plain' AND p.content_encoding IN ('gzip', 'zstd')",
         "p.absolute_expiry_time > p.creation_time",
         "p.group_id = 'g' AND p.group_sequence % 3 = 0 AND p.reply_to_group_id = 'rg'",
+        "p.reply-to-group-id = 'rg' AND amqp.properties.reply-to = 'replies'",
         "p.group_sequence-1 = 5",
         "amqp.annotation.x-opt-sequence-number = 12",
         "m.x-opt-offset = '340' AND message_annotations.plain = 'note' AND m.[plain] = 'note'",
