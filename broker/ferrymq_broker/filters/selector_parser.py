@@ -1,9 +1,13 @@
 """The parser of selectors: a grammar for lark, whose callbacks build expressions.
 
-There are two dialects. *Selectors* are those of JMS 2.0 (§3.8.1). *SQL filters* are those of the
+There are three dialects. *Selectors* are those of JMS 2.0 (§3.8.1). *SQL filters* are those of the
 draft of AMQP Filter Expressions 1.0: strings may be in double quotation marks too, binary values
-are written as ``0x…``, and an unknown name in a section is an error.
+are written as ``0x…``, and an unknown name in a section is an error. *Rules* are selectors with
+the sections ``sys.`` and ``user.``, functions, and strings that can be added.
 """
+
+# The methods of the builders are the rules of the grammar.
+# ruff: noqa: D102
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from ferrymq_broker.filters.expressions import (
     ANY,
     BOOLEAN,
     NUMBER,
+    OTHER,
     And,
     Arithmetic,
     Between,
@@ -33,6 +38,7 @@ from ferrymq_broker.filters.expressions import (
     Or,
     Sign,
 )
+from ferrymq_broker.filters.functions import NewId, PropertyNamed, Sum
 from ferrymq_broker.filters.identifiers import (
     HEADER_FIELDS,
     JMS_FIELDS,
@@ -49,7 +55,13 @@ from ferrymq_broker.filters.values import EQ, GE, GT, LE, LT, NE
 MAX_LENGTH: Final = 8192
 MAX_DEPTH: Final = 64
 
-_GRAMMAR: Final = r"""
+# The dialects.
+SELECTOR: Final = "selector"
+SQL_FILTER: Final = "SQL filter"
+RULE: Final = "rule"
+ACTION: Final = "action"
+
+GRAMMAR: Final = r"""
     start: disjunction
 
     ?disjunction: conjunction
@@ -81,6 +93,7 @@ _GRAMMAR: Final = r"""
         | (TRUE | FALSE)                            -> truth
         | EXISTS "(" name ")"                       -> exists
         | name
+        _CALL_
     ?name: NAME                                     -> plain_name
         | QUOTED_NAME                               -> quoted_name
     ?string: STRING | DOUBLE_QUOTED
@@ -97,6 +110,9 @@ _GRAMMAR: Final = r"""
     %ignore /\s+/
 """
 
+# Only rules have functions.
+_CALL: Final = '| NAME "(" [disjunction] ")" -> call'
+
 # The longest first: reply-to is also the beginning of reply-to-group-id.
 _FIELDS: Final = "|".join(
     sorted([*HEADER_FIELDS, *PROPERTIES_FIELDS], key=len, reverse=True)
@@ -111,7 +127,9 @@ _NAME: Final = "|".join(
     ]
 )
 _SECTION: Final = r"(?:amqp\.annotation|message[-_]annotations|m|application[-_]properties|a)\."
-_QUOTED: Final = rf'(?:{_SECTION})?\[(?:[^\[\]]|\[\[|\]\])*\]|{_SECTION}"(?:[^"]|"")*"'
+_RULE_NAME: Final = rf"sys\.(?:{_FIELDS})(?![\w$])|{_NAME}"
+_RULE_SECTION: Final = rf"(?:(?:sys|user)\.|{_SECTION})"
+_QUOTED: Final = r'(?:_SECTION_)?\[(?:[^\[\]]|\[\[|\]\])*\]|_SECTION_"(?:[^"]|"")*"'
 _NUMBER: Final = "|".join(
     [
         r"0[xX][0-9a-fA-F]+[lL]?",
@@ -122,12 +140,25 @@ _NUMBER: Final = "|".join(
 _KEYWORDS: Final = frozenset(
     ("AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE", "EXISTS")
 )
+# In the texts of actions these are words too.
+_ACTION_KEYWORDS: Final = frozenset((*_KEYWORDS, "SET", "REMOVE"))
 _OPERATORS: Final = {"=": EQ, "<>": NE, "!=": NE, "<": LT, "<=": LE, ">": GT, ">=": GE}
 
 _ANNOTATIONS: Final = ("amqp.annotation", "message_annotations", "message-annotations", "m")
 _APPLICATION: Final = ("application_properties", "application-properties", "a")
 _HEADER: Final = ("amqp.header", "header", "h")
 _PROPERTIES: Final = ("amqp.properties", "properties", "p")
+_SYSTEM: Final = "sys."
+_USER: Final = "user."
+# The fields of ``sys.`` by their names without hyphens and underscores, in lower case.
+_SYSTEM_FIELDS: Final[dict[str, int]] = {
+    **{name.replace("-", ""): field for name, field in HEADER_FIELDS.items()},
+    **{name.replace("-", ""): field for name, field in PROPERTIES_FIELDS.items()},
+    "label": PROPERTIES_FIELDS["subject"],
+    "sessionid": PROPERTIES_FIELDS["group-id"],
+    "replytosessionid": PROPERTIES_FIELDS["reply-to-group-id"],
+    "timetolive": HEADER_FIELDS["ttl"],
+}
 
 # Readable names of the parser's terminals.
 _WANTED: Final = {
@@ -142,6 +173,7 @@ _WANTED: Final = {
     "LPAR": "'('",
     "RPAR": "')'",
     "COMMA": "','",
+    "SEMICOLON": "';'",
     "$END": "the end",
 }
 _VALUES: Final = frozenset({"a name", "a number", "a string", "TRUE", "FALSE", "EXISTS", "'('"})
@@ -154,37 +186,70 @@ def parse(text: str, sql: bool = False) -> Expression:
     Raises `BrokerError` (amqp:invalid-field), which names the position and the reason of the
     mistake.
     """
+    return _condition(_parser(SQL_FILTER if sql else SELECTOR), text, SELECTOR)
+
+
+def parse_rule(text: str) -> Expression:
+    """Parse the filter of a rule. An empty text is a condition that is always true.
+
+    Raises `BrokerError` (amqp:invalid-field), which names the line, the column and the reason of
+    the mistake.
+    """
+    return _condition(_parser(RULE), text, RULE)
+
+
+def _condition(parser: Lark, text: str, what: str) -> Expression:
+    if not text.strip() and len(text) <= MAX_LENGTH:
+        return Literal(True)
+    condition = read(parser, text, what)
+    assert isinstance(condition, Expression)
+    if condition.kind not in (ANY, BOOLEAN):
+        _fail(text, 0, "a value, not a condition", what)
+    return condition
+
+
+def read(parser: Lark, text: str, what: str) -> object:
+    """Return what a parser makes of a text. `what` is the kind of text, for errors.
+
+    Raises `BrokerError` (amqp:invalid-field), which names the position and the reason of the
+    mistake.
+    """
     if len(text) > MAX_LENGTH:
         raise BrokerError(
             "amqp:invalid-field",
-            f"a selector of {len(text)} characters; at most {MAX_LENGTH} are allowed",
+            f"{'an' if what == ACTION else 'a'} {what} of {len(text)} characters; at most "
+            f"{MAX_LENGTH} are allowed",
         )
-    if not text or text.isspace():
-        return Literal(True)
     try:
-        condition = _parser(sql).parse(text)
+        return parser.parse(text)
     except UnexpectedInput as error:
         at: int = getattr(error, "pos_in_stream", None) or 0
         if isinstance(error, UnexpectedToken) and error.token.type == "$END":
             at = len(text)
-        _fail(text, at, _reason(error))
-    except _Problem as problem:
-        _fail(text, problem.at, problem.reason)
-    assert isinstance(condition, Expression)
-    if condition.kind not in (ANY, BOOLEAN):
-        _fail(text, 0, "a value, not a condition")
-    return condition
+        _fail(text, at, _reason(error), what)
+    except Problem as problem:
+        _fail(text, problem.at, problem.reason, what)
 
 
 @functools.cache
-def _parser(sql: bool) -> Lark:
+def _parser(dialect: str) -> Lark:
+    return build_parser(GRAMMAR, Builder(dialect), dialect)
+
+
+def build_parser(grammar: str, builder: Builder, dialect: str) -> Lark:
+    """Return a parser of a dialect, which calls `builder`."""
+    rules = dialect in (RULE, ACTION)
+    quoted = _QUOTED.replace("_SECTION_", _RULE_SECTION if rules else _SECTION)
     return Lark(
-        _GRAMMAR.replace("_NAME_", _NAME).replace("_QUOTED_", _QUOTED).replace("_NUMBER_", _NUMBER),
+        grammar.replace("_CALL_", _CALL if rules else "")
+        .replace("_NAME_", _RULE_NAME if rules else _NAME)
+        .replace("_QUOTED_", quoted)
+        .replace("_NUMBER_", _NUMBER),
         parser="lalr",
         # The basic lexer reserves words like AND everywhere.
         lexer="basic",
-        lexer_callbacks={"NAME": _keyword},
-        transformer=_Builder(sql),
+        lexer_callbacks={"NAME": _action_keyword if dialect == ACTION else _keyword},
+        transformer=builder,
         maybe_placeholders=False,
     )
 
@@ -194,7 +259,12 @@ def _keyword(token: Token) -> Token:
     return Token.new_borrow_pos(word, token, token) if word in _KEYWORDS else token
 
 
-class _Problem(Exception):
+def _action_keyword(token: Token) -> Token:
+    word = token.upper()
+    return Token.new_borrow_pos(word, token, token) if word in _ACTION_KEYWORDS else token
+
+
+class Problem(Exception):
     """An error in a text that the grammar allows."""
 
     def __init__(self, at: int, reason: str) -> None:
@@ -203,12 +273,15 @@ class _Problem(Exception):
         self.reason = reason
 
 
-def _fail(text: str, at: int, reason: str) -> NoReturn:
+def _fail(text: str, at: int, reason: str, what: str) -> NoReturn:
     near = text[at : at + 24]
     where = f"near {near!r}" if near else "at the end"
-    raise BrokerError(
-        "amqp:invalid-field", f"selector, character {at + 1}, {where}: {reason}", {"position": at}
-    )
+    place = f"character {at + 1}"
+    if what != SELECTOR:
+        before = text[:at]
+        line = before.count("\n") + 1
+        place = f"line {line}, column {at - before.rfind(chr(10))}"
+    raise BrokerError("amqp:invalid-field", f"{what}, {place}, {where}: {reason}", {"position": at})
 
 
 def _reason(error: UnexpectedInput) -> str:
@@ -225,12 +298,13 @@ def _reason(error: UnexpectedInput) -> str:
 
 
 @v_args(inline=True)
-class _Builder(Transformer[Token, Expression]):
+class Builder(Transformer[Token, Expression]):
     """A builder of expressions. Its methods have the names of the rules in the grammar."""
 
-    def __init__(self, sql: bool) -> None:
+    def __init__(self, dialect: str) -> None:
         super().__init__()
-        self.sql = sql
+        self.sql = dialect == SQL_FILTER
+        self.rules = dialect in (RULE, ACTION)
 
     def start(self, condition: Expression) -> Expression:
         return condition
@@ -298,6 +372,8 @@ class _Builder(Transformer[Token, Expression]):
     def arithmetic(self, *children: Expression | Token) -> Expression:
         operands = [child for child in children if isinstance(child, Expression)]
         ops = [child for child in children if isinstance(child, Token)]
+        if self.rules and all(op == "+" for op in ops) and _may_be_text(operands):
+            return _shallow(Sum(operands), ops[0])
         for operand, op in zip(operands, [ops[0], *ops], strict=True):
             _expect_number(operand, op)
         return _shallow(Arithmetic("".join(ops), operands), ops[0])
@@ -316,18 +392,18 @@ class _Builder(Transformer[Token, Expression]):
             return Literal(_exact(token, text[2:].rstrip("l"), 16))
         if re.fullmatch(r"[0-9]+l?", text):
             digits = text.rstrip("l")
-            octal = digits.startswith("0") and len(digits) > 1 and not self.sql
+            octal = digits.startswith("0") and len(digits) > 1 and not self.sql and not self.rules
             return Literal(_exact(token, digits, 8 if octal else 10))
         value = float(text.rstrip("fd"))
         if value in (float("inf"), float("-inf")):
-            raise _Problem(token.start_pos or 0, "the number is too large")
+            raise Problem(token.start_pos or 0, "the number is too large")
         return Literal(value)
 
     def _binary(self, token: Token, digits: str) -> bytes:
         try:
             return bytes.fromhex(digits)
         except ValueError:
-            raise _Problem(
+            raise Problem(
                 token.start_pos or 0, "a binary value has two digits for each byte"
             ) from None
 
@@ -342,23 +418,41 @@ class _Builder(Transformer[Token, Expression]):
     def truth(self, token: Token) -> Expression:
         return Literal(token.type == "TRUE")
 
+    def call(self, name: Token, argument: Expression | None = None) -> Expression:
+        function = name.lower()
+        at = name.start_pos or 0
+        if function == "newid":
+            if argument is not None:
+                raise Problem(at, "newid() takes no argument")
+            return NewId()
+        if function in ("property", "p"):
+            if argument is None:
+                raise Problem(at, f"{function}() takes the name of an application property")
+            return _shallow(PropertyNamed(argument), name)
+        raise Problem(at, f"no function {name[:40]!r}; the functions are newid and property")
+
     def _pattern(self, strings: tuple[Token, ...]) -> LikePattern:
         # The second of three tokens is the word ESCAPE.
         for token in strings:
             if token.type == "DOUBLE_QUOTED" and not self.sql:
-                raise _Problem(token.start_pos or 0, "a pattern is a string, in single quotes")
+                raise Problem(token.start_pos or 0, "a pattern is a string, in single quotes")
         escape = _unquoted(strings[2]) if len(strings) > 1 else ""
         if len(strings) > 1 and len(escape) != 1:
-            raise _Problem(strings[2].start_pos or 0, "ESCAPE takes a single character")
+            raise Problem(strings[2].start_pos or 0, "ESCAPE takes a single character")
         try:
             return LikePattern(_unquoted(strings[0]), escape)
         except ValueError as error:
-            raise _Problem(strings[0].start_pos or 0, str(error)) from None
+            raise Problem(strings[0].start_pos or 0, str(error)) from None
 
     # -- names -----------------------------------------------------------------------------
 
     def plain_name(self, token: Token) -> Expression:
         name = str(token)
+        if self.rules:
+            if name.startswith(_SYSTEM):
+                return _system(token, name[len(_SYSTEM) :])
+            if name.startswith(_USER):
+                return _property(name[len(_USER) :])
         field = JMS_FIELDS.get(name)
         if field is not None:
             return Field(name, field)
@@ -376,7 +470,7 @@ class _Builder(Transformer[Token, Expression]):
         if len(section) == 1 and not self.sql:
             # Application properties often have dots in their names.
             return _property(name)
-        raise _Problem(token.start_pos or 0, f"{section} has no field {rest[:40]!r}")
+        raise Problem(token.start_pos or 0, f"{section} has no field {rest[:40]!r}")
 
     def quoted_name(self, token: Token) -> Expression:
         opening = min(at for at in (token.find("["), token.find('"')) if at >= 0)
@@ -386,6 +480,8 @@ class _Builder(Transformer[Token, Expression]):
         else:
             name = quoted[1:-1].replace('""', '"')
         section = str(token[:opening]).removesuffix(".")
+        if section == "sys":
+            return _system(token, name)
         return Annotation(name) if section in _ANNOTATIONS else _property(name)
 
 
@@ -396,6 +492,14 @@ def _split(name: str) -> tuple[str, str, str]:
         if name.startswith(section + "."):
             return section, ".", name[len(section) + 1 :]
     return "", "", name
+
+
+def _system(token: Token, name: str) -> Expression:
+    """Return the field of ``sys.`` with this name."""
+    field = _SYSTEM_FIELDS.get(name.replace("-", "").replace("_", "").lower())
+    if field is None:
+        raise Problem(token.start_pos or 0, f"sys has no field {name[:40]!r}")
+    return Field(name, field)
 
 
 def _property(name: str) -> Expression:
@@ -410,13 +514,13 @@ def _unquoted(token: Token) -> str:
 def _exact(token: Token, digits: str, base: int) -> int:
     at = token.start_pos or 0
     if len(digits.lstrip("0")) > 22:
-        raise _Problem(at, "the number is too large")
+        raise Problem(at, "the number is too large")
     try:
         value = int(digits, base)
     except ValueError:
-        raise _Problem(at, "not an octal number, though it begins with 0") from None
+        raise Problem(at, "not an octal number, though it begins with 0") from None
     if value >= 1 << 64:
-        raise _Problem(at, "the number is too large")
+        raise Problem(at, "the number is too large")
     return value
 
 
@@ -426,18 +530,24 @@ def _conditions(children: tuple[Expression | Token, ...]) -> list[Expression]:
     operands = [child for child in children if isinstance(child, Expression)]
     for operand in operands:
         if operand.kind not in (ANY, BOOLEAN):
-            raise _Problem(word.start_pos or 0, f"{word.type} takes conditions, not values")
+            raise Problem(word.start_pos or 0, f"{word.type} takes conditions, not values")
     return operands
+
+
+def _may_be_text(operands: list[Expression]) -> bool:
+    """Return whether the sum of these operands may be a string: none is certainly a number or a
+    boolean."""
+    return all(operand.kind in (ANY, OTHER) for operand in operands)
 
 
 def _expect_number(operand: Expression, op: Token) -> None:
     if operand.kind not in (ANY, NUMBER):
-        raise _Problem(op.start_pos or 0, f"{op} takes numbers")
+        raise Problem(op.start_pos or 0, f"{op} takes numbers")
 
 
 def _shallow(expression: Expression, at: Expression | Token) -> Expression:
     """Return the expression, after checking the depth of its nesting."""
     if expression.depth > MAX_DEPTH:
         position = at.start_pos if isinstance(at, Token) else None
-        raise _Problem(position or 0, f"more than {MAX_DEPTH} expressions are nested")
+        raise Problem(position or 0, f"more than {MAX_DEPTH} expressions are nested")
     return expression

@@ -156,6 +156,10 @@ class BrokerMessage:
         encode_header(w, header)
         return w.getvalue()
 
+    def copy(self) -> BrokerMessage:
+        """Return another message with the same content; both have the same bytes."""
+        return derive(self, self.payload, self.header_end)
+
     def annotated(self, annotations: dict[str, object]) -> BrokerMessage:
         """Return this message with `annotations` merged over its own (AMQP 1.0 §3.4.5).
 

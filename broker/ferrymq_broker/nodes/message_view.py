@@ -110,6 +110,14 @@ class MessageView:
             self._application = application
         return application
 
+    def show(self, header: Header, properties: Properties, application: dict[str, object]) -> None:
+        """Show these sections instead of those of the message. Not for views of `view_of`, which
+        are shared."""
+        self._header = header
+        self._properties = properties
+        self._properties_read = True
+        self._application = application
+
     # -- single fields ---------------------------------------------------------------------
 
     @property
