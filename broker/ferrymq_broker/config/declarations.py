@@ -27,6 +27,7 @@ class Policy(QueueSettings, StreamSettings, ExchangeSettings):
     """``[policies.NAME]``: settings that several nodes share; a node uses those of its kind."""
 
     max_subscriptions: Count = 0
+    max_rules: Count = 10_000
 
 
 class Subscription(QueueSettings):

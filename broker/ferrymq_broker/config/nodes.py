@@ -55,6 +55,7 @@ class TopicSettings(StrictSection):
 
     subscription: QueueSettings = Field(default_factory=QueueSettings)
     max_subscriptions: Count = 0
+    max_rules: Count = 10_000
     auto_delete: Expiry = -1
     durable: bool = True
     unpack_batches: bool = False

@@ -6,6 +6,7 @@ from typing import Final
 
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, policy_attributes
+from ferrymq_broker.filters.rule import CORRELATION, FALSE, SQL, TRUE, make_rule
 from ferrymq_broker.filters.selector import selector
 from ferrymq_broker.management.authorisation import (
     OF_RECEIVERS,
@@ -17,7 +18,13 @@ from ferrymq_broker.management.authorisation import (
     reading,
 )
 from ferrymq_broker.management.entity import IndexedType
-from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, ManagementError
+from ferrymq_broker.management.errors import (
+    BAD_REQUEST,
+    CONFLICT,
+    CREATED,
+    NO_CONTENT,
+    ManagementError,
+)
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes, when_gone
 from ferrymq_broker.management.operation import Call, Operation, Result
@@ -36,6 +43,11 @@ from ferrymq_codec.scalars import Described, Symbol
 
 # The name of the filter of a subscription that is declared with a selector.
 SELECTOR: Final = "apache.org:selector-filter:string"
+
+# The arguments that say which rule and which subscription is meant.
+_ABOUT: Final = ("rule", "name", "identity", "type")
+# The most rules that LIST-RULES returns if the request does not say.
+_TOP: Final = 1000
 
 _QUEUE: Final = tuple(field.alias or name for name, field in QueueSettings.model_fields.items())
 
@@ -76,6 +88,9 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
             "READ": Operation(self.read),
             "UPDATE": Operation(self.update, _QUEUE),
             "DELETE": Operation(self.delete, ("if-empty", "if-unused")),
+            "ADD-RULE": Operation(self.add_rule, ("rule", TRUE, FALSE, SQL, CORRELATION, "action")),
+            "REMOVE-RULE": Operation(self.remove_rule, ("rule",)),
+            "LIST-RULES": Operation(self.list_rules, ("skip", "top")),
             **self._messages.operations(),
         }
 
@@ -234,6 +249,37 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
             )
         topic.change_subscription(subscription, policy)
         return Result(self.shown(subscription.address), description="updated")
+
+    def add_rule(self, call: Call) -> Result:
+        """Handle ADD-RULE: from its first rule on, a subscription gets only what its rules say."""
+        topic, subscription = self._found(call)
+        name = call.text("rule")
+        rule = make_rule(
+            name, {key: value for key, value in call.arguments.items() if key not in _ABOUT}
+        )
+        rules = subscription.rules
+        if rules is not None and rules.get(name) is not None:
+            raise ManagementError(
+                CONFLICT, f"{subscription.address[:200]!r} has a rule {name!r} already"
+            )
+        topic.add_rule(subscription, rule)
+        return Result(rule.describe(), CREATED, "added")
+
+    def remove_rule(self, call: Call) -> Result:
+        """Handle REMOVE-RULE: a subscription without any rule left gets no messages."""
+        call.expect_only("rule")
+        topic, subscription = self._found(call)
+        topic.remove_rule(subscription, call.text("rule"))
+        return Result({}, NO_CONTENT, "removed")
+
+    def list_rules(self, call: Call) -> Result:
+        """Handle LIST-RULES: return the rules in the order in which they were added."""
+        call.expect_only("skip", "top")
+        subscription = self._found(call)[1]
+        rules = [] if subscription.rules is None else subscription.rules.all()
+        skip = call.number("skip", 0)
+        chosen = rules[skip : skip + call.number("top", _TOP, 1)]
+        return Result({"rules": [rule.describe() for rule in chosen], "count": len(rules)})
 
     def delete(self, call: Call) -> Result | Steps[Result]:
         """Handle DELETE: close the links with ``amqp:resource-deleted``, and drop the messages."""

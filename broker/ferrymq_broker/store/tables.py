@@ -21,6 +21,7 @@ that owner. Ids come from `Changes.new_id` and are not reused while anything has
 | `FENCE` | any, unique | 0 | group, member, target, sequence, rows, digest: a map |
 | `HOLD` | any, unique | 0 | stream, holder: a map |
 | `HELD` | the hold | partition | the first offset held: a map |
+| `RULE` | queue of the subscription | number of the rule | its description: a map |
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ DELIVERY: Final = 13
 FENCE: Final = 14
 HOLD: Final = 15
 HELD: Final = 16
+RULE: Final = 17
 
 NAMES: Final[dict[int, str]] = {
     NODE: "node",
@@ -61,4 +63,5 @@ NAMES: Final[dict[int, str]] = {
     FENCE: "fence",
     HOLD: "hold",
     HELD: "held",
+    RULE: "rule",
 }

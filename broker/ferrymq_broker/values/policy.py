@@ -80,6 +80,7 @@ class TopicPolicy:
 
     subscription: QueuePolicy = field(default_factory=QueuePolicy)
     max_subscriptions: int = 0
+    max_rules: int = 10_000
     auto_delete: int = -1
     durable: bool = True
     unpack_batches: bool = False

@@ -21,6 +21,7 @@ from ferrymq_broker.store.tables import (
     NODE,
     PARTITION,
     RECORD,
+    RULE,
     SCHEDULED,
     SUBSCRIPTION,
     TERMINUS,
@@ -32,6 +33,7 @@ _OWNERS: Final = {
     BINDING: NODE,
     ENTRY: NODE,
     SCHEDULED: NODE,
+    RULE: NODE,
     RECORD: PARTITION,
     DELIVERY: TERMINUS,
 }

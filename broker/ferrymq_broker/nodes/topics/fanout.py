@@ -1,7 +1,8 @@
 """The fan-out: from one message to the queues of all subscriptions that want it.
 
 Subscriptions with equal filters form a group, whose filter is asked once for each message. All
-queues get the same message object, not copies, so its bytes are in memory once.
+queues get the same message object, not copies, so its bytes are in memory once. Only the actions of
+rules make copies.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_broker.slices import Slices
@@ -24,18 +26,29 @@ _ALL = ""
 # unit of `Slices`.
 _FEW: Final = 64
 _QUEUES: Final = 2
+# The most bytes of the copies of one message in one subscription, unless there is only one copy.
+MAX_COPIED: Final = 64 * 1024 * 1024
+# This many comparisons of rules are one unit of `Slices`. A changed copy counts as so many
+# comparisons, and 2**12 bytes of it as one.
+_COMPARISONS: Final = 4
+_COPY: Final = 40
+_COPIED_SHIFT: Final = 12
+# Up to this number of bytes, the sections before the body add nothing to the cost.
+_SHORT: Final = 512
 
 
 @final
 class _Group:
-    """The subscriptions with the same filter, and their queues in the same order."""
+    """The subscriptions with the same filter, and their queues in the same order. `ruled` are those
+    with rules."""
 
-    __slots__ = ("filter", "members", "queues")
+    __slots__ = ("filter", "members", "queues", "ruled")
 
     def __init__(self, filter: Filter | None) -> None:
         self.filter = filter
         self.members: list[Subscription] = []
         self.queues: list[Queue] = []
+        self.ruled: dict[Subscription, None] = {}
 
 
 @final
@@ -65,9 +78,12 @@ class Fanout:
         if group is None:
             group = _Group(filter)
             self._by_key[key] = group
-        subscription.place = len(group.members)
-        group.members.append(subscription)
-        group.queues.append(subscription.queue)
+        if subscription.rules is not None:
+            group.ruled[subscription] = None
+        else:
+            subscription.place = len(group.members)
+            group.members.append(subscription)
+            group.queues.append(subscription.queue)
         self._count += 1
         self.several = self._count > 1
 
@@ -76,14 +92,17 @@ class Fanout:
         filter = subscription.filter
         key = _ALL if filter is None else filter.key
         group = self._by_key[key]
-        last = group.members.pop()
-        group.queues.pop()
-        if last is not subscription:
-            place = subscription.place
-            group.members[place] = last
-            group.queues[place] = last.queue
-            last.place = place
-        if not group.members:
+        if subscription in group.ruled:
+            del group.ruled[subscription]
+        else:
+            last = group.members.pop()
+            group.queues.pop()
+            if last is not subscription:
+                place = subscription.place
+                group.members[place] = last
+                group.queues[place] = last.queue
+                last.place = place
+        if not group.members and not group.ruled:
             del self._by_key[key]
         self._count -= 1
         self.several = self._count > 1
@@ -106,4 +125,37 @@ class Fanout:
                     group.members[i].refused += 1
                     refused += 1
                 i += 1
+            if group.ruled:
+                refused += self._publish_by_rules(group, message)
+        return refused
+
+    def _publish_by_rules(self, group: _Group, message: BrokerMessage) -> i64:
+        """Publish the message to subscriptions with rules; return how often it was refused."""
+        refused: i64 = 0
+        work: i64 = 0
+        for subscription in group.ruled:
+            rules = subscription.rules
+            if rules is None:
+                continue
+            work += rules.work()
+            queue = subscription.queue
+            if rules.passes(message) and queue.publish(message) is not None:
+                subscription.refused += 1
+                refused += 1
+            copied: i64 = 0
+            for action in rules.actions(message):
+                size: i64 = len(message.payload)
+                if copied > 0 and copied + size > MAX_COPIED:
+                    subscription.refused += 1
+                    refused += 1
+                    continue
+                copied += size
+                work += _COPY + (size >> _COPIED_SHIFT)
+                if queue.publish(action.apply(message)) is not None:
+                    subscription.refused += 1
+                    refused += 1
+        if work > _FEW:
+            # A message with long properties costs more, as `Filter.price` says.
+            large: i64 = 1 + view_of(message).head_size // _SHORT
+            self._slices.spend(work * large // _COMPARISONS)
         return refused

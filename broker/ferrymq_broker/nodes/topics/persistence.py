@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ferrymq_broker.nodes.stored_policy import policy_fields
+from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.map_values import encode_map
-from ferrymq_broker.store.tables import SUBSCRIPTION
+from ferrymq_broker.store.tables import RULE, SUBSCRIPTION
 
 if TYPE_CHECKING:
+    from ferrymq_broker.filters.rule import Rule
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.topics.subscription import Subscription
 
@@ -52,6 +54,7 @@ class SubscriptionRecords:
             "timeout": int(subscription.timeout),
             "idle-since": int(subscription.idle_since),
             "filters": subscription.filters,
+            "ruled": subscription.rules is not None,
             "policy": policy_fields(subscription.queue.policy),
         }
         fields.update(subscription.queue.describe_stored())
@@ -59,9 +62,29 @@ class SubscriptionRecords:
             SUBSCRIPTION, topic.store_id, subscription.store_id, encode_map(fields)
         )
 
+    def put_rule(self, subscription: Subscription, rule: Rule) -> None:
+        """Store a new rule, if the subscription is stored."""
+        subscription.rule_number += 1
+        rule.number = subscription.rule_number
+        if subscription.store_id != 0 and self.topic.store_id != 0:
+            self.topic.agenda.changes.put(
+                RULE, subscription.store_id, rule.number, encode_map(rule.describe())
+            )
+
+    def drop_rule(self, subscription: Subscription, rule: Rule) -> None:
+        """Drop the record of a rule."""
+        if subscription.store_id != 0 and self.topic.store_id != 0:
+            self.topic.agenda.changes.drop(RULE, subscription.store_id, rule.number)
+
+    def drop_rules(self, subscription: Subscription) -> None:
+        """Drop the records of all rules of a subscription that ends."""
+        if subscription.rules is not None and subscription.store_id != 0:
+            self.topic.agenda.changes.drop_range(RULE, subscription.store_id, 0, LAST)
+
     def drop(self, subscription: Subscription) -> None:
         """Drop the record of a subscription that has ended; its queue drops its own records."""
         topic = self.topic
+        self.drop_rules(subscription)
         if subscription.store_id != 0:
             if topic.store_id != 0:
                 topic.agenda.changes.drop(SUBSCRIPTION, topic.store_id, subscription.store_id)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.filters.filter_set import FilterSet
     from ferrymq_broker.nodes.node import Space
+    from ferrymq_broker.nodes.topics.rules import RuleSet
     from ferrymq_broker.values.policy import TopicPolicy
 
 
@@ -32,6 +33,8 @@ class Subscription:
     - `awaits`: the number of the session or connection whose end starts the expiry time, or 0.
     - `refused`: the number of messages that its queue refused.
     - `store_id`: the id of its queue in the store, 0 if it is not stored.
+    - `rules`: its named rules; None if it has never had one, and gets all that pass `filter`.
+    - `rule_number`: the number of the last rule in the store.
     - `idle_since`: when the expiry time began, in milliseconds since the epoch, 0 if it has not.
     """
 
@@ -58,6 +61,8 @@ class Subscription:
         "place",
         "store_id",
         "idle_since",
+        "rules",
+        "rule_number",
     )
 
     def __init__(self, name: str, key: str, queue: Queue) -> None:
@@ -84,6 +89,8 @@ class Subscription:
         self.place: i64 = 0
         self.store_id: i64 = 0
         self.idle_since: i64 = 0
+        self.rules: RuleSet | None = None
+        self.rule_number: i64 = 0
 
     def __repr__(self) -> str:
         return f"<subscription {self.queue.address!r}>"
@@ -114,6 +121,7 @@ class Subscription:
         """Return its settings and figures, with those of its queue."""
         answer = dict(self.queue.describe())
         filter = self.filter
+        rules = self.rules
         answer.update(
             {
                 "name": self.name,
@@ -124,6 +132,7 @@ class Subscription:
                 "shared": self.shared,
                 "global": self.everywhere,
                 "filter": "" if filter is None else filter.key,
+                "rules": None if rules is None else len(rules),
                 "container": self.container,
                 "user": "" if self.user is None else self.user,
                 "link-name": self.link_name,

@@ -14,6 +14,7 @@ from ferrymq_broker.nodes.node import BOUNDLESS, Node
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.fanout import Fanout
 from ferrymq_broker.nodes.topics.persistence import SubscriptionRecords
+from ferrymq_broker.nodes.topics.rules import RuleSet
 from ferrymq_broker.nodes.topics.subscription import Subscription, SubscriptionOwner
 from ferrymq_broker.nodes.topics.subscription_expiry import SubscriptionExpiry
 from ferrymq_broker.values.names import PART
@@ -21,6 +22,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
+    from ferrymq_broker.filters.rule import Rule
     from ferrymq_broker.values.policy import QueuePolicy
 
 # The most characters of a name: as many as an address may have.
@@ -163,6 +165,47 @@ class SubscriptionRegistry:
             self.fanout.remove(subscription)
             subscription.filter = filter
             self.fanout.add(subscription)
+
+    def add_rule(self, subscription: Subscription, rule: Rule) -> None:
+        """Add a rule. From the first one on, the subscription gets only what its rules say.
+
+        Raises `BrokerError` if there is one of this name, or no room.
+        """
+        rules = subscription.rules
+        if rules is None:
+            rules = RuleSet()
+        elif rules.get(rule.name) is not None:
+            raise BrokerError(
+                "amqp:not-allowed",
+                f"the subscription {subscription.address[:200]!r} has a rule {rule.name!r} already",
+            )
+        rules.expect_room(rule, self.topic.policy.max_rules)
+        if subscription.rules is None:
+            self.use_rules(subscription, rules)
+            self.records.put(subscription)
+        rules.add(rule)
+        self.records.put_rule(subscription, rule)
+
+    def remove_rule(self, subscription: Subscription, name: str) -> None:
+        """Remove a rule. A subscription without any rule left gets no messages.
+
+        Raises `BrokerError` if there is none of this name.
+        """
+        rules = subscription.rules
+        rule = None if rules is None else rules.get(name)
+        if rules is None or rule is None:
+            raise BrokerError(
+                "amqp:not-found",
+                f"the subscription {subscription.address[:200]!r} has no rule {name[:200]!r}",
+            )
+        rules.remove(rule)
+        self.records.drop_rule(subscription, rule)
+
+    def use_rules(self, subscription: Subscription, rules: RuleSet) -> None:
+        """Send messages to the subscription by these rules, its first ones, from now on."""
+        self.fanout.remove(subscription)
+        subscription.rules = rules
+        self.fanout.add(subscription)
 
     def drop(self, subscription: Subscription, why: str) -> None:
         """End a subscription: close its links and drop its messages."""

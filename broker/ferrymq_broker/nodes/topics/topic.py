@@ -13,6 +13,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.topics.rules import RuleSet
 from ferrymq_broker.nodes.topics.subscription import Subscription, SubscriptionOwner
 from ferrymq_broker.nodes.topics.subscription_identity import (
     SubscriptionIdentity,
@@ -31,6 +32,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
+    from ferrymq_broker.filters.rule import Rule
     from ferrymq_broker.nodes.link_terms import SourceTerms
     from ferrymq_broker.nodes.message import BrokerMessage
 
@@ -412,6 +414,18 @@ class Topic(SubscriptionOwner):
         subscription.queue.change_policy(policy)
         self._registry.records.put(subscription)
 
+    def add_rule(self, subscription: Subscription, rule: Rule) -> None:
+        """See `SubscriptionRegistry.add_rule`."""
+        self._registry.add_rule(subscription, rule)
+
+    def remove_rule(self, subscription: Subscription, name: str) -> None:
+        """See `SubscriptionRegistry.remove_rule`."""
+        self._registry.remove_rule(subscription, name)
+
+    def restore_rules(self, subscription: Subscription) -> None:
+        """Give a restored subscription an empty set of rules, which the caller fills."""
+        self._registry.use_rules(subscription, RuleSet())
+
     def delete_subscription(self, name: str) -> None:
         """End the links of a subscription and drop its messages. Raises `BrokerError` if there is
         none of this name."""
@@ -479,6 +493,7 @@ class Topic(SubscriptionOwner):
         if self.store_id != 0:
             self.agenda.changes.drop_range(SUBSCRIPTION, self.store_id, 0, LAST)
         for subscription in self._registry.all():
+            self._registry.records.drop_rules(subscription)
             subscription.store_id = 0
         self.space.timers.cancel(self._idle)
         super().delete(error)
@@ -510,6 +525,7 @@ class Topic(SubscriptionOwner):
             "name": self.address,
             "type": self.kind,
             "max-subscriptions": policy.max_subscriptions,
+            "max-rules": policy.max_rules,
             "auto-delete": policy.auto_delete,
             "subscriptions": len(self._registry),
             "filters": self._registry.fanout.filters(),
