@@ -25,6 +25,7 @@ from ferrymq_broker.config.apply.explain_access import (
     explain_access,
     read_identity,
 )
+from ferrymq_broker.config.apply.subscriptions import rule_mistakes
 from ferrymq_broker.config.declarations import Exchange
 from ferrymq_broker.config.load import BadFile, load_with_places
 from ferrymq_broker.config.model import DEFAULT_HOST, Config, Log
@@ -86,6 +87,7 @@ def check_config(
     try:
         config, places = load_with_places(file, data)
         mistakes, warnings = check_files(config)
+        mistakes += rule_mistakes(config)
         if data is not None and not mistakes:
             # The check may log changes of stored nodes, as a start would.
             configure_logging(Log())

@@ -131,6 +131,7 @@ class _Check:
                     location, f"names that begin with $ or {DYNAMIC} are reserved for the broker"
                 )
         yield from self._check_rules()
+        yield from self._check_subscriptions()
         for kind, at, entry in self.tables.declared():
             yield from self._check_node(kind, entry, (*self.place, kind, at))
         if len(self.kinds) > self.nodes.limit:
@@ -193,6 +194,31 @@ class _Check:
                         f"{name!r} is an alias, and rules are about nodes; "
                         f"write {self._follow(name) + part + key!r}",
                     )
+
+    # -- subscriptions ---------------------------------------------------------------------
+
+    def _check_subscriptions(self) -> Iterator[ConfigMistake]:
+        """Yield subscriptions that are declared twice or of no declared topic, and rules with equal
+        names."""
+        seen: dict[tuple[str, str], Location] = {}
+        for at, entry in enumerate(self.tables.subscription):
+            place = (*self.place, "subscription", at)
+            if self.kinds.get(entry.topic) != "topic":
+                yield ConfigMistake(
+                    (*place, "topic"), f"no topic with the name {entry.topic!r} is declared"
+                )
+            key = entry.topic, entry.name
+            if key in seen:
+                reason = f"the subscription {entry.name!r} of {entry.topic!r} is declared twice"
+                yield ConfigMistake((*place, "name"), reason, seen[key])
+            seen.setdefault(key, (*place, "name"))
+            rules: dict[str, Location] = {}
+            for number, rule in enumerate(entry.rule):
+                here = (*place, "rule", number, "name")
+                if rule.name in rules:
+                    reason = f"the rule {rule.name!r} is declared twice"
+                    yield ConfigMistake(here, reason, rules[rule.name])
+                rules.setdefault(rule.name, here)
 
     # -- nodes -----------------------------------------------------------------------------
 

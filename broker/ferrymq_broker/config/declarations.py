@@ -75,6 +75,36 @@ class Topic(DeclaredNode, TopicSettings):
     subscription: Subscription = Field(default_factory=Subscription)
 
 
+class SubscriptionRule(StrictSection):
+    """``[[subscription.rule]]``: a rule with one filter, and an action or none."""
+
+    name: str = Field(min_length=1, max_length=256)
+    true: bool = False
+    false: bool = False
+    sql: str | None = None
+    correlation: dict[str, str | int | dict[str, str | int | float | bool]] | None = None
+    action: str = ""
+
+    def described(self) -> dict[str, object]:
+        """Return the description of the rule, without its name."""
+        return {
+            key: getattr(self, key)
+            for key in ("true", "false", "sql", "correlation", "action")
+            if getattr(self, key) not in (None, False, "") or (key == "sql" and self.sql == "")
+        }
+
+
+class DeclaredSubscription(StrictSection):
+    """``[[subscription]]``: a subscription of a declared topic that exists from the start.
+
+    With any `rule`, it gets only what its rules say.
+    """
+
+    topic: Name
+    name: Name
+    rule: list[SubscriptionRule] = Field(default_factory=list)
+
+
 class Stream(DeclaredNode, StreamSettings):
     """``[[stream]]``: a stream, or streams made on first use."""
 
@@ -129,6 +159,7 @@ class Tables(Section):
 
     queue: list[Queue] = Field(default_factory=list)
     topic: list[Topic] = Field(default_factory=list)
+    subscription: list[DeclaredSubscription] = Field(default_factory=list)
     stream: list[Stream] = Field(default_factory=list)
     exchange: list[Exchange] = Field(default_factory=list)
     alias: list[Alias] = Field(default_factory=list)

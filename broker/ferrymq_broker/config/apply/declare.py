@@ -16,6 +16,7 @@ from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.apply.rules import make_rule
 from ferrymq_broker.config.apply.store_conflicts import contradictions, difference
+from ferrymq_broker.config.apply.subscriptions import declare_subscriptions, rule_mistakes
 from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.model import Config
@@ -77,10 +78,11 @@ def make_hosts(config: Config, broker: Broker) -> None:
 def declare(config: Config, broker: Broker) -> None:
     """Make everything that the configuration declares; stored nodes exist already.
 
-    Raises one `ConfigError` for all stored nodes that cannot get their declared settings, and
+    Raises one `ConfigError` for all stored nodes that cannot get their declared settings, or for
+    all rules of subscriptions that are not valid, and
     `BrokerError` for nodes that cannot be created.
     """
-    found = contradictions(config, broker)
+    found = contradictions(config, broker) or rule_mistakes(config)
     if found:
         raise ConfigError("\n".join(mistake.reason for mistake in found))
     fill_space(config, config, config.nodes, broker.default)
@@ -127,6 +129,7 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         space.declare_alias(name, target)
     for entry in exchanges:
         _bind(space, entry)
+    declare_subscriptions(tables, space)
 
 
 # -- nodes ------------------------------------------------------------------------------------
