@@ -18,6 +18,7 @@ NAMES = (
     "engine_client",
     "broker",
     "selector",
+    "rules",
     "filters",
     "configuration",
     "messages",
