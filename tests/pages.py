@@ -191,6 +191,11 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "interop/test_tls_rhea.py",
     ),
     "broker/tokens": ("broker/tokens/",),
+    "broker/subscription-rules": (
+        "broker/filters/test_rule_language.py",
+        "broker/topics/test_declared_rules.py",
+        "broker/topics/test_rules.py",
+    ),
     "broker/topics": (
         "broker/topics/",
         "interop/test_nodes_topics.py",

@@ -12,7 +12,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.message import BrokerMessage, restore
-from ferrymq_broker.nodes.message_view import MessageView
+from ferrymq_broker.nodes.message_view import MessageView, view_of_sections
 from ferrymq_broker.nodes.sections import section_at, section_end
 from ferrymq_codec.errors import DecodeError, EncodeError
 from ferrymq_codec.limits import SECTION_ELEMENTS
@@ -80,8 +80,7 @@ class MessageDraft:
         # Which sections have been changed.
         self._has_properties = False
         self._has_application = False
-        self.view: MessageView = MessageView(message)
-        self.view.show(header, properties, application)
+        self.view: MessageView = view_of_sections(message, header, properties, application)
 
     def header(self) -> Header:
         """Return the header, to change its ttl or priority."""

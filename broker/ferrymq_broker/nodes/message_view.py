@@ -110,14 +110,6 @@ class MessageView:
             self._application = application
         return application
 
-    def show(self, header: Header, properties: Properties, application: dict[str, object]) -> None:
-        """Show these sections instead of those of the message. Not for views of `view_of`, which
-        are shared."""
-        self._header = header
-        self._properties = properties
-        self._properties_read = True
-        self._application = application
-
     # -- single fields ---------------------------------------------------------------------
 
     @property
@@ -214,6 +206,18 @@ class MessageView:
         reader.budget = SECTION_ELEMENTS
         reader.read_descriptor("message")
         return reader
+
+
+def view_of_sections(
+    message: BrokerMessage, header: Header, properties: Properties, application: dict[str, object]
+) -> MessageView:
+    """Return a view of a message that shows these sections instead of those of the message."""
+    view = MessageView(message)
+    view._header = header
+    view._properties = properties
+    view._properties_read = True
+    view._application = application
+    return view
 
 
 def view_of(message: BrokerMessage) -> MessageView:
