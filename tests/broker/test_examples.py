@@ -119,7 +119,7 @@ def test_the_documented_configuration_has_every_key(tmp_path: Path) -> None:
         for name in set(model.model_fields) - names
     }
     # A virtual host has the tables of the top.
-    inherited = ("topic", "stream", "exchange", "alias", "redirect", "rule")
+    inherited = ("topic", "subscription", "stream", "exchange", "alias", "redirect", "rule")
     assert missing == {f"VirtualHost.{kind}" for kind in inherited}
     assert {"Queue", "Topic", "Stream", "Exchange", "Http"} <= {each.__name__ for each in said}
 
