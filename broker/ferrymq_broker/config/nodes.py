@@ -22,6 +22,9 @@ from ferrymq_broker.values.policy import (
 # An address or an empty text; longer addresses cannot be created.
 Address = Annotated[str, Field(max_length=MAX_ADDRESS_LENGTH)]
 
+# The name of a consumer group; a reader cannot name a longer one.
+GroupName = Annotated[str, Field(min_length=1, max_length=256)]
+
 
 class QueueSettings(StrictSection):
     """The settings of a queue; `QueuePolicy` explains each of them."""
@@ -72,6 +75,8 @@ class StreamSettings(StrictSection):
     durable: bool = True
     capture: bool = False
     unpack_batches: bool = False
+    consumer_groups: list[GroupName] = Field(default_factory=list, max_length=1000)
+    readers_per_group: Count = 0
 
 
 class ExchangeSettings(StrictSection):
@@ -117,6 +122,7 @@ def make_policy(kind: str, settings: Mapping[str, object]) -> NodePolicy:
     if kind == "topic":
         return TopicPolicy(**known)
     if kind == "stream":
+        known["consumer_groups"] = tuple(dict.fromkeys(known.get("consumer_groups", ())))
         return StreamPolicy(**known)
     return ExchangePolicy(**known)
 
@@ -172,5 +178,7 @@ def policy_attributes(policy: NodePolicy) -> dict[str, object]:
         value = getattr(policy, field.name)
         if isinstance(value, QueuePolicy):
             value = policy_attributes(value)
+        elif isinstance(value, tuple):
+            value = list(value)
         attributes[kebab(public.get(field.name, field.name))] = value
     return attributes

@@ -26,7 +26,11 @@ def policy_fields(policy: NodePolicy) -> dict[str, object]:
     result: dict[str, object] = {}
     for setting in fields(policy):
         value = getattr(policy, setting.name)
-        result[setting.name] = policy_fields(value) if isinstance(value, QueuePolicy) else value
+        if isinstance(value, QueuePolicy):
+            value = policy_fields(value)
+        elif isinstance(value, tuple):
+            value = list(value)
+        result[setting.name] = value
     return result
 
 
@@ -66,7 +70,10 @@ def _known(default: NodePolicy, record: object) -> dict[str, Any]:
     for setting in fields(default):
         usual = getattr(default, setting.name)
         value = record.get(setting.name, usual)
-        if isinstance(usual, bool) or not isinstance(usual, int):
+        if isinstance(usual, tuple):
+            fits = isinstance(value, list) and all(isinstance(name, str) for name in value)
+            value = tuple(value) if fits else value
+        elif isinstance(usual, bool) or not isinstance(usual, int):
             fits = isinstance(value, dict if isinstance(usual, QueuePolicy) else type(usual))
         else:
             fits = isinstance(value, int) and not isinstance(value, bool)

@@ -93,6 +93,8 @@ class StreamPolicy:
     Each partition keeps at least its newest records as `max_bytes`, `max_age` and `max_records`
     say; older records are dropped in whole segments of `segment_bytes`. With `capture`, records are
     also written to files, if the broker has a directory for them, and are not dropped before that.
+    Readers may name one of the `consumer_groups`; without any, they may name any group. A partition
+    has at most `readers_per_group` readers of one group.
     """
 
     partitions: int = 1
@@ -103,6 +105,8 @@ class StreamPolicy:
     durable: bool = True
     capture: bool = False
     unpack_batches: bool = False
+    consumer_groups: tuple[str, ...] = ()
+    readers_per_group: int = 0
 
 
 @dataclass(frozen=True, slots=True)

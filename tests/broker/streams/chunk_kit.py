@@ -21,6 +21,7 @@ def read_chunks(
     selector: str | None = None,
     forgiving: bool = False,
     max_message_size: int = 0,
+    more: dict[str, object] | None = None,
 ) -> Receiver:
     """A link that reads a partition in chunks of so many bytes or records."""
     limits: dict[Symbol, object] = {}
@@ -28,7 +29,7 @@ def read_chunks(
         limits[Symbol("bytes")] = ULong(bytes)
     if records is not None:
         limits[Symbol("records")] = UInt(records)
-    properties: dict[str, object] = {"ferrymq:chunks": limits}
+    properties: dict[str, object] = {"ferrymq:chunks": limits, **(more or {})}
     if until is not None:
         properties["ferrymq:until"] = until
     if forgiving:

@@ -14,6 +14,7 @@ from ferrymq_types.messaging import (
     DeliveryAnnotations,
     MessageAnnotations,
     Source,
+    TerminusDurability,
 )
 from tests.broker.harness import Client, Network, Receiver, decode, message_annotations
 
@@ -27,7 +28,7 @@ _names = itertools.count()
 Start = str | ULong | Timestamp
 
 
-def declare(net: Network, address: str = "s", **policy: int) -> Stream:
+def declare(net: Network, address: str = "s", **policy: object) -> Stream:
     """A new stream."""
     stream = net.space.create(address, StreamPolicy(**policy))  # type: ignore[arg-type]
     assert isinstance(stream, Stream)
@@ -64,6 +65,8 @@ def read(
     properties: dict[str, object] | None = None,
     mode: str | None = None,
     max_message_size: int = 0,
+    name: str | None = None,
+    durable: TerminusDurability = TerminusDurability.NONE,
 ) -> Receiver:
     """A link that reads a stream or a partition from a place, the first record on by default."""
     filters: dict[str, object] = {}
@@ -72,8 +75,10 @@ def read(
     if selector is not None:
         filters[SELECTOR] = SelectorFilter(selector)
     link = client.session.attach_receiver(
-        f"reader-{next(_names)}",
-        source=Source(address=address, filter=filters or None, distribution_mode=mode),
+        name or f"reader-{next(_names)}",
+        source=Source(
+            address=address, filter=filters or None, distribution_mode=mode, durable=durable
+        ),
         properties=properties,
         max_message_size=max_message_size,
     )

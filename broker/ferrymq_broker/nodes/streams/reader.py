@@ -20,6 +20,7 @@ from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.streams.partition import RecordWaiter, StreamPartition
+from ferrymq_broker.nodes.streams.reader_groups import NO_EPOCH
 from ferrymq_broker.nodes.streams.segments import ENDLESS, LogSegment
 from ferrymq_types.transport import Error
 
@@ -85,6 +86,7 @@ class StreamReader(Node):
     """The node that one link consumes from. `forgiving` is whether the reader continues after a
     gap.
 
+    `group` is its consumer group, `epoch` is `NO_EPOCH` unless it is the only reader of the group.
     `parked` is true while the reader waits for a pass of its own. `fault` is the reason why it
     cannot continue, once it has reached something that it cannot read.
     """
@@ -95,6 +97,8 @@ class StreamReader(Node):
         "cursors",
         "whole",
         "forgiving",
+        "group",
+        "epoch",
         "parked",
         "fault",
         "scanned",
@@ -110,6 +114,8 @@ class StreamReader(Node):
         # Whether it reads all partitions, including those that are added later.
         self.whole: bool = whole
         self.forgiving: bool = forgiving
+        self.group: str = ""
+        self.epoch: i64 = NO_EPOCH
         self.parked: bool = False
         self.fault: Error | None = None
         # How many records a filter has rejected since others had their turn.
@@ -126,8 +132,9 @@ class StreamReader(Node):
     # -- the consumer ----------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer) -> None:
-        """Begin to read for a link."""
+        """Begin to read for a link. A reader with an epoch takes the place of others."""
         self.consumer = consumer
+        self.stream.groups.enter(self)
         self.stream.readers.append(self)
         for cursor in self.cursors:
             cursor.partition.count_readers(1)
@@ -139,6 +146,7 @@ class StreamReader(Node):
         self.consumer = None
         self._draining = False
         self.stream.readers.remove(self)
+        self.stream.groups.leave(self)
         for cursor in self.cursors:
             partition = cursor.partition
             partition.count_readers(-1)
@@ -171,6 +179,7 @@ class StreamReader(Node):
         """Read a new partition of the stream, too, from its beginning."""
         self.cursors.append(PartitionCursor(self, partition, 0))
         partition.count_readers(1)
+        self.stream.groups.enter_too(self, partition)
         self.touch()
 
     def bookmark(self, consumer: Consumer) -> list[int] | None:

@@ -21,6 +21,14 @@ from ferrymq_broker.nodes.streams.holds import RetentionHolds
 from ferrymq_broker.nodes.streams.partition import PartitionOwner, StreamPartition
 from ferrymq_broker.nodes.streams.partitioner import place, read_part
 from ferrymq_broker.nodes.streams.reader import PartitionCursor, StreamReader
+from ferrymq_broker.nodes.streams.reader_groups import (
+    EPOCH,
+    GROUP,
+    NO_EPOCH,
+    ReaderGroups,
+    epoch_of,
+    group_of,
+)
 from ferrymq_broker.nodes.streams.record_reader import RecordStreamReader
 from ferrymq_broker.nodes.streams.segments import ENDLESS
 from ferrymq_broker.nodes.streams.start_position import ON_TRIM, chunk_of, end_of, goes_on, start_of
@@ -62,8 +70,8 @@ class _Turns(Timer):
 @final
 class Stream(PartitionOwner):
     """A stream. `incarnation` is different for each stream that has had the same address; `holds`
-    keep records that limits must not drop. `created` is when the stream was created, in
-    milliseconds since the epoch, 0 if that is not known."""
+    keep records that limits must not drop; `groups` has the readers by consumer group. `created` is
+    when the stream was created, in milliseconds since the epoch, 0 if that is not known."""
 
     __slots__ = (
         "incarnation",
@@ -71,6 +79,7 @@ class Stream(PartitionOwner):
         "partitions",
         "readers",
         "holds",
+        "groups",
         "_recovered",
         "_next",
         "_parked",
@@ -89,6 +98,7 @@ class Stream(PartitionOwner):
         self.partitions: list[StreamPartition] = []
         self.readers: list[StreamReader] = []
         self.holds: RetentionHolds = RetentionHolds(self)
+        self.groups: ReaderGroups = ReaderGroups()
         # The number of messages that came before the broker was started.
         self._recovered: i64 = 0
         # The partition for the next message that names neither a partition nor a key.
@@ -136,6 +146,15 @@ class Stream(PartitionOwner):
                     )
             reader = self._reader_of_all(position, forgiving)
             granted["ferrymq:first-offsets"] = [int(cursor.at()) for cursor in reader.cursors]
+        reader.group = group_of(terms.properties)
+        reader.epoch = epoch_of(terms.properties)
+        self.groups.expect_place(
+            reader, [cursor.partition for cursor in reader.cursors], self.policy
+        )
+        if reader.group:
+            granted[GROUP] = reader.group
+        if reader.epoch != NO_EPOCH:
+            granted[EPOCH] = int(reader.epoch)
         granted["ferrymq:incarnation"] = self.incarnation
         granted["ferrymq:partitions"] = len(self.partitions)
         if ON_TRIM in terms.properties:
@@ -420,10 +439,13 @@ class Stream(PartitionOwner):
             "segment-bytes": policy.segment_bytes,
             "durable": policy.durable,
             "capture": policy.capture,
+            "consumer-groups": list(policy.consumer_groups),
+            "readers-per-group": policy.readers_per_group,
         }
         described.update(self.figures())
         described["ranges"] = [partition.describe() for partition in self.partitions]
         described["holds"] = self.holds.describe()
+        described["groups"] = self.groups.describe(len(self.partitions))
         return described
 
     # -- the end -----------------------------------------------------------------------------
