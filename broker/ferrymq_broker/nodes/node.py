@@ -21,6 +21,7 @@ from ferrymq_broker.slices import TURN, SlicedTask, Slices
 from ferrymq_broker.store.changes import Changes, Stored
 from ferrymq_broker.store.tables import NODE
 from ferrymq_broker.timers import TimerHeap
+from ferrymq_broker.values.partitioner import Partitioner, partition_of_key
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.access import ConnectionAccess
@@ -103,7 +104,8 @@ class Space:
     rights of each open connection, by its number; `strangers` are the rights of a closed
     connection, None if the virtual host has no rules. They are needed because a message is returned
     only to where its publisher may send. `leaving` has the objects to be told when a deleted node
-    is removed completely. `alternates` has the alternate addresses of exchanges.
+    is removed completely. `alternates` has the alternate addresses of exchanges. `partitioner`
+    chooses the partition of a stream for a key.
     """
 
     __slots__ = (
@@ -120,6 +122,7 @@ class Space:
         "strangers",
         "leaving",
         "alternates",
+        "partitioner",
     )
 
     def __init__(
@@ -138,6 +141,7 @@ class Space:
         self.strangers: ConnectionAccess | None = None
         self.leaving: dict[Node, LinkEnd] = {}
         self.alternates: dict[Node, str] = {}
+        self.partitioner: Partitioner = partition_of_key
 
     def party_gone(self, number: i64) -> None:
         """Tell the waiting nodes of the end of a session or connection, after the end of all its

@@ -148,3 +148,34 @@ def test_more_partitions_at_run_time(net: Network) -> None:
     assert counts(stream) == [2, 1, 1]
     assert sorted(whole.bodies()) == [b"a", b"b", b"c", b"d"]
     assert len(single.bodies()) == 2
+
+
+def test_a_virtual_host_may_have_another_partitioner(net: Network) -> None:
+    asked: list[tuple[bytes, int]] = []
+
+    def last(key: bytes, partitions: int) -> int:
+        asked.append((key, partitions))
+        return partitions - 1
+
+    net.space.partitioner = last
+    stream = declare(net, partitions=3)
+    sender = net.connect().sender("s")
+    sender.send_sections(*keyed("a"))
+    sender.send_sections(*keyed(b"b"))
+    sender.send_sections(Properties(group_id="c"), Data(value=b""))
+    assert asked == [(b"a", 3), (b"b", 3), (b"c", 3)]
+    assert counts(stream) == [0, 0, 3]
+    # It is for keys only.
+    sender.send(b"x", b"y")
+    assert counts(stream) == [1, 1, 3]
+
+
+@pytest.mark.parametrize("number", [-1, 3])
+def test_a_partitioner_that_leaves_the_stream(net: Network, number: int) -> None:
+    net.space.partitioner = lambda key, partitions: number
+    stream = declare(net, partitions=3)
+    sender = net.connect().sender("s")
+    outcome = sender.send_sections(*keyed("a")).remote_state
+    assert isinstance(outcome, Rejected) and outcome.error is not None
+    assert outcome.error.condition == "amqp:internal-error"
+    assert counts(stream) == [0, 0, 0]

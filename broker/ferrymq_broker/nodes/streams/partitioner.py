@@ -1,14 +1,14 @@
-"""The partitioner: it chooses the partition of a stream for a message.
+"""The choice of a partition of a stream for a message.
 
-1. The partition in the message annotation ``x-opt-partition``. 2. The partition of the key: of the
-message annotation ``x-opt-partition-key``, else of properties.group-id. 3. Without either, the next
-partition in turn.
+1. The partition in the message annotation ``x-opt-partition``. 2. The partition that the
+partitioner of the virtual host (`ferrymq_broker.values.partitioner`) has for the key: for the
+message annotation ``x-opt-partition-key``, else for properties.group-id. 3. Without either, the
+next partition in turn.
 """
 
 from __future__ import annotations
 
 from typing import Final
-from zlib import crc32
 
 from mypy_extensions import i64
 
@@ -16,6 +16,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.streams.stream_annotations import PARTITION
+from ferrymq_broker.values.partitioner import Partitioner
 from ferrymq_codec.scalars import Timestamp
 
 PARTITION_KEY: Final = "x-opt-partition-key"
@@ -24,12 +25,7 @@ PARTITION_KEY: Final = "x-opt-partition-key"
 _DIGITS: Final = 9
 
 
-def partition_of_key(key: bytes, partitions: i64) -> i64:
-    """Return the CRC-32 (that of zlib and gzip) of the key, modulo the number of partitions."""
-    return i64(crc32(key)) % partitions
-
-
-def place(message: BrokerMessage, partitions: i64) -> i64:
+def place(message: BrokerMessage, partitions: i64, partitioner: Partitioner) -> i64:
     """Return the partition that the message itself chooses, −1 if it does not.
 
     Raises `BrokerError` if the partition does not exist, or the key is of a wrong type.
@@ -42,9 +38,9 @@ def place(message: BrokerMessage, partitions: i64) -> i64:
             return _chosen(chosen, partitions)
         key = annotations.get(PARTITION_KEY)
         if isinstance(key, str):
-            return partition_of_key(key.encode(), partitions)
+            return _of_key(key.encode(), partitions, partitioner)
         if isinstance(key, bytes):
-            return partition_of_key(key, partitions)
+            return _of_key(key, partitions, partitioner)
         if key is not None:
             raise BrokerError(
                 "amqp:invalid-field",
@@ -54,7 +50,18 @@ def place(message: BrokerMessage, partitions: i64) -> i64:
     if partitions == 1:
         return 0
     group = view.group_id
-    return -1 if group is None else partition_of_key(group.encode(), partitions)
+    return -1 if group is None else _of_key(group.encode(), partitions, partitioner)
+
+
+def _of_key(key: bytes, partitions: i64, partitioner: Partitioner) -> i64:
+    number = partitioner(key, int(partitions))
+    if number < 0 or number >= partitions:
+        raise BrokerError(
+            "amqp:internal-error",
+            f"the partitioner of the virtual host has chosen the partition {number}; the stream "
+            f"has the partitions 0 to {partitions - 1}",
+        )
+    return number
 
 
 def _chosen(value: object, partitions: int) -> i64:

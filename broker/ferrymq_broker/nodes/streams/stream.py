@@ -221,7 +221,7 @@ class Stream(PartitionOwner):
         if message.special:
             # Only such a message can name a partition, a key or a group-id.
             try:
-                number = place(message, len(partitions))
+                number = place(message, len(partitions), self.space.partitioner)
             except BrokerError as error:
                 return Refusal(error.condition, error.description)
         if number < 0:
@@ -239,7 +239,7 @@ class Stream(PartitionOwner):
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         if message.special:
             try:
-                place(message, len(self.partitions))
+                place(message, len(self.partitions), self.space.partitioner)
             except BrokerError as error:
                 return Refusal(error.condition, error.description)
         return None
