@@ -50,6 +50,7 @@ from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.recovery.recover import recover
+from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_broker.slices import SLICE
 from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.reader import Reader
@@ -159,6 +160,7 @@ class Network:
             self.space.auto_create = None
         if config is not None:
             make_hosts(config, self.broker)
+        EVENT_HUBS.add_words(self.broker)
         store = self.store
         if store is not None:
             store.open(self.broker.agenda.changes, lambda: self.later.append(self._complete))

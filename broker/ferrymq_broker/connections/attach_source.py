@@ -185,7 +185,7 @@ class SourceAttach(LinkAttach):
         attach = self.request
         client = self.parts.client
         properties = {} if attach.properties is None else dict(attach.properties)
-        filters = parse_filters(asked.filter, client.id)
+        filters = parse_filters(asked.filter, client.id, client.space.position_words)
         terms = SourceTerms(client.party(self.session), self.link.name, self.part, filters)
         terms.distribution_mode = asked.distribution_mode
         terms.durable = asked.durable.value

@@ -63,8 +63,10 @@ _CODES: Final[dict[int, int]] = {
 PLAIN_SELECTORS: Final = ("apache.org:selector-filter:string", "jms-selector")
 
 
-def parse_filters(asked: dict[str, object] | None, connection: i64) -> FilterSet:
-    """Parse the filter-set of a source on this connection.
+def parse_filters(
+    asked: dict[str, object] | None, connection: i64, words: dict[object, int]
+) -> FilterSet:
+    """Parse the filter-set of a source on this connection. `words` are those of `since`.
 
     Messages have to pass every filter in it. Unknown filters are in `refused`; a filter with the
     value null is ignored. Raises `BrokerError` (amqp:invalid-field) for an invalid value of a known
@@ -86,7 +88,7 @@ def parse_filters(asked: dict[str, object] | None, connection: i64) -> FilterSet
             _set_position(result, name, position_of(content))
         elif kind in (_SELECTOR, _SQL):
             chosen = selector(_string(name, content), kind == _SQL)
-            place = since(chosen)
+            place = since(chosen, words)
             if place is None:
                 filters.append(chosen)
             else:

@@ -25,8 +25,6 @@ _ANNOTATIONS: Final[dict[str, int]] = {
     "x-opt-sequence-number": OFFSET,
     "x-opt-enqueued-time": TIME,
 }
-_START: Final = "-1"
-_END: Final = "@latest"
 _GREATEST: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
@@ -51,7 +49,7 @@ def position_of(value: object) -> StreamPosition:
 
 @final
 class Since:
-    """A selector that means a position in a stream, in the notation of Event Hubs clients.
+    """A selector that means a position in a stream.
 
     With ``amqp.annotation.x-opt-offset > '42'`` a stream begins at `position`. Other nodes filter
     by `predicate`, which is None if the position is the start or the end.
@@ -64,8 +62,11 @@ class Since:
         self.predicate: Filter | None = predicate
 
 
-def since(selector: Selector) -> Since | None:
-    """Return the position that a selector means; None if it means something else."""
+def since(selector: Selector, words: dict[object, int]) -> Since | None:
+    """Return the position that a selector means; None if it means something else.
+
+    `words` are constants that stand for the start or the end of the stream in place of an offset.
+    """
     comparison = selector.condition
     if not isinstance(comparison, Comparison) or (comparison.op != GT and comparison.op != GE):
         return None
@@ -78,10 +79,8 @@ def since(selector: Selector) -> Since | None:
         return None
     bound = right.constant
     inclusive = comparison.op == GE
-    if kind == OFFSET and bound == _END:
-        return Since(StreamPosition(NEXT), None)
-    if kind == OFFSET and (bound == _START or bound == -1):
-        return Since(StreamPosition(FIRST), None)
+    if kind == OFFSET and bound in words:
+        return Since(StreamPosition(words[bound]), None)
     number = _number(bound)
     if number is None:
         return None
@@ -89,7 +88,7 @@ def since(selector: Selector) -> Since | None:
 
 
 def _number(value: object) -> int | None:
-    """Return a number that may be written as a string, as Event Hubs clients write offsets."""
+    """Return a number that may be written as a string, as some clients write offsets."""
     if isinstance(value, str):
         if not 0 < len(value) <= 19 or not value.isascii() or not value.isdecimal():
             return None

@@ -7,12 +7,13 @@ description in the application-properties of the response.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
+from ferrymq_broker.management.dialect import ManagementDialect
 from ferrymq_broker.management.discovery import Discovery
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import (
@@ -25,7 +26,6 @@ from ferrymq_broker.management.errors import (
     ManagementError,
     status_of,
 )
-from ferrymq_broker.management.event_hubs import VENDOR, named_for_them
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.sliced_query import (
     WAITING,
@@ -54,10 +54,16 @@ _STANDARD: Final = frozenset(
 
 class Manager:
     """The request handler of the management node of the virtual host `host`. `types` are the types
-    that it manages, by full name."""
+    that it manages, by full name, with those of the `dialects`."""
 
-    def __init__(self, types: list[EntityType], host: str = "") -> None:
+    def __init__(
+        self,
+        types: list[EntityType],
+        host: str = "",
+        dialects: Sequence[ManagementDialect] = (),
+    ) -> None:
         self.host = host
+        self._dialects = tuple(dialects)
         self.types: dict[str, EntityType] = {type.name: type for type in types}
         listed = {name: type for name, type in self.types.items() if type.listed}
         self._short = {type.short: type for type in listed.values()}
@@ -116,8 +122,11 @@ class Manager:
         if result.status == FORBIDDEN:
             result.properties["errorCondition"] = Symbol("amqp:unauthorized-access")
         response = _response(result)
-        if str(request.application_properties.get("type")).startswith(VENDOR):
-            response.application_properties.update(named_for_them(result))
+        if self._dialects:
+            asked = str(request.application_properties.get("type"))
+            for dialect in self._dialects:
+                if asked.startswith(dialect.prefix):
+                    response.application_properties.update(dialect.status_names(result))
         return response
 
     def _record(self, request: Request, result: Result) -> None:

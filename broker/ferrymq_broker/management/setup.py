@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.aliases import AliasEntities
 from ferrymq_broker.management.connections import ConnectionEntities, LinkEntities, SessionEntities
+from ferrymq_broker.management.dialect import ManagementDialect
 from ferrymq_broker.management.entity import EntityType
-from ferrymq_broker.management.event_hubs import EventHubEntities, HubPartitionEntities
 from ferrymq_broker.management.exchanges import BindingEntities, ExchangeEntities
 from ferrymq_broker.management.fences import FenceEntities
 from ferrymq_broker.management.manager import Manager, failed
@@ -25,8 +26,14 @@ if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
 
 
-def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = None) -> ServiceNode:
-    """Add the management node to `space`, and return it. With a `keeper` it manages the store too.
+def install(
+    space: AddressSpace,
+    broker: Broker,
+    keeper: StoreKeeper | None = None,
+    dialects: Sequence[ManagementDialect] = (),
+) -> ServiceNode:
+    """Add the management node to `space`, and return it. With a `keeper` it manages the store too,
+    and it has the types of the `dialects`.
 
     Called once for every virtual host.
     """
@@ -36,8 +43,6 @@ def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = No
         TopicEntities(space),
         SubscriptionEntities(space),
         StreamEntities(space),
-        EventHubEntities(space),
-        HubPartitionEntities(space),
         ExchangeEntities(space),
         BindingEntities(space),
         AliasEntities(space),
@@ -51,7 +56,9 @@ def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = No
     ]
     if keeper is not None:
         types.append(StoreEntities(keeper))
-    manager = Manager(types, space.name)
+    for dialect in dialects:
+        types += dialect.make_types(space)
+    manager = Manager(types, space.name, dialects)
     service = ServiceNode(ADDRESS, space, manager.answer, failed)
     manager.take_time(broker, service)
     space.insert_service(service)

@@ -105,7 +105,8 @@ class Space:
     connection, None if the virtual host has no rules. They are needed because a message is returned
     only to where its publisher may send. `leaving` has the objects to be told when a deleted node
     is removed completely. `alternates` has the alternate addresses of exchanges. `partitioner`
-    chooses the partition of a stream for a key.
+    chooses the partition of a stream for a key. `position_words` has constants of selectors that
+    mean the start or the end of a stream.
     """
 
     __slots__ = (
@@ -123,6 +124,7 @@ class Space:
         "leaving",
         "alternates",
         "partitioner",
+        "position_words",
     )
 
     def __init__(
@@ -142,6 +144,7 @@ class Space:
         self.leaving: dict[Node, LinkEnd] = {}
         self.alternates: dict[Node, str] = {}
         self.partitioner: Partitioner = partition_of_key
+        self.position_words: dict[object, int] = {}
 
     def party_gone(self, number: i64) -> None:
         """Tell the waiting nodes of the end of a session or connection, after the end of all its

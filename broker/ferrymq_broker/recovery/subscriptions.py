@@ -91,7 +91,12 @@ def _recover(
     try:
         policy = read_queue_policy(record.get("policy"))
         subscription = topic.restore_subscription(
-            id, name, fields.text("key"), _filter(filters), policy, record
+            id,
+            name,
+            fields.text("key"),
+            _filter(filters, topic.space.position_words),
+            policy,
+            record,
         )
     except (StoreDamaged, BrokerError) as error:
         raise StoreDamaged(f"{fields.what}, {name[:200]!r}: {error}") from error
@@ -112,8 +117,8 @@ def _recover(
     return subscription
 
 
-def _filter(asked: dict[str, object]) -> Filter | None:
+def _filter(asked: dict[str, object], words: dict[object, int]) -> Filter | None:
     """Return the predicate of the requested filters. Raises `BrokerError`."""
-    filters = parse_filters(asked, _NOBODY)
+    filters = parse_filters(asked, _NOBODY, words)
     filters.decline_position()
     return filters.predicate

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 ADDRESS: Final = "$cbs"
 PUT_TOKEN: Final = "put-token"
-# Types of tokens. Some clients send a shared access signature as a JWT.
+# Types of tokens. Some clients send a shared access signature as a JWT; the names of signatures
+# themselves are not standardised.
 _JWT_TYPES: Final = ("jwt", "amqp:jwt")
-_SIGNATURE_TYPE: Final = "servicebus.windows.net:sastoken"
 
 ACCEPTED: Final = 202
 BAD_REQUEST: Final = 400
@@ -74,7 +74,8 @@ class Cbs:
     """The tokens of one virtual host.
 
     `own` has the rules that keys have in their own configuration, in addition to the access rules.
-    A connection has at most `limit` tokens.
+    A connection has at most `limit` tokens. `signature_types` are the types of tokens that must be
+    shared access signatures.
     """
 
     def __init__(
@@ -84,8 +85,10 @@ class Cbs:
         verifier: TokenVerifier,
         own: Mapping[str, Rule],
         limit: int,
+        signature_types: Sequence[str] = (),
     ) -> None:
         self._broker = broker
+        self._types = (*_JWT_TYPES, *signature_types)
         self._space = space
         self._verifier = verifier
         self._own = own
@@ -166,7 +169,7 @@ class Cbs:
         party = request.party
         scope = ""
         try:
-            name, token, kind = _read(request)
+            name, token, kind = _read(request, self._types)
             try:
                 scope = scope_of(name)
                 grant = self._grant(scope, name, token, kind, request)
@@ -219,7 +222,7 @@ class Cbs:
                 raise TokenRefusedError(
                     "the token is for another address than the name in the request"
                 )
-        elif kind == _SIGNATURE_TYPE:
+        elif kind not in _JWT_TYPES:
             raise TokenRefusedError("the body is not a shared access signature")
         else:
             identity = self._verifier.check_jwt(token)
@@ -249,9 +252,13 @@ class Cbs:
 
 
 def install_tokens(
-    security: Security, broker: Broker, verifier: TokenVerifier | None
+    security: Security,
+    broker: Broker,
+    verifier: TokenVerifier | None,
+    signature_types: Sequence[str] = (),
 ) -> list[ServiceNode]:
     """Add the node ``$cbs`` to every virtual host, and return the nodes; none without a verifier.
+    `signature_types` are those of `Cbs`.
 
     Called once, when all virtual hosts exist.
     """
@@ -267,21 +274,22 @@ def install_tokens(
             for key in security.shared_access_key
             if key.virtual_host == space.name and (rule := make_key_rule(key)) is not None
         }
-        service = Cbs(broker, space, verifier, own, security.tokens.limit).service
+        service = Cbs(broker, space, verifier, own, security.tokens.limit, signature_types).service
         space.insert_service(service)
         services.append(service)
     return services
 
 
-def _read(request: Request) -> tuple[str, str, str]:
-    """Return name, token and type of a request. Raises `_Refusal`."""
+def _read(request: Request, types: Sequence[str]) -> tuple[str, str, str]:
+    """Return name, token and type of a request, which must be one of the `types`. Raises
+    `_Refusal`."""
     properties = request.application_properties
     operation = properties.get("operation")
     if operation != PUT_TOKEN:
         raise _Refusal(BAD_REQUEST, f"the operation must be {PUT_TOKEN}")
     kind = properties.get("type")
-    if not isinstance(kind, str) or kind not in (*_JWT_TYPES, _SIGNATURE_TYPE):
-        raise _Refusal(BAD_REQUEST, f"the type must be one of {', '.join(_known_types())}")
+    if not isinstance(kind, str) or kind not in types:
+        raise _Refusal(BAD_REQUEST, f"the type must be one of {', '.join(types)}")
     name = properties.get("name")
     if not isinstance(name, str):
         raise _Refusal(BAD_REQUEST, "the name that the token is for is missing or is not a string")
@@ -297,10 +305,6 @@ def _read(request: Request) -> tuple[str, str, str]:
     if not isinstance(body, str) or not 0 < len(body) <= MAX_TOKEN:
         raise _Refusal(BAD_REQUEST, f"the token must be text of at most {MAX_TOKEN} characters")
     return str(name), str(body), str(kind)
-
-
-def _known_types() -> Sequence[str]:
-    return (*_JWT_TYPES, _SIGNATURE_TYPE)
 
 
 def _shorten(identity: UserIdentity, request: Request, now: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.broker import Broker
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
     from ferrymq_broker.security.tokens import TokenVerifier
 
 
-def take_tokens(security: Security, broker: Broker, clock: Clock) -> TokenVerifier | None:
+def take_tokens(
+    security: Security, broker: Broker, clock: Clock, signature_types: Sequence[str] = ()
+) -> TokenVerifier | None:
     """Make the verifier of tokens, and add ``$cbs`` to every virtual host; None without tokens.
+    `signature_types` are the types of tokens that are shared access signatures.
 
     Called once, when all virtual hosts exist. Raises `ConfigError` for a file of keys that cannot
     be used.
@@ -28,7 +32,7 @@ def take_tokens(security: Security, broker: Broker, clock: Clock) -> TokenVerifi
     from ferrymq_broker.security.tokens import make_verifier
 
     verifier = make_verifier(security, clock)
-    install_tokens(security, broker, verifier)
+    install_tokens(security, broker, verifier, signature_types)
     return verifier
 
 

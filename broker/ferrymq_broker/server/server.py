@@ -28,6 +28,8 @@ from ferrymq_broker.security.tls_reload import TlsRegistry
 from ferrymq_broker.security.token_setup import take_tokens
 from ferrymq_broker.server.admission import Admission
 from ferrymq_broker.server.connection_limits import ConnectionLimits
+from ferrymq_broker.server.event_hubs import EVENT_HUBS
+from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.kick_users import UserKick
 from ferrymq_broker.server.listeners import Listeners
 from ferrymq_broker.server.protocol import AmqpProtocol
@@ -69,6 +71,8 @@ class BrokerServer:
     ) -> None:
         self.config: Config = Config() if config is None else config
         self.clock: Clock = Clock() if clock is None else clock
+        # What clients of other brokers expect, in addition to the broker's own.
+        self.tables: HostTables = EVENT_HUBS
         # The HTTP listener for monitoring; None if the configuration has no address for it.
         self.monitoring: MonitoringServer | None = None
         self.connections: set[AmqpProtocol] = set()
@@ -149,6 +153,7 @@ class BrokerServer:
                 )
                 await self.monitoring.start()
             make_hosts(config, self.broker)
+            self.tables.add_words(self.broker)
             # Set the time for recovery and declarations.
             self.broker.begin_pass(self.clock.now())
             if config.store.path is not None:
@@ -158,8 +163,10 @@ class BrokerServer:
             for space in self.broker.spaces.values():
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 keeper = self._storage if space is self.broker.default else None
-                install_management(space, self.broker, keeper)
-            verifier = take_tokens(config.security, self.broker, self.clock)
+                install_management(space, self.broker, keeper, self.tables.dialects)
+            verifier = take_tokens(
+                config.security, self.broker, self.clock, self.tables.signature_types
+            )
             self.capture = _make_capture(config.capture, self.broker, self.clock)
             if self.monitoring is not None:
                 self.monitoring.watch(

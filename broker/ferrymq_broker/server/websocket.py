@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.server.server import BrokerServer
 
 SUBPROTOCOL: Final = "amqp"
-# The paths of requests. The second is the one of Azure Service Bus clients.
-PATHS: Final = ("", "/$servicebus/websocket")
 # Connections that the kernel completes before the server accepts them.
 BACKLOG: Final = 1024
 # The least maximum size of a WebSocket message in bytes: clients put several frames into one.
@@ -130,7 +128,7 @@ class WebSocketListener:
     def _refusal(self, request: web.Request) -> web.Response | None:
         """Return the answer to a request that is refused; None if it is accepted."""
         path = request.path.rstrip("/").lower()
-        if path not in PATHS:
+        if path and path not in self._server.tables.websocket_paths:
             return web.Response(status=404, text="AMQP is served at /\n")
         origin = request.headers.get("Origin")
         if origin is not None and not self._lets_in(origin):

@@ -16,6 +16,7 @@ from ferrymq_broker.filters.filter_set import (
 )
 from ferrymq_broker.filters.parse import parse_filters
 from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, UByte, UInt, ULong
 from ferrymq_types.filters import (
     LegacyAmqpDirectBinding,
@@ -28,11 +29,12 @@ from ferrymq_types.messaging import Properties
 from tests.broker.filters.messages import message
 
 ME = 7
+WORDS = dict(EVENT_HUBS.position_words)
 SELECTOR = "apache.org:selector-filter:string"
 
 
 def read(*values: object) -> FilterSet:
-    return parse_filters({f"f{at}": value for at, value in enumerate(values)}, ME)
+    return parse_filters({f"f{at}": value for at, value in enumerate(values)}, ME, WORDS)
 
 
 def passes(filters: FilterSet, subject: BrokerMessage) -> bool:
@@ -68,11 +70,11 @@ def test_filters_in_all_their_spellings(value: object):
 
 @pytest.mark.parametrize("name", [SELECTOR, "jms-selector"])
 def test_a_selector_without_a_descriptor_is_known_by_its_name(name: str):
-    filters = parse_filters({name: "colour = 'red'"}, ME)
+    filters = parse_filters({name: "colour = 'red'"}, ME, WORDS)
     assert passes(filters, RED)
     assert not passes(filters, BLUE)
     assert filters.granted == {name: "colour = 'red'"}
-    assert parse_filters({"other": "colour = 'red'"}, ME).refused == ["other"]
+    assert parse_filters({"other": "colour = 'red'"}, ME, WORDS).refused == ["other"]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +194,7 @@ def test_what_is_unknown_is_refused_and_not_granted():
         "d": "plain",
         "e": None,
     }
-    filters = parse_filters({**unknown, "s": SelectorFilter("colour = 'red'")}, ME)
+    filters = parse_filters({**unknown, "s": SelectorFilter("colour = 'red'")}, ME, WORDS)
     assert filters.refused == ["a", "b", "c", "d"]
     assert list(filters.granted) == ["s"]
     assert not passes(filters, BLUE)
@@ -200,7 +202,7 @@ def test_what_is_unknown_is_refused_and_not_granted():
 
 def test_no_filters():
     for asked in (None, {}, {"a": None}):
-        filters = parse_filters(asked, ME)
+        filters = parse_filters(asked, ME, WORDS)
         assert filters.predicate is None and filters.position is None
         assert filters.granted == {} and filters.refused == []
 
@@ -253,7 +255,10 @@ def test_malformed_values_are_errors(value: object):
     ],
 )
 def test_equal_filter_sets_have_equal_keys(first: dict[str, object], second: dict[str, object]):
-    one, other = parse_filters(first, ME).predicate, parse_filters(second, ME).predicate
+    one, other = (
+        parse_filters(first, ME, WORDS).predicate,
+        parse_filters(second, ME, WORDS).predicate,
+    )
     assert one is not None and other is not None and one.key == other.key
 
 
@@ -276,7 +281,7 @@ def test_different_filter_sets_have_different_keys():
         filters.decline_position()
     keys = [filters.predicate.key for filters in sets if filters.predicate is not None]
     assert len(set(keys)) == len(values)
-    others = parse_filters({"a": NoLocalFilter()}, ME + 1).predicate
+    others = parse_filters({"a": NoLocalFilter()}, ME + 1, WORDS).predicate
     assert others is not None and others.key not in keys
 
 
@@ -301,7 +306,7 @@ def shape(position: StreamPosition | None) -> tuple[int, int, bool] | None:
 )
 def test_positions(descriptor: str, value: object, kind: int, number: int):
     described = Described(descriptor, value)
-    filters = parse_filters({"where": described, "what": SelectorFilter("x = 1")}, ME)
+    filters = parse_filters({"where": described, "what": SelectorFilter("x = 1")}, ME, WORDS)
     assert shape(filters.position) == (kind, number, True)
     assert filters.predicate is not None
     assert filters.granted["where"] is described

@@ -1,20 +1,24 @@
-"""Streams in the form of Azure Event Hubs: READ of a hub and of a partition.
+"""What clients of Azure expect of every virtual host, and the streams in the form of Event Hubs.
 
-Event Hubs clients use the node ``$management`` of the virtual host, and expect the status of a
-response under other names (`named_for_them`). Their sequence number is the offset here, and their
-offset is the same number as text. The rights are those of RANGES.
+`EVENT_HUBS` has all of it, for the tables of the broker. READ of a hub and of a partition: the
+clients use the node ``$management`` of the virtual host, and expect the status of a response under
+other names (`named_for_them`). Their sequence number is the offset here, and their offset is the
+same number as text. The rights are those of RANGES.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ferrymq_broker.filters.filter_set import FIRST, NEXT
 from ferrymq_broker.management.authorisation import forbidden
+from ferrymq_broker.management.dialect import ManagementDialect
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import FORBIDDEN, NOT_FOUND
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.ranges import may_look
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_codec.containers import Array
 from ferrymq_codec.scalars import Int, Symbol, Timestamp
 
@@ -127,3 +131,15 @@ class HubPartitionEntities(_OfStreams):
                 "is_partition_empty": first > last,
             }
         )
+
+
+def _make_types(space: AddressSpace) -> list[EntityType]:
+    return [EventHubEntities(space), HubPartitionEntities(space)]
+
+
+EVENT_HUBS: Final = HostTables(
+    dialects=(ManagementDialect(VENDOR, _make_types, named_for_them),),
+    position_words={"-1": FIRST, -1: FIRST, "@latest": NEXT},
+    signature_types=("servicebus.windows.net:sastoken",),
+    websocket_paths=("/$servicebus/websocket",),
+)

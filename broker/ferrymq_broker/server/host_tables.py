@@ -1,0 +1,34 @@
+"""What clients of other brokers expect of a virtual host, as entries of the broker's own tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.management.dialect import ManagementDialect
+
+if TYPE_CHECKING:
+    from ferrymq_broker.broker import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class HostTables:
+    """Entries that a package adds to the tables of the broker.
+
+    `dialects` are for the management node. `position_words` are constants that mean the start or
+    the end of a stream if a selector compares an offset with them. `signature_types` are names of
+    shared access signatures for ``$cbs``. `websocket_paths` are paths of requests without a slash
+    at the end, in lower case.
+    """
+
+    dialects: tuple[ManagementDialect, ...] = ()
+    position_words: Mapping[object, int] = field(default_factory=dict)
+    signature_types: tuple[str, ...] = ()
+    websocket_paths: tuple[str, ...] = ()
+
+    def add_words(self, broker: Broker) -> None:
+        """Add the position words to every virtual host. Must be called before recovery, because
+        stored filters have these words."""
+        for space in broker.spaces.values():
+            space.position_words.update(self.position_words)
