@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.connected_client import ConnectedClient
     from ferrymq_broker.connections.output import ConnectionOutput
     from ferrymq_broker.counters import Counters
+    from ferrymq_broker.errors import BrokerError
     from ferrymq_broker.nodes.node import Agenda
     from ferrymq_broker.number_sequence import NumberSequence
     from ferrymq_broker.timers import TimerHeap
@@ -28,7 +30,8 @@ class SharedParts:
 
     `names` has the names of attached links, `termini` has the termini that outlive links,
     `seen_tags` has the tags of links whose deliveries count once, and `credit` limits the credit of
-    producers.
+    producers. `screen` is called with the address of each message of producers that attach after it
+    was set; the message is rejected with the error that `screen` returns.
     """
 
     __slots__ = (
@@ -40,6 +43,7 @@ class SharedParts:
         "termini",
         "seen_tags",
         "credit",
+        "screen",
     )
 
     def __init__(
@@ -53,6 +57,7 @@ class SharedParts:
         self.termini: TerminusRegistry = TerminusRegistry(agenda, timers, numbers)
         self.seen_tags: SeenTagsOfLinks = SeenTagsOfLinks()
         self.credit: Credit = Credit(agenda.slices)
+        self.screen: Callable[[str], BrokerError | None] | None = None
 
 
 @final

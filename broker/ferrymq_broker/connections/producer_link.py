@@ -102,6 +102,8 @@ class ProducerLink(ProducerPort):
         if isinstance(node, Exchange) and parts.client.access.asks_for_parts():
             # Access rules may exist for the routing keys of messages.
             self._direct = None
+        if parts.shared.screen is not None:
+            self._direct = None
         # Requests may have their sections in any order, as Proton encodes them, because they are
         # not sent on.
         self._ordered = node is None or node.kind != "service"
@@ -368,6 +370,11 @@ class ProducerLink(ProducerPort):
         client = self.parts.client
         access = client.access
         node = self.node
+        screen = self.parts.shared.screen
+        if screen is not None:
+            refusal = screen(self.address if node is not None else message.to() or "")
+            if refusal is not None:
+                raise refusal
         if node is not None and access.open:
             return node
         to = "" if node is not None else message.to()

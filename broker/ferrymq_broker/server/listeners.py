@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.server.acceptor import Acceptor, bind
-from ferrymq_broker.server.protocol import AmqpProtocol, UpgradableProtocol
+from ferrymq_broker.server.protocol import UpgradableProtocol
 
 if TYPE_CHECKING:
     from ferrymq_broker.server.server import BrokerServer
@@ -93,11 +93,11 @@ async def start_amqp(server: BrokerServer, listener: Listener) -> AmqpListener:
     loopback = address.is_loopback
     make: Callable[[], asyncio.BaseProtocol]
     if address.is_secure:
-        make = partial(AmqpProtocol, server, loopback, server.tls.files_for(listener.tls))
+        make = partial(server.new_protocol, loopback, server.tls.files_for(listener.tls))
     elif listener.upgrade_tls != "off":
         files = server.tls.files_for(listener.tls)
         make = partial(UpgradableProtocol, server, loopback, files, listener.upgrade_tls)
     else:
-        make = partial(AmqpProtocol, server, loopback)
+        make = partial(server.new_protocol, loopback)
     sockets = await bind(address.host, address.port, BACKLOG)
     return AmqpListener(Acceptor(sockets, make, server.connection_limits), address)

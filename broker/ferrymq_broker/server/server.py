@@ -41,6 +41,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.monitoring.http import MonitoringServer
+    from ferrymq_broker.security.tls_reload import TlsFiles
 
 # Seconds between two comparisons of the wall clock with the monotonic clock.
 CLOCK_PERIOD = 1.0
@@ -290,6 +291,10 @@ class BrokerServer:
             # No single connection caused the exception, so all go on.
             log.exception("internal error")
             self.broker.finish_pass()
+
+    def new_protocol(self, loopback: bool, tls: TlsFiles | None = None) -> AmqpProtocol:
+        """Return a protocol for a new connection over TCP; with `tls` it begins with TLS."""
+        return AmqpProtocol(self, loopback, tls)
 
     def new_handler(
         self,

@@ -474,7 +474,7 @@ class Connection:
             check_open(open, channel, self.settings)
         self.remote_max_frame_size = open.max_frame_size
         idle = open.idle_time_out
-        if idle is not None and idle > 0:
+        if idle is not None and idle > 0 and self.settings.keepalives:
             self._timers.peer_time_out(idle / 1000, self._now)
         self._handshaken()
         if not closed:

@@ -86,6 +86,7 @@ class ConnectionSettings:
         "unfinished",
         "keeps_partial",
         "max_output",
+        "keepalives",
         "types",
         "opening",
     )
@@ -153,5 +154,7 @@ class ConnectionSettings:
         self.unfinished: Budget = Budget() if unfinished is None else unfinished
         self.keeps_partial: bool = keeps_partial
         self.max_output: int = max_output
+        # Set to false if the caller writes the empty frames for the peer's idle time-out itself.
+        self.keepalives: bool = True
         self.types: DescribedTypes | None = types
         self.opening: Open = make_open(self)
