@@ -28,6 +28,7 @@ OURS = (
     "ferrymq_broker",
     "pyspark_ferrymq",
     "ferrymq_codegen",
+    "ferrymq_pytest",
 )
 # Who has not got it goes without; it is found by name.
 OPTIONAL = {"uvloop"}

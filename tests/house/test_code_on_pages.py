@@ -16,9 +16,19 @@ from tests.support.reader import blocks
 FOLLOWED = {"tutorial/README", "tutorial/worker"}
 # `tests/codegen/test_installed.py` runs these with the package that they generate.
 GENERATED = {f"client/{of_client.GENERATED}"}
+# `tests/testing/test_page.py` runs these with pytest.
+WITH_PYTEST = {"testing-with-a-broker"}
 # `test_rabbitmq.py` and `test_azure.py` of the client run these.
 SERVICES = {"client/azure", "client/rabbitmq"}
-RUN = {*of_broker.PAGES, *of_client.PAGES, *of_spark.PAGES, *FOLLOWED, *GENERATED, *SERVICES}
+RUN = {
+    *of_broker.PAGES,
+    *of_client.PAGES,
+    *of_spark.PAGES,
+    *FOLLOWED,
+    *GENERATED,
+    *SERVICES,
+    *WITH_PYTEST,
+}
 
 
 def name_of(page: Path) -> str:

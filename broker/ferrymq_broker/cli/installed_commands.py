@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 GROUP: Final = "ferrymq.commands"
 # The extra that installs the packages of a command.
-_EXTRAS: Final = {"pipeline": "spark", "generate": "codegen", "describe": "codegen"}
+_EXTRAS: Final = {
+    "pipeline": "spark",
+    "generate": "codegen",
+    "describe": "codegen",
+    "testing": "broker",
+}
 
 
 def missing(package: str | None, extra: str) -> str:
