@@ -89,3 +89,13 @@ def test_clock_faults_and_queues_over_http(door: Door) -> None:
     # A page in a browser cannot use the door.
     assert door.ask("DELETE", "/faults", None, Origin="http://example.com")[0] == 403
     assert door.ask("GET", "/clock", None, Host="example.com")[0] == 403
+
+
+def test_without_the_broker_the_command_says_what_to_install() -> None:
+    program = f"import sys; sys.modules['structlog'] = None; sys.argv = ['ferrymq']; {START}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "structlog: pip install 'ferrymq[broker]'" in done.stderr

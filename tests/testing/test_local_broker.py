@@ -11,7 +11,7 @@ import pytest
 
 import ferrymq
 from ferrymq import Message, blocking
-from ferrymq.errors import AmqpError, ConnectionClosed
+from ferrymq.errors import AmqpError, ConnectionClosed, TransactionError
 from ferrymq.testing import LocalBroker
 
 
@@ -109,6 +109,17 @@ def test_a_queue_without_clients_is_deleted_by_the_clock(broker: LocalBroker) ->
         broker.clock.advance(1)
         with pytest.raises(LookupError):
             broker.queue("brief.1").count()
+
+
+def test_a_transaction_times_out_by_the_clock(broker: LocalBroker) -> None:
+    with (
+        blocking.connect(broker.url) as connection,
+        pytest.raises(TransactionError),
+        connection.transaction() as transaction,
+    ):
+        connection.sender("orders").send(Message(body="one"), transaction=transaction)
+        broker.clock.advance(301)
+    broker.queue("orders").assert_empty()
 
 
 def test_connections_stay_however_far_the_clock_goes(broker: LocalBroker) -> None:

@@ -16,10 +16,16 @@ from ferrymq.testing.local_broker import LocalBroker
 
 def testing(
     port: Annotated[
-        int, typer.Option(metavar="PORT", help="The port for AMQP; 0 is any free port.")
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="The port for AMQP; 0 is any free port."
+        ),
     ] = 0,
     http_port: Annotated[
-        int, typer.Option(metavar="PORT", help="The port for HTTP; 0 is any free port.")
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="The port for HTTP; 0 is any free port."
+        ),
     ] = 0,
     queue: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A queue to make; repeatable.")
@@ -39,7 +45,12 @@ def testing(
         settings = tomllib.loads(config.read_text("utf-8"))
         for name in ("listener", "http", "store", "capture", "log"):
             settings.pop(name, None)
-    with LocalBroker(queues=queue or [], config=settings, port=port) as broker:
+    try:
+        broker = LocalBroker(queues=queue or [], config=settings, port=port)
+    except ModuleNotFoundError as error:
+        typer.echo(f"ferrymq: {error}", err=True)
+        raise typer.Exit(1) from None
+    with broker:
         asyncio.run(_serve(broker, http_port))
 
 
