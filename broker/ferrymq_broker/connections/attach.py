@@ -34,7 +34,8 @@ class LinkAttach:
     `request` is the client's attach, `session` the number of its session. `node` is the node of the
     link, None before it is resolved and for a link without a node; `made` is the node if it was
     created for this attach and is not dynamic. `address` is the address of the link with aliases
-    resolved, `right` is the right that the link needs there.
+    resolved, `right` is the right that the link needs there. `waits` says that the attach has to
+    wait for what the link will own: the steps from `claim` on follow later (`resume`), or `undo`.
 
     Each step may raise `BrokerError`: then the link is refused.
     """
@@ -50,6 +51,7 @@ class LinkAttach:
         "made",
         "address",
         "right",
+        "waits",
         "_undo",
     )
 
@@ -73,10 +75,12 @@ class LinkAttach:
         self.made: Node | None = None
         self.address: str = ""
         self.right: i64 = 0
+        self.waits: bool = False
         self._undo: list[Callable[[], object]] = []
 
     def run(self) -> None:
-        """Run all steps. If a step fails, undo the earlier ones, the last first.
+        """Run all steps, or those before `claim` if the attach `waits`. If a step fails, undo the
+        earlier ones, the last first.
 
         The link is attached once it is answered: `begin` is not undone.
         """
@@ -88,14 +92,40 @@ class LinkAttach:
             self.negotiate_terms()
             self.take_name()
             self.open_node()
+        except BaseException:
+            self.undo()
+            raise
+        self._complete()
+
+    def resume(self) -> None:
+        """Run the rest of the steps of an attach that waits. The client must still have the
+        right."""
+        try:
+            self.authorise()
+        except BaseException:
+            self.undo()
+            raise
+        self._complete()
+
+    def _complete(self) -> None:
+        try:
+            self.waits = not self.claim()
+            if self.waits:
+                # Others may use the node meanwhile.
+                self.made = None
+                return
             self.restore_terminus()
             self.answer()
         except BaseException:
-            while self._undo:
-                self._undo.pop()()
+            self.undo()
             raise
         self._undo.clear()
         self.begin()
+
+    def undo(self) -> None:
+        """Undo the steps that were done, the last first."""
+        while self._undo:
+            self._undo.pop()()
 
     def on_failure(self, undo: Callable[[], object]) -> None:
         """Have a function called if a later step fails."""
@@ -140,6 +170,11 @@ class LinkAttach:
 
     def open_node(self) -> None:
         """Ask the node for terms, and check those that the client insists on."""
+
+    def claim(self) -> bool:
+        """Take what the link will own, here a session of a queue; return false if the attach has to
+        wait for it."""
+        return True
 
     def restore_terminus(self) -> None:
         """Find or create the terminus that outlives the link, and compare unsettled deliveries."""

@@ -19,9 +19,12 @@ EXCLUSIVE_CAPABILITIES: Final = ("exclusive", "exclusive-consumer")
 REQUIRE_FILTERS: Final = "ferrymq:require-filters"
 # The answer says whether this attach created the terminus or the subscription.
 NEW_TERMINUS: Final = "ferrymq:new-terminus"
+# How long the attach may wait for a session, in milliseconds.
+TIMEOUT: Final = "ferrymq:timeout"
 
 _LOWEST: Final = -(2**31)
 _HIGHEST: Final = 2**31 - 1
+_LONGEST: Final = 2**32 - 1
 
 
 def priority_name(properties: dict[str, object]) -> str:
@@ -57,6 +60,18 @@ def priority_of(properties: dict[str, object]) -> i64:
         raise BrokerError(
             "amqp:invalid-field",
             f"the link property {name!r} is {value}; it must be a whole number",
+        )
+    return int(value)
+
+
+def patience_of(properties: dict[str, object]) -> i64:
+    """Return how long the attach may wait, in milliseconds; 0 if it does not say. Raises
+    `BrokerError`."""
+    value = properties.get(TIMEOUT, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LONGEST:
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"the link property {TIMEOUT!r} must be a number of milliseconds of 32 bits",
         )
     return int(value)
 

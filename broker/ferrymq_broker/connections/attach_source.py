@@ -14,6 +14,7 @@ from ferrymq_broker.connections.attach_properties import (
     NEW_TERMINUS,
     demands_filters,
     is_exclusive,
+    patience_of,
     priority_name,
     priority_of,
 )
@@ -167,7 +168,8 @@ class SourceAttach(LinkAttach):
         require_subscription(client, node, terms)
         outcome = asked.default_outcome
         self.default_outcome = outcome if is_terminal(outcome) else None
-        lasting = holds(node, asked) and lasts(asked)
+        # Deliveries of a session do not outlive the link, because its next owner gets them.
+        lasting = holds(node, asked) and lasts(asked) and not terms.filters.session_name
         self.mode = agree(
             self.link, terms.properties, self.default_outcome, terms.granted_properties, lasting
         )
@@ -196,6 +198,7 @@ class SourceAttach(LinkAttach):
         terms.priority = priority_of(properties)
         terms.exclusive = is_exclusive(properties, terms.capabilities)
         terms.paired = is_paired(properties)
+        terms.patience = patience_of(properties)
         terms.max_message_size = attach.max_message_size or 0
         target = attach.target
         if isinstance(target, Target):
@@ -239,6 +242,17 @@ class SourceAttach(LinkAttach):
                 "amqp:not-implemented", f"{node.address[:200]!r} cannot have an exclusive consumer"
             )
         self.expect_pair(terms.paired, terms.granted_properties)
+
+    def claim(self) -> bool:
+        """Take the session that the link asks for, or the next free one."""
+        if not self.source.claim(self.terms):
+            return False
+        if self.terms.session:
+            self.on_failure(self._unclaim)
+        return True
+
+    def _unclaim(self) -> None:
+        self.source.unclaim(self.terms)
 
     def restore_terminus(self) -> None:
         """Find or create the terminus that outlives the link, and compare unsettled deliveries."""

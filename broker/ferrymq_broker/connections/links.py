@@ -21,6 +21,7 @@ from ferrymq_broker.connections.link_names import LinkHolder
 from ferrymq_broker.connections.permissions import put_on_record, require_source, require_target
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
+from ferrymq_broker.nodes.node import ClaimWaiter, no_session
 from ferrymq_broker.slices import LINK, MESSAGE
 from ferrymq_broker.values.names import PART
 from ferrymq_types.transactions import Coordinator as CoordinatorTarget
@@ -41,13 +42,24 @@ if TYPE_CHECKING:
 class SessionLinks:
     """The links of one session at the broker. `id` is unique in the broker."""
 
-    __slots__ = ("id", "incoming", "outgoing", "coordinators", "suspended", "_ending", "_at")
+    __slots__ = (
+        "id",
+        "incoming",
+        "outgoing",
+        "coordinators",
+        "waiting",
+        "suspended",
+        "_ending",
+        "_at",
+    )
 
     def __init__(self, id: i64) -> None:
         self.id: i64 = id
         self.incoming: dict[Link, ProducerLink] = {}
         self.outgoing: dict[Link, ConsumerLink] = {}
         self.coordinators: dict[Link, Coordinator] = {}
+        # Links whose attaches wait for a session of a queue.
+        self.waiting: dict[Link, WaitingAttach] = {}
         # Detached links whose termini still exist.
         self.suspended: dict[Link, Terminus] = {}
         # Links that are closed one after the other, and the position of the next one.
@@ -57,6 +69,7 @@ class SessionLinks:
     def weight(self) -> i64:
         """Return the cost of closing all links, in units of `Slices`."""
         count: i64 = len(self.outgoing) + len(self.incoming) + len(self.coordinators)
+        count += len(self.waiting)
         units: i64 = count * LINK
         for endpoint in self.outgoing.values():
             units += endpoint.held * MESSAGE
@@ -64,18 +77,50 @@ class SessionLinks:
 
     def first_to_close(self) -> Link | None:
         """Return the next link to close at the end of the session: first links on which the broker
-        sends, then those on which it receives, and control links last."""
+        sends, then those on which it receives, and control links last. Attaches that wait come
+        before all others."""
         ending = self._ending
         if ending is None:
-            ending = [*self.outgoing, *self.incoming, *self.coordinators]
+            ending = [*self.waiting, *self.outgoing, *self.incoming, *self.coordinators]
             self._ending = ending
         while self._at < len(ending):
             link = ending[self._at]
-            if link in self.outgoing or link in self.incoming or link in self.coordinators:
+            if (
+                link in self.outgoing
+                or link in self.incoming
+                or link in self.coordinators
+                or link in self.waiting
+            ):
                 return link
             # Another connection has taken the link's name meanwhile.
             self._at += 1
         return None
+
+
+@final
+class WaitingAttach(ClaimWaiter):
+    """An attach of a link of `session`, which waits for a session of a queue."""
+
+    __slots__ = ("attach", "session", "_links")
+
+    def __init__(self, attach: SourceAttach, session: SessionLinks, links: ConnectionLinks) -> None:
+        super().__init__()
+        self.attach: SourceAttach = attach
+        self.session: SessionLinks = session
+        self._links = links
+
+    def proceed(self) -> None:
+        """Go on with the attach."""
+        self._links.resume_attach(self)
+
+    def fail(self, error: BrokerError) -> None:
+        """Refuse the link."""
+        self._links.fail_attach(self, error)
+
+    def cancel(self) -> None:
+        """Undo the attach, which waits no more."""
+        self.attach.source.stop_waiting(self)
+        self.attach.undo()
 
 
 @final
@@ -107,11 +152,10 @@ class ConnectionLinks(LinkHolder):
                 self._refuse(link, refusal)
                 forget_attach(link, True)
             else:
-                forget_attach(link, False)
+                if link not in links.waiting:
+                    forget_attach(link, False)
         except LocalProtocolError as error:
-            # The client has no handle left for the broker's answer.
-            self.close(link, False, False)
-            link.session.end(Error(condition=error.condition, description=error.description))
+            self._end_session(link, error)
 
     def _attach(self, link: Link, links: SessionLinks) -> None:
         parts = self.parts
@@ -119,6 +163,12 @@ class ConnectionLinks(LinkHolder):
         if isinstance(link, SenderLink):
             source = SourceAttach(parts, self, nodes, link, links.id)
             source.run()
+            if source.waits:
+                waiting = WaitingAttach(source, links, self)
+                links.waiting[link] = waiting
+                source.source.await_claim(waiting, source.terms)
+                log.debug("link waits", peer=self.client.peer, link=link.name)
+                return
             link.context = source.consumer
             links.outgoing[link] = source.consumer
         elif isinstance(link, ReceiverLink):
@@ -134,6 +184,53 @@ class ConnectionLinks(LinkHolder):
             link.context = incoming.producer
             links.incoming[link] = incoming.producer
         log.debug("link attached", peer=self.client.peer, link=link.name, sends=link.is_sender)
+
+    def resume_attach(self, waiting: WaitingAttach) -> None:
+        """Attach or refuse a link that has waited for a session, because one is free."""
+        attach = waiting.attach
+        link = attach.sender
+        changes = self.parts.output.changes
+        before = changes.total
+        try:
+            attach.resume()
+            if attach.waits:
+                attach.undo()
+                raise no_session()
+        except BrokerError as refusal:
+            self.fail_attach(waiting, refusal)
+            return
+        except LocalProtocolError as error:
+            self._end_session(link, error)
+            return
+        consumer = attach.consumer
+        del waiting.session.waiting[link]
+        link.context = consumer
+        waiting.session.outgoing[link] = consumer
+        forget_attach(link, False)
+        if changes.total != before:
+            self.parts.output.need_latest()
+        self.parts.output.touch()
+        log.debug("link attached", peer=self.client.peer, link=link.name, sends=True)
+        # The client may have given credit while the attach waited.
+        consumer.on_credit(None)
+
+    def fail_attach(self, waiting: WaitingAttach, refusal: BrokerError) -> None:
+        """Refuse a link that has waited for a session."""
+        link = waiting.attach.sender
+        waiting.session.waiting.pop(link, None)
+        waiting.cancel()
+        try:
+            self._refuse(link, refusal)
+            forget_attach(link, True)
+        except LocalProtocolError as error:
+            self._end_session(link, error)
+        self.parts.output.touch()
+
+    def _end_session(self, link: Link, error: LocalProtocolError) -> None:
+        """End the session of a link: the client has no handle left for the broker's answer."""
+        self.close(link, False, False)
+        link.session.end(Error(condition=error.condition, description=error.description))
+        self.parts.output.touch()
 
     def _refuse(self, link: Link, refusal: BrokerError) -> None:
         counters = self.parts.shared.counters
@@ -161,6 +258,9 @@ class ConnectionLinks(LinkHolder):
         parts = self.parts
         parts.transactions.cut_posting(link)
         memory: Terminus | None = None
+        waiting = links.waiting.pop(link, None)
+        if waiting is not None:
+            waiting.cancel()
         outgoing = links.outgoing.pop(link, None)
         if outgoing is not None:
             outgoing.close(lost, closed)

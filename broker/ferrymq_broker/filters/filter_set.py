@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_codec.scalars import Described, Symbol
+
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
 
@@ -15,6 +17,9 @@ LAST: Final = 1
 NEXT: Final = 2
 OFFSET: Final = 3
 TIME: Final = 4
+
+# The descriptor of a filter that asks for a session of a queue.
+SESSION_FILTER: Final = Symbol("ferrymq:session")
 
 
 @final
@@ -46,6 +51,10 @@ class FilterSet:
     Some clients write a position as a selector that compares the offsets of messages. Then
     `position_filters` is True: a node that begins at the position need not compare the offsets, and
     a node that does not uses `instead` as its predicate.
+
+    `session_name` is the name of the filter that asks for a session, empty if there is none, and
+    `session` the id of the session, None for the next free one. That filter is refused unless the
+    node calls `grant_session`.
     """
 
     __slots__ = (
@@ -54,6 +63,8 @@ class FilterSet:
         "position_name",
         "position_filters",
         "instead",
+        "session",
+        "session_name",
         "granted",
         "refused",
     )
@@ -64,8 +75,23 @@ class FilterSet:
         self.position_name: str = ""
         self.position_filters: bool = False
         self.instead: Filter | None = None
+        self.session: str | None = None
+        self.session_name: str = ""
         self.granted: dict[str, object] = {}
         self.refused: list[str] = []
+
+    def grant_session(self, id: str) -> None:
+        """List the session that the link has got in the answer."""
+        name = self.session_name
+        if name in self.refused:
+            self.refused.remove(name)
+        self.granted[name] = Described(SESSION_FILTER, id)
+
+    def decline_predicate(self) -> None:
+        """Refuse all filters that select messages."""
+        self.refused.extend(self.granted)
+        self.granted.clear()
+        self.predicate = None
 
     def decline_position(self) -> None:
         """Remove the position, because the node has no positions. A selector that set the position

@@ -34,6 +34,7 @@ _SQL: Final = 6
 _PROPERTIES: Final = 7
 _APPLICATION_PROPERTIES: Final = 8
 _POSITION: Final = 9
+_SESSION: Final = 10
 
 # Kinds of filters by the symbolic and numeric descriptors of their values.
 _SYMBOLS: Final[dict[str, int]] = {
@@ -47,6 +48,7 @@ _SYMBOLS: Final[dict[str, int]] = {
     "amqp:application-properties-filter": _APPLICATION_PROPERTIES,
     "rabbitmq:stream-offset-spec": _POSITION,
     "ferrymq:position": _POSITION,
+    "ferrymq:session": _SESSION,
 }
 _CODES: Final[dict[int, int]] = {
     descriptors.LEGACY_AMQP_DIRECT_BINDING: _DIRECT,
@@ -58,6 +60,9 @@ _CODES: Final[dict[int, int]] = {
     types.PROPERTIES_FILTER: _PROPERTIES,
     types.APPLICATION_PROPERTIES_FILTER: _APPLICATION_PROPERTIES,
 }
+
+# The longest id of a session, in characters.
+MAX_SESSION: Final = 1024
 
 # Names of filters for which some clients send a selector as a plain string without a descriptor.
 PLAIN_SELECTORS: Final = ("apache.org:selector-filter:string", "jms-selector")
@@ -84,6 +89,9 @@ def parse_filters(
         if kind == 0:
             result.refused.append(name)
             continue
+        if kind == _SESSION:
+            _set_session(result, name, content)
+            continue
         if kind == _POSITION:
             _set_position(result, name, position_of(content))
         elif kind in (_SELECTOR, _SQL):
@@ -104,6 +112,24 @@ def parse_filters(
             filters.append(fallback)
         result.instead = conjunction(filters)
     return result
+
+
+def _set_session(result: FilterSet, name: str, content: object) -> None:
+    if result.session_name:
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"the filters {result.session_name[:100]!r} and {name[:100]!r} both ask for a session",
+        )
+    if content is not None and not (isinstance(content, str) and 0 < len(content) <= MAX_SESSION):
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"the filter {name[:100]!r} needs null, or the id of a session: a string of 1 to "
+            f"{MAX_SESSION} characters",
+        )
+    result.session = None if content is None else str(content)
+    result.session_name = name
+    # Only a queue with sessions grants it.
+    result.refused.append(name)
 
 
 def _set_position(result: FilterSet, name: str, position: StreamPosition) -> None:

@@ -48,12 +48,13 @@ class SourceTerms:
     `filters` for its messages, `durable`, `timeout` (seconds) and `expiry_policy` of the terminus,
     `priority` among the consumers of a queue (higher first), `exclusive` use, the capabilities and
     properties as they came, and `target_address`, `paired` and `max_message_size` (0: any) of the
-    attach.
+    attach. `patience` is how long, in milliseconds, the attach may wait for a session.
 
     Granted: the fields of the same names with `granted_` before them. At first they grant nothing
     beyond the minimum, and `granted_mode` is move. The node sets `browses` if the link takes
-    nothing out of the node that it consumes from. A subscriber is granted copy and does not browse,
-    because the queue behind its subscription is its own.
+    nothing out of the node that it consumes from, and `session` to the id of the session that was
+    claimed for the link. A subscriber is granted copy and does not browse, because the queue behind
+    its subscription is its own.
     """
 
     __slots__ = (
@@ -72,6 +73,8 @@ class SourceTerms:
         "target_address",
         "paired",
         "max_message_size",
+        "patience",
+        "session",
         "browses",
         "made",
         "granted_mode",
@@ -100,6 +103,8 @@ class SourceTerms:
         self.target_address: str | None = None
         self.paired: bool = False
         self.max_message_size: int = 0
+        self.patience: i64 = 0
+        self.session: str = ""
         self.browses: bool = False
         # Whether the subscription was made for this link.
         self.made: bool = False

@@ -20,7 +20,7 @@ from ferrymq_broker.nodes.fences import FenceRegistry
 from ferrymq_broker.slices import TURN, SlicedTask, Slices
 from ferrymq_broker.store.changes import Changes, Stored
 from ferrymq_broker.store.tables import NODE
-from ferrymq_broker.timers import TimerHeap
+from ferrymq_broker.timers import Timer, TimerHeap
 from ferrymq_broker.values.partitioner import Partitioner, partition_of_key
 
 if TYPE_CHECKING:
@@ -91,6 +91,28 @@ class Producer:
 
     def evict(self, error: Error) -> None:
         """End the link with `error`: the node is going away."""
+
+
+class ClaimWaiter(Timer):
+    """The interface of an attach that waits for what its link will own, here a session. It is the
+    timer of its time-out."""
+
+    __slots__ = ()
+
+    def proceed(self) -> None:
+        """Go on with the attach: a session is free."""
+
+    def fail(self, error: BrokerError) -> None:
+        """Refuse the link with this error."""
+
+    def on_time(self, now: i64) -> None:
+        """Refuse the link, because no session has become free in time."""
+        self.fail(no_session())
+
+
+def no_session() -> BrokerError:
+    """Return the error of a link that got no session in time."""
+    return BrokerError("ferrymq:timeout", "no session with messages was free in time")
 
 
 class Space:
@@ -267,6 +289,23 @@ class Node(Stored):
         Called on the node that got the attach, after `unsubscribe` on the node that `open_source`
         returned.
         """
+
+    def claim(self, terms: SourceTerms) -> bool:
+        """Take what a link with these terms will own, here a session; return false if the link has
+        to wait for it.
+
+        Called on the node that `open_source` returned. Raises `BrokerError`.
+        """
+        return True
+
+    def unclaim(self, terms: SourceTerms) -> None:
+        """Give up what `claim` took, because the link is not attached."""
+
+    def await_claim(self, waiter: ClaimWaiter, terms: SourceTerms) -> None:
+        """Tell the waiter when `claim` can succeed for these terms, or when their time is over."""
+
+    def stop_waiting(self, waiter: ClaimWaiter) -> None:
+        """Tell the waiter nothing any more."""
 
     def open_target(self, terms: TargetTerms) -> Node:
         """Return the node that a link with these terms publishes to. Raises `BrokerError`."""

@@ -5,7 +5,7 @@ A target outlives its link if the client asks for any durability or a longer lif
 session. A source does so only if the client asks for durability: messages that are held for a
 client that does not return are kept from all other clients. For queues and for subscriptions of one
 client the deliveries are kept (durability unsettled-state). Deliveries of shared subscriptions go
-to other links, and streams and browsers hold nothing.
+to other links, those of a session to its next owner, and streams and browsers hold nothing.
 
 If the queue locks messages, their locks outlive the link instead of the deliveries.
 
@@ -169,7 +169,7 @@ def remember_source(
     require_terminus(parts.client, known)
     shared = "shared" in terms.capabilities
     plain = asked.dynamic or asked.durable.value == 0 or terms.browses or queue.kind != "queue"
-    if plain or shared:
+    if plain or shared or terms.session:
         if known is not None:
             known.end()
         if not plain and queue is not node and queue.store_id != 0:
