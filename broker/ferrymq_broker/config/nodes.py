@@ -41,6 +41,7 @@ class QueueSettings(StrictSection):
     single_active: bool = False
     exclusive: bool = False
     groups: bool = False
+    sessions: bool = False
     last_value_key: str = Field(default="", max_length=255)
     duplicate_window: Duration = 0
     duplicate_limit: int = Field(default=100_000, ge=1, le=100_000_000)
@@ -145,6 +146,10 @@ def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
         )
     if policy.last_value_key and policy.deferral:
         found.append(("last-value-key", "a queue of last values keeps no deferred messages"))
+    if policy.sessions and (policy.groups or policy.single_active or policy.last_value_key):
+        found.append(
+            ("sessions", "a queue with sessions has no groups, single-active or last-value-key")
+        )
     if policy.exclusive and policy.single_active:
         found.append(
             (

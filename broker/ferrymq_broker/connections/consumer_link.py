@@ -76,6 +76,7 @@ class ConsumerLink(ConsumerPort):
     known_as: i64
     priority: i64
     exclusive: bool
+    session_id: str
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class ConsumerLink(ConsumerPort):
         self.priority = terms.priority
         self.exclusive = terms.exclusive
         self.filter = terms.filters.predicate
+        self.session_id = terms.session
         self.parts: ConnectionParts = parts
         self.output: ConnectionOutput = parts.output
         self.asked: Node = asked
@@ -553,6 +555,12 @@ class ConsumerLink(ConsumerPort):
         self.link.detach(closed=True, error=error)
         self.output.touch()
         self.close(False, True)
+
+    def forfeit(self, error: Error) -> None:
+        """End the link, because it has lost a lock: the client may have seen the messages."""
+        self.link.detach(closed=True, error=error)
+        self.output.touch()
+        self.close(True, True)
 
     def refuse(self, condition: str, description: str) -> None:
         """End the link and return the messages that it held, because the client has sent something

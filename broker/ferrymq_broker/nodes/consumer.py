@@ -35,7 +35,8 @@ class Consumer:
     The queue sets `ready`, `tier` and `own`. `ready` is whether the consumer may be offered
     messages. `tier` is the group of consumers with which it takes turns; None while it stands by,
     or for a browser. `own` has the entries, by rank, that wait for this consumer or for a few like
-    it. The tier sets `next_ready` and `prev_ready`.
+    it. The tier sets `next_ready` and `prev_ready`. `session_id` is the session that was claimed
+    for the consumer, empty in a queue without sessions.
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class Consumer:
         "ready",
         "tier",
         "own",
+        "session_id",
         "next_ready",
         "prev_ready",
         "held",
@@ -65,6 +67,7 @@ class Consumer:
         self.ready: bool = False
         self.tier: PriorityTier | None = None
         self.own: list[tuple[int, Entry]] | None = None
+        self.session_id: str = ""
         self.next_ready: Consumer | None = None
         self.prev_ready: Consumer | None = None
         # The number of entries it holds: delivered, without an outcome so far.
@@ -106,6 +109,10 @@ class Consumer:
 
     def evict(self, error: Error) -> None:
         """End the link with `error`: the queue is going away."""
+
+    def forfeit(self, error: Error) -> None:
+        """End the link with `error`, because it has lost a lock: messages that it held come back as
+        failed deliveries."""
 
     def hold(self, entry: Entry) -> None:
         """Add an entry that was delivered and waits for its outcome."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.queues.groups import Group
     from ferrymq_broker.nodes.queues.locks import MessageLock
+    from ferrymq_broker.nodes.queues.sessions import QueueSession
 
 # Plain numbers, because access to members of an Enum is slow and needed for every message.
 AVAILABLE: Final = 0
@@ -40,11 +41,11 @@ class Entry:
     `failures` counts failed deliveries. `expires` is the deadline (`Agenda`) of the message, 0 for
     never; if the message has a deadline by each clock, `expires_too` is the other one. `excluded`
     has the ids of consumers that must not get the message (again). `group` is the message group, if
-    the queue uses groups. `lock` is the lock of a message that a consumer holds, if the queue locks
-    messages. `deferred` is whether the message was set aside, even while a receiver holds it
-    (again). `stored` is whether the entry has a record. `size` is the size of the
-    message's payload, in memory or on disk: if the message in memory has another size, the payload
-    is on disk (`nodes/paging`).
+    the queue uses groups, `session` the session, if the queue has sessions. `lock` is the lock of a
+    message that a consumer holds, if the queue locks messages. `deferred` is whether the message
+    was set aside, even while a receiver holds it (again). `stored` is whether the entry has a
+    record. `size` is the size of the message's payload, in memory or on disk: if the message in
+    memory has another size, the payload is on disk (`nodes/paging`).
     """
 
     __slots__ = (
@@ -61,6 +62,7 @@ class Entry:
         "excluded",
         "group",
         "lock",
+        "session",
         "prev",
         "next",
         "held_prev",
@@ -81,6 +83,7 @@ class Entry:
         self.excluded: set[int] | None = None
         self.group: Group | None = None
         self.lock: MessageLock | None = None
+        self.session: QueueSession | None = None
         self.prev: Entry | None = None
         self.next: Entry | None = None
         self.held_prev: Entry | None = None

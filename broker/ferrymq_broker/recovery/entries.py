@@ -1,4 +1,5 @@
-"""Recovery of queues from the store: entries, scheduled messages, identities of duplicates."""
+"""Recovery of queues from the store: entries, scheduled messages, identities of duplicates,
+states of sessions."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from ferrymq_broker.nodes.queues.restore import QueueRestore
 from ferrymq_broker.recovery.messages import MessageLoader, origin_of
 from ferrymq_broker.recovery.paged_out import PagedOut, find_paged_out
 from ferrymq_broker.recovery.read_ahead import ReadAhead
-from ferrymq_broker.recovery.recovered_state import RecoveredState
+from ferrymq_broker.recovery.recovered_state import Fields, RecoveredState
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.map_values import decode_map
 from ferrymq_broker.store.records import Brief, Record
 from ferrymq_broker.store.store import Store
-from ferrymq_broker.store.tables import DUPLICATE, ENTRY, NAMES, SCHEDULED, STATE
+from ferrymq_broker.store.tables import DUPLICATE, ENTRY, NAMES, SCHEDULED, SESSION, STATE
 
 # A callback that gets the number of entries recovered so far.
 OnEntries = Callable[[int], None]
@@ -96,6 +98,7 @@ def recover_entries(
     told(count)
     _recover_scheduled(store, found, messages, gone)
     _recover_identities(broker, store, found, messages, gone)
+    _recover_sessions(broker, store, found, messages, gone)
     gone.report()
     messages.drop_orphans()
     for one in found.queues.values():
@@ -197,6 +200,27 @@ def _recover_identities(
         time, identity = read_identity(record.value)
         if not queue.restorer().identity(record.number, time, identity):
             changes.drop(DUPLICATE, record.id, record.number)
+
+
+def _recover_sessions(
+    broker: Broker, store: Store, found: RecoveredState, messages: MessageLoader, gone: Gone
+) -> None:
+    changes = broker.agenda.changes
+    states: list[tuple[int, int, Queue, Fields]] = []
+    for record in store.scan(SESSION):
+        queue = found.queues.get(record.id)
+        if queue is None:
+            gone.meet(SESSION, record.id, b"", messages)
+            continue
+        fields = Fields(f"session {record.number} of queue {record.id}", decode_map(record.value))
+        states.append((fields.number("changed"), record.number, queue, fields))
+    states.sort(key=lambda state: state[:2], reverse=True)
+    for changed, number, queue, fields in states:
+        state = fields.map.get("state")
+        if not isinstance(state, bytes):
+            raise fields.wrong("state")
+        if not queue.restorer().session(number, fields.text("id"), state, changed):
+            changes.drop(SESSION, queue.store_id, number)
 
 
 class Gone:

@@ -23,6 +23,7 @@ from ferrymq_broker.store.tables import (
     ENTRY,
     RULE,
     SCHEDULED,
+    SESSION,
     STATE,
     SUBSCRIPTION,
 )
@@ -48,7 +49,7 @@ def recover_subscriptions(broker: Broker, store: Store, found: RecoveredState) -
                 subscription=record.number,
             )
             changes.drop(SUBSCRIPTION, record.id, record.number)
-            for table in (ENTRY, STATE, SCHEDULED, DUPLICATE, RULE):
+            for table in (ENTRY, STATE, SCHEDULED, DUPLICATE, RULE, SESSION):
                 changes.drop_range(table, record.number, 0, LAST)
             # Later warnings about this subscription are not needed.
             found.aside.add(record.number)

@@ -22,6 +22,7 @@ that owner. Ids come from `Changes.new_id` and are not reused while anything has
 | `HOLD` | any, unique | 0 | stream, holder: a map |
 | `HELD` | the hold | partition | the first offset held: a map |
 | `RULE` | queue of the subscription | number of the rule | its description: a map |
+| `SESSION` | the queue | any, unique | id, state, and when it changed: a map |
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ FENCE: Final = 14
 HOLD: Final = 15
 HELD: Final = 16
 RULE: Final = 17
+SESSION: Final = 18
 
 NAMES: Final[dict[int, str]] = {
     NODE: "node",
@@ -64,4 +66,5 @@ NAMES: Final[dict[int, str]] = {
     HOLD: "hold",
     HELD: "held",
     RULE: "rule",
+    SESSION: "session",
 }

@@ -33,6 +33,8 @@ class QueuePolicy:
     - `single_active`: one consumer at a time gets messages; the others wait.
     - `exclusive`: one link may consume at a time.
     - `groups`: messages of one group-id go to one consumer.
+    - `sessions`: messages of one group-id are a session, which one consumer at a time owns; a
+      message needs a group-id. It can only be set when the queue is made.
     - `last_value_key`: the application property (or, beginning with ``x-``, the message annotation)
       that serves as a key: only the last message of each value is kept.
     - `duplicate_window`: how long message-ids are remembered; `duplicate_limit`: how many.
@@ -61,6 +63,7 @@ class QueuePolicy:
     single_active: bool = False
     exclusive: bool = False
     groups: bool = False
+    sessions: bool = False
     last_value_key: str = ""
     duplicate_window: int = 0
     duplicate_limit: int = 100_000

@@ -18,7 +18,7 @@ from ferrymq_broker.config.nodes import kind_of
 from ferrymq_broker.config.policy_resolution import resolve_policy
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.values.policy import ExchangePolicy, NodePolicy
+from ferrymq_broker.values.policy import ExchangePolicy, NodePolicy, QueuePolicy
 
 _RID = (
     "to delete the stored node, remove it from this file, start the broker where no client"
@@ -77,6 +77,10 @@ def difference(node: Node, policy: NodePolicy) -> tuple[str, str] | None:
     before = policy_of(node)
     if before is None or before.durable != policy.durable:
         return "not durable", "durable"
+    if isinstance(before, QueuePolicy) and isinstance(policy, QueuePolicy):
+        if before.sessions != policy.sessions:
+            how = {True: "with sessions", False: "without sessions"}
+            return how[policy.sessions], how[before.sessions]
     if isinstance(node, Exchange) and isinstance(policy, ExchangePolicy):
         if policy.type != node.policy.type:
             return f'with routing = "{policy.type}"', f'with "{node.policy.type}"'

@@ -85,13 +85,16 @@ class ConsumerRegistry:
             terms.granted_mode = "copy"
             terms.browses = True
             return
-        self._check_consumer_limit(terms.exclusive or self.policy.exclusive)
+        self.check_consumer_limit(terms)
+        if self.policy.sessions:
+            _expect_session(self._node, terms)
         terms.granted_mode = "move"
         terms.granted_priority = terms.priority
         terms.granted_exclusive = terms.exclusive
 
-    def _check_consumer_limit(self, exclusive: bool) -> None:
+    def check_consumer_limit(self, terms: SourceTerms) -> None:
         """Raise `BrokerError` if no further consumer is allowed, or no exclusive one."""
+        exclusive = terms.exclusive or self.policy.exclusive
         others = self.takers
         if others > 0 and (exclusive or self.exclusive_consumers > 0):
             raise BrokerError(
@@ -115,6 +118,11 @@ class ConsumerRegistry:
         self.takers += 1
         if consumer.exclusive:
             self.exclusive_consumers += 1
+        sessions = self.entries.sessions
+        if sessions is not None:
+            # The consumer gets the messages of its session, and takes no turns with others.
+            sessions.adopt(consumer)
+            return
         if not self.policy.single_active:
             self._assign_tier(consumer)
             return
@@ -136,6 +144,9 @@ class ConsumerRegistry:
         self._leave_tier(consumer)
         self._let_groups_go(consumer)
         consumer.ready = False
+        sessions = self.entries.sessions
+        if sessions is not None:
+            sessions.release(consumer)
         if self.active is consumer:
             self.active = None
             self._activate_next()
@@ -281,6 +292,11 @@ class ConsumerRegistry:
 
     def offer_again(self, entry: Entry) -> None:
         """Offer an available entry that cursors may have passed already."""
+        session = entry.session
+        sessions = self.entries.sessions
+        if session is not None and sessions is not None:
+            sessions.give_back(session, entry)
+            return
         for view in self.views.values():
             view.offer_again(entry)
 
@@ -297,7 +313,11 @@ class ConsumerRegistry:
             self.offer_waiting(group)
 
     def leave_group(self, entry: Entry) -> None:
-        """Remove an entry that has left the queue from its group."""
+        """Remove an entry that has left the queue from its group or session."""
+        session = entry.session
+        sessions = self.entries.sessions
+        if session is not None and sessions is not None:
+            sessions.leave(session, entry)
         group = entry.group
         groups = self.entries.groups
         if group is not None and groups is not None:
@@ -314,6 +334,8 @@ class ConsumerRegistry:
         tier = consumer.tier
         if browser is not None:
             more = browser.has_more()
+        elif self.entries.sessions is not None:
+            return self.entries.sessions.count_available(consumer)
         else:
             more = consumer.own is not None or (isinstance(tier, ViewTier) and tier.view.has_more())
         return self.entries.available if more else 0
@@ -321,6 +343,19 @@ class ConsumerRegistry:
     def evaluations(self) -> i64:
         """Return how often filters have been asked about messages."""
         return sum(view.evaluations for view in self.views.values())
+
+
+def _expect_session(node: Node, terms: SourceTerms) -> None:
+    """Raise `BrokerError` if the link asks for no session. A session is received whole: other
+    filters are refused."""
+    filters = terms.filters
+    if not filters.session_name:
+        raise BrokerError(
+            "amqp:not-allowed",
+            f"{node.address[:200]!r} has sessions: a consumer needs the filter ferrymq:session",
+        )
+    if filters.predicate is not None:
+        filters.decline_predicate()
 
 
 def _place_of(tiers: list[ViewTier], tier: ViewTier) -> int:

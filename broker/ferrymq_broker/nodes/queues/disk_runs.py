@@ -403,6 +403,7 @@ class DiskRuns:
             and entry.message.header_end < 0
             and entry.excluded is None
             and entry.group is None
+            and entry.session is None
             and entry.failures == 0
             and not entry.deferred
             and (attempts == 0 or (attempts == 1 and entry.sequence <= restored))

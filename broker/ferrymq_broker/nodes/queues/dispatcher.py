@@ -13,6 +13,7 @@ from ferrymq_broker.nodes.entry import AVAILABLE, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.nodes.queues.filter_views import PATIENCE, FilterView, ViewTier, push
 from ferrymq_broker.nodes.queues.groups import Group
+from ferrymq_broker.nodes.queues.sessions import QueueSession, Sessions, is_kept_from
 from ferrymq_broker.timers import Timer
 
 if TYPE_CHECKING:
@@ -111,7 +112,9 @@ class Dispatcher:
                 if browser.consumer.ready and not browser.show():
                     done = False
         tier = registry.sole
-        if tier is not None:
+        if self._entries.sessions is not None:
+            self._serve_sessions(self._entries.sessions)
+        elif tier is not None:
             if tier.count > 0 and (not self._is_plain(tier) or self._serve_plain(tier)):
                 self._serve(tier, BOUNDLESS)
         elif registry.tiers:
@@ -188,6 +191,46 @@ class Dispatcher:
                 self.declined += 1
                 consumer.ready = False
                 tier.dismiss(consumer)
+            else:
+                self.declined += 1
+                self._registry.exclude(consumer.id, entry)
+
+    def _serve_sessions(self, sessions: Sessions) -> None:
+        """Offer the messages of each session to its owner, and free sessions to waiting
+        attaches."""
+        sessions.serve_waiting()
+        for session in sessions.take_pending():
+            self._serve_session(sessions, session)
+
+    def _serve_session(self, sessions: Sessions, session: QueueSession) -> None:
+        stable = self._entries.records.stable
+        while True:
+            consumer = session.owner
+            entry = session.front()
+            if consumer is None or entry is None or not consumer.ready:
+                return
+            if stable != BOUNDLESS and entry.sequence > stable:
+                sessions.look_again(session)
+                return
+            if entry.expires != 0 and self._agenda.left(entry.expires) <= 0:
+                self._lifecycle.expired(entry)
+                continue
+            if entry.is_out() and not self._entries.page_in(entry):
+                continue
+            if is_kept_from(consumer, entry):
+                # The messages behind it must not overtake it: all wait for the next owner.
+                return
+            verdict = consumer.deliver(entry)
+            if verdict == TAKEN:
+                session.step()
+                sessions.acquire(session, entry)
+                self._acquire(consumer, entry)
+            elif verdict == SETTLED:
+                session.step()
+                self._consume(entry)
+            elif verdict == IDLE:
+                self.declined += 1
+                _idle(consumer)
             else:
                 self.declined += 1
                 self._registry.exclude(consumer.id, entry)

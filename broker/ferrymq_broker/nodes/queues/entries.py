@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Agenda, Node
     from ferrymq_broker.nodes.paging.state import PagingState
     from ferrymq_broker.nodes.queues.groups import Groups
+    from ferrymq_broker.nodes.queues.sessions import Sessions
 
 
 class EntryWatcher:
@@ -62,9 +63,10 @@ class QueueEntries:
     `available` and `acquired` count entries by state; `bytes` is the size of their payloads.
     `published` is the sequence of the last message; messages up to `recovered` came before the
     broker was started. `priority_levels` are in order, the most urgent first; most messages are in
-    `default_level`. `groups` has the message groups, None if the queue does not use groups.
-    `deferred` has the deferred messages, None if there never were any. `paging` is the paging state
-    of the queue, None if there is none. `purges` counts purges in progress.
+    `default_level`. `groups` has the message groups, None if the queue does not use groups, and
+    `sessions` the sessions, None if it has none. `deferred` has the deferred messages, None if
+    there never were any. `paging` is the paging state of the queue, None if there is none. `purges`
+    counts purges in progress.
     """
 
     __slots__ = (
@@ -80,6 +82,7 @@ class QueueEntries:
         "priority_levels",
         "groups",
         "deferred",
+        "sessions",
         "paging",
         "purges",
         "row_watcher",
@@ -107,6 +110,7 @@ class QueueEntries:
         self.priority_levels: list[PriorityLevel] = [self.default_level]
         self.groups: Groups | None = None
         self.deferred: DeferredMessages | None = None
+        self.sessions: Sessions | None = None
         self.paging: PagingState | None = None
         self.purges: i64 = 0
         # The watcher of messages on disk that expire.
@@ -146,6 +150,7 @@ class QueueEntries:
             or len(self._pointers) > 1
             or self.groups is not None
             or self.deferred is not None
+            or self.sessions is not None
             or self.paging is not None
             or self.purges > 0
         )
@@ -202,6 +207,9 @@ class QueueEntries:
         groups = self.groups
         if groups is not None:
             groups.join(entry)
+        sessions = self.sessions
+        if sessions is not None:
+            sessions.join(entry)
         node = self.node
         if node.store_id != 0 and self.records.keeps(message):
             self.records.keep(entry)

@@ -33,7 +33,7 @@ from mypy_extensions import i64
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.link_terms import SourceTerms
-from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.node import PERMANENT, ClaimWaiter, Node, Refusal, Space
 from ferrymq_broker.nodes.queues.consumer_registry import ConsumerRegistry
 from ferrymq_broker.nodes.queues.dispatcher import Dispatcher
 from ferrymq_broker.nodes.queues.entries import EntryWatcher, QueueEntries
@@ -43,6 +43,7 @@ from ferrymq_broker.nodes.queues.locks import LockWatcher, MessageLock, MessageL
 from ferrymq_broker.nodes.queues.move import move
 from ferrymq_broker.nodes.queues.purge import Purge
 from ferrymq_broker.nodes.queues.restore import QueueRestore
+from ferrymq_broker.nodes.queues.sessions import Sessions
 from ferrymq_broker.slices import Slices
 from ferrymq_broker.values.policy import QueuePolicy
 
@@ -146,6 +147,10 @@ class Queue(Node):
             self.locks.duration = policy.lock_duration
         if policy.deferral:
             entries.use_deferral()
+        if policy.sessions:
+            if entries.sessions is None:
+                entries.sessions = Sessions(self, policy.lock_duration)
+            entries.sessions.lock_duration = policy.lock_duration
 
     def reconsider(self) -> None:
         """Find out which optional work is needed at present."""
@@ -169,6 +174,33 @@ class Queue(Node):
         self.target(terms.part)
         self.registry.grant(terms)
         return self
+
+    def claim(self, terms: SourceTerms) -> bool:
+        """Take a session for a consumer of a queue with sessions; return false if it has to wait
+        for one. Raises `BrokerError`."""
+        sessions = self.entries.sessions
+        if sessions is None or terms.browses:
+            return True
+        self.registry.check_consumer_limit(terms)
+        return sessions.claim(terms)
+
+    def unclaim(self, terms: SourceTerms) -> None:
+        """Give up the session that `claim` took."""
+        sessions = self.entries.sessions
+        if sessions is not None:
+            sessions.unclaim(terms.session)
+
+    def await_claim(self, waiter: ClaimWaiter, terms: SourceTerms) -> None:
+        """Tell the waiter when a session is free, or when its time is over."""
+        sessions = self.entries.sessions
+        if sessions is not None:
+            sessions.wait(waiter, terms.patience)
+
+    def stop_waiting(self, waiter: ClaimWaiter) -> None:
+        """Tell the waiter nothing any more."""
+        sessions = self.entries.sessions
+        if sessions is not None:
+            sessions.stop_waiting(waiter)
 
     # -- messages in -------------------------------------------------------------------
 
@@ -298,8 +330,8 @@ class Queue(Node):
             self.registry.settle_group(entry)
 
     def locks_messages(self) -> bool:
-        """See `Node.locks_messages`."""
-        return self.policy.lock_duration > 0
+        """See `Node.locks_messages`. The lock of a session is that of its messages."""
+        return self.policy.lock_duration > 0 and not self.policy.sessions
 
     def message_of(self, entry: Entry) -> BrokerMessage | None:
         """See `Node.message_of`."""
@@ -337,7 +369,7 @@ class Queue(Node):
 
     def subscribe(self, consumer: Consumer) -> None:
         """Add a consumer or a browser."""
-        if self.policy.lock_duration > 0:
+        if self.locks_messages():
             consumer.use_locks(self.locks)
         self.registry.add(consumer)
 
@@ -353,6 +385,9 @@ class Queue(Node):
             tier = consumer.tier
             if tier is not None:
                 tier.admit(consumer)
+        sessions = self.entries.sessions
+        if sessions is not None:
+            sessions.wake(consumer)
         if not self.dirty:
             self.touch()
 
@@ -393,6 +428,8 @@ class Queue(Node):
         if self.locks is not None:
             self.locks.stop()
         self.dispatcher.continuation.cancel()
+        if self.entries.sessions is not None:
+            self.entries.sessions.refuse_waiting(error)
         super().delete(error)
 
     def consumers_of(self) -> list[Consumer]:
@@ -501,6 +538,7 @@ class Queue(Node):
         """Return the counters by their public names."""
         entries = self.entries
         paging = entries.paging
+        sessions = entries.sessions
         figures: dict[str, int] = {
             "messages": int(self.message_count()),
             "available": int(entries.available),
@@ -515,6 +553,8 @@ class Queue(Node):
             "excess": int(self.lifecycle.excess()),
             "excess-bytes": int(self.lifecycle.excess_bytes()),
             "filter-evaluations": int(self.registry.evaluations()),
+            "session-count": 0 if sessions is None else len(sessions),
+            "sessions-owned": 0 if sessions is None else sessions.owned(),
         }
         figures.update(self.totals())
         return figures

@@ -80,11 +80,14 @@ class QueueRestore:
         watched = (
             lifecycle.guarded or message.special or expires or lifecycle.policy_history is not None
         )
-        if (watched or groups is not None) and entry.is_out():
+        sessions = entries.sessions
+        if (watched or groups is not None or sessions is not None) and entry.is_out():
             # The lines below may read the message.
             entries.page_in(entry)
         if groups is not None:
             groups.join(entry)
+        if sessions is not None:
+            sessions.join(entry)
         if watched:
             lifecycle.restore_entry(entry, time, expires)
         pager = pager_of(agenda)
@@ -98,6 +101,7 @@ class QueueRestore:
         policy = self._lifecycle.policy
         return (
             self._entries.groups is None
+            and self._entries.sessions is None
             and self._lifecycle.policy_history is None
             and policy.message_ttl == 0
             and not policy.last_value_key
@@ -137,6 +141,15 @@ class QueueRestore:
         """Restore the identity of a message that came at `time`; return false if the queue does not
         detect duplicates any more."""
         return self._lifecycle.restore_identity(number, time, identity)
+
+    def session(self, number: i64, id: str, state: bytes, changed: i64) -> bool:
+        """Restore the state of a session; the one that changed last comes first. Return false if
+        the queue has no sessions any more."""
+        sessions = self._entries.sessions
+        if sessions is None:
+            return False
+        sessions.restore_state(number, id, state, changed)
+        return True
 
     def finish(self) -> None:
         """End the restore: drop entries that were replaced while a consumer held them, and write

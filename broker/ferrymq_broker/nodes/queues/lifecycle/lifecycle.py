@@ -51,6 +51,7 @@ from ferrymq_broker.nodes.queues.lifecycle.message_expiry import (
 from ferrymq_broker.nodes.queues.lifecycle.policy_history import PolicyHistory
 from ferrymq_broker.nodes.queues.lifecycle.reservations import Reservations
 from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, delivery_time
+from ferrymq_broker.nodes.queues.sessions import refusal_of
 from ferrymq_broker.slices import Slices
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ class MessageLifecycle(RowWatcher):
             or policy.duplicate_window > 0
             or policy.auto_delete >= 0
             or bool(policy.last_value_key)
+            or policy.sessions
         )
 
     def _send_letters(self, boxes: list[str]) -> None:
@@ -236,6 +238,10 @@ class MessageLifecycle(RowWatcher):
         now = self.node.agenda.now
         if self._auto_delete is not None:
             self._auto_delete.used(now)
+        if self.policy.sessions:
+            refusal = refusal_of(message)
+            if refusal is not None:
+                return self._refuse(refusal)
         identity: object = None
         duplicates = self._duplicates
         if duplicates is not None:
@@ -302,6 +308,11 @@ class MessageLifecycle(RowWatcher):
         node = self.node
         if node.deleted:
             return Refusal("amqp:not-found", f"{node.address!r} has been deleted")
+        if self.policy.sessions:
+            refusal = refusal_of(message)
+            if refusal is not None:
+                self.refusals += 1
+                return refusal
         due: i64 = 0
         if message.special:
             try:
