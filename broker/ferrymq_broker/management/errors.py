@@ -32,6 +32,7 @@ _STATUSES: Final[dict[str, int]] = {
     "amqp:resource-limit-exceeded": NO_ROOM,
     "ferrymq:fence-passed": CONFLICT,
     "ferrymq:fence-content": CONFLICT,
+    "ferrymq:session-lock-lost": GONE,
 }
 
 

@@ -212,7 +212,8 @@ def _failure(request: Request, error: Exception) -> Result:
     if isinstance(error, ManagementError):
         return Result(None, error.status, error.description)
     if isinstance(error, BrokerError):
-        return Result(None, status_of(error.condition), error.description)
+        condition: dict[str, object] = {"errorCondition": Symbol(error.condition)}
+        return Result(None, status_of(error.condition), error.description, condition)
     log.error(
         "management failed",
         peer=request.party.peer,

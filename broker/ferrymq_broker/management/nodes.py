@@ -22,7 +22,7 @@ from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.timers import TimerHeap
 from ferrymq_broker.values.names import DYNAMIC
-from ferrymq_broker.values.policy import NodePolicy
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy
 from ferrymq_broker.values.rights import MANAGE
 
 # The answer to a DELETE of a declared node.
@@ -156,12 +156,7 @@ class DeclaredNodes(EntityType):
         policy = policy_of(node)
         changed = node_policy(self.short, {**policy_attributes(policy), **_settings(call)})
         if changed != policy:
-            if changed.durable != policy.durable:
-                raise ManagementError(
-                    CONFLICT,
-                    f"durable: {node.address[:200]!r} was created with {policy.durable}, which "
-                    "cannot be changed",
-                )
+            expect_kept(node.address, policy, changed)
             self.change(node, changed)
             if not node.origin:
                 # It was made by use. From now on its settings count more than its template.
@@ -219,6 +214,19 @@ class DeclaredNodes(EntityType):
                 raise ManagementError(
                     CONFLICT, f"{name[:200]!r} {how} with {key} = {has[key]!r}, not {value!r}"
                 )
+
+
+def expect_kept(address: str, before: NodePolicy, after: NodePolicy) -> None:
+    """Raise `ManagementError` if settings differ that are only set when a node is made."""
+    kept = [("durable", before.durable, after.durable)]
+    if isinstance(before, QueuePolicy) and isinstance(after, QueuePolicy):
+        kept.append(("sessions", before.sessions, after.sessions))
+    for key, old, new in kept:
+        if old != new:
+            raise ManagementError(
+                CONFLICT,
+                f"{key}: {address[:200]!r} was created with {old}, which cannot be changed",
+            )
 
 
 def when_gone(node: Node, description: str = "deleted") -> Result | Steps[Result]:

@@ -8,6 +8,7 @@ from ferrymq_broker.config.nodes import QueueSettings
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation
+from ferrymq_broker.management.sessions import QueueSessions
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.values.policy import NodePolicy, QueuePolicy
@@ -27,10 +28,15 @@ class QueueEntities(DeclaredNodes):
     def __init__(self, space: AddressSpace) -> None:
         super().__init__(space)
         self._messages = QueueMessages(space, self._queue)
+        self._sessions = QueueSessions(self._queue)
 
     def operations(self) -> dict[str, Operation]:
-        """Return the operations of all nodes, and those on messages."""
-        return {**super().operations(), **self._messages.operations()}
+        """Return the operations of all nodes, and those on messages and sessions."""
+        return {
+            **super().operations(),
+            **self._messages.operations(),
+            **self._sessions.operations(),
+        }
 
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Change the policy. Limits apply at once, lifetimes only to new messages."""

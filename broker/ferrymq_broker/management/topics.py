@@ -26,9 +26,10 @@ from ferrymq_broker.management.errors import (
     ManagementError,
 )
 from ferrymq_broker.management.messages import QueueMessages
-from ferrymq_broker.management.nodes import DeclaredNodes, when_gone
+from ferrymq_broker.management.nodes import DeclaredNodes, expect_kept, when_gone
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.policies import node_policy
+from ferrymq_broker.management.sessions import QueueSessions
 from ferrymq_broker.management.sliced_query import Steps, finish, sift
 from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.node import Agenda, Node
@@ -75,6 +76,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
     def __init__(self, space: AddressSpace) -> None:
         self._space = space
         self._messages = QueueMessages(space, lambda call: self._found(call)[1].queue)
+        self._sessions = QueueSessions(lambda call: self._found(call)[1].queue)
         scratch = AddressSpace("", Agenda(), TimerHeap(), 1)
         topic = Topic("fresh", scratch, TopicPolicy())
         self.attributes: tuple[str, ...] = tuple(
@@ -92,6 +94,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
             "REMOVE-RULE": Operation(self.remove_rule, ("rule",)),
             "LIST-RULES": Operation(self.list_rules, ("skip", "top")),
             **self._messages.operations(),
+            **self._sessions.operations(),
         }
 
     def authorise(self, operation: str, call: Call) -> None:
@@ -241,12 +244,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         }
         policy = node_policy("queue", {**policy_attributes(before), **given})
         assert isinstance(policy, QueuePolicy)
-        if policy.durable != before.durable:
-            raise ManagementError(
-                CONFLICT,
-                f"durable: {subscription.address[:200]!r} was created with {before.durable}, "
-                "which cannot be changed",
-            )
+        expect_kept(subscription.address, before, policy)
         topic.change_subscription(subscription, policy)
         return Result(self.shown(subscription.address), description="updated")
 
