@@ -76,9 +76,9 @@ class Correlation(Filter):
                 raise _invalid("properties must be a map")
             if len(application) > _MOST:
                 raise _invalid(f"more than {_MOST} properties")
-            for name in application:
-                if not isinstance(name, str):
-                    raise _invalid(f"{name!r:.60} is no name of a property")
+            for key in application:
+                if not isinstance(key, str):
+                    raise _invalid(f"{key!r:.60} is no name of a property")
             for name in sorted(application):
                 self.names.append(name)
                 values.append(hashable(application[name], name))
