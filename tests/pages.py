@@ -176,6 +176,10 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/lifecycle/test_scheduling.py",
         "interop/test_nodes_times.py",
     ),
+    "broker/sessions": (
+        "broker/queues/test_sessions.py",
+        "broker/queues/test_session_tokens.py",
+    ),
     "broker/streams": (
         "broker/streams/",
         "interop/test_nodes_streams.py",

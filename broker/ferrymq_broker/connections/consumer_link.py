@@ -579,10 +579,11 @@ class ConsumerLink(ConsumerPort):
         """Settle the messages that the link held by the default outcome, because the link is gone
         (AMQP 1.0 §3.5.3).
 
-        Locked messages stay locked. Without a default outcome, other messages return to the queue.
-        If the link was `lost` with its connection, the client may have seen them, so that counts as
-        a failed delivery. `closed` is whether the link is gone for good, with its terminus; a
-        terminus that outlives the link continues to hold the messages.
+        Locked messages stay locked, except those of a session. Without a default outcome, other
+        messages return to the queue. If the link was `lost` with its connection, the client may
+        have seen them, so that counts as a failed delivery. `closed` is whether the link is gone
+        for good, with its terminus; a terminus that outlives the link continues to hold the
+        messages.
         """
         self.begin_close(lost, closed)
         while self.give_back_next():
@@ -627,7 +628,8 @@ class ConsumerLink(ConsumerPort):
         entry = self.first_held()
         if entry is None:
             return False
-        if entry.lock is not None and not self.node.deleted:
+        lock = entry.lock
+        if lock is not None and lock.outlives_link() and not self.node.deleted:
             self.node.hand_over(entry, self, self._stand_in())
         else:
             apply_outcome(self.node, self, entry, self._fate)

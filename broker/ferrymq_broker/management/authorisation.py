@@ -142,7 +142,15 @@ def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -
 
 
 # The operations of receivers, which need the right to receive, with queues and subscriptions.
-OF_RECEIVERS: Final = ("RENEW-LOCKS", "SETTLE", "RECEIVE-DEFERRED")
+OF_RECEIVERS: Final = (
+    "RENEW-LOCKS",
+    "SETTLE",
+    "RECEIVE-DEFERRED",
+    "RENEW-SESSION",
+    "GET-SESSION-STATE",
+    "SET-SESSION-STATE",
+    "LIST-SESSIONS",
+)
 
 # The rights that operations need at the node; others need `MANAGE`.
 _OF_NODES: Final = {
@@ -157,8 +165,4 @@ _OF_MESSAGES: Final = {
     "PEEK-SCHEDULED": BROWSE,
     "MOVE": RECEIVE,
     **dict.fromkeys(OF_RECEIVERS, RECEIVE),
-    "RENEW-SESSION": RECEIVE,
-    "GET-SESSION-STATE": RECEIVE,
-    "SET-SESSION-STATE": RECEIVE,
-    "LIST-SESSIONS": RECEIVE,
 }

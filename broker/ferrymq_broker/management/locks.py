@@ -1,6 +1,9 @@
 """Operations of receivers: RENEW-LOCKS and SETTLE on the locked messages of a queue, by the tokens
 of the locks; RECEIVE-DEFERRED on deferred messages, by their numbers.
 
+In a queue with sessions, the tokens hold as long as the lock of their session, which RENEW-SESSION
+renews (`management/sessions.py`). Deferred messages are received for the owner of their session.
+
 Each request does everything or nothing. If a lock is lost, the answer has the status 410 and names
 the tokens of all lost locks.
 """
@@ -33,10 +36,14 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.queues.locks import MessageLock
     from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.sessions import QueueSession
     from ferrymq_types.unions import Outcome
 
 # The most tokens in one request.
 MAX_TOKENS: Final = 1000
+
+# The arguments that say whose session is meant.
+_OF_SESSIONS: Final = ("session", "link")
 
 # The arguments of SETTLE that belong to one outcome only.
 _OF_OUTCOMES: Final = {
@@ -59,8 +66,10 @@ class QueueLocks:
         details = dict.fromkeys(key for keys in _OF_OUTCOMES.values() for key in keys)
         return {
             "RENEW-LOCKS": Operation(self.renew, ("tokens",)),
-            "SETTLE": Operation(self.settle, ("tokens", "outcome", *details)),
-            "RECEIVE-DEFERRED": Operation(self.receive_deferred, ("sequences", "settled")),
+            "SETTLE": Operation(self.settle, ("tokens", "outcome", *_OF_SESSIONS, *details)),
+            "RECEIVE-DEFERRED": Operation(
+                self.receive_deferred, ("sequences", "settled", *_OF_SESSIONS)
+            ),
         }
 
     def renew(self, call: Call) -> Result:
@@ -71,6 +80,10 @@ class QueueLocks:
         locks, lost = _find_locks(queue, tokens)
         if lost:
             return _lost(lost)
+        if not all(lock.outlives_link() for lock in locks):
+            raise ManagementError(
+                CONFLICT, "tokens: the messages are locked with their session; renew the session"
+            )
         agenda = queue.agenda
         expirations: list[Timestamp] = []
         for lock in locks:
@@ -84,7 +97,8 @@ class QueueLocks:
         queue = self._find(call)
         if call.text("outcome") == "deferred" and not queue.policy.deferral:
             raise ManagementError(CONFLICT, "outcome: the queue has no deferral")
-        locks, lost = _find_locks(queue, _tokens(call))
+        session = _session(call, queue)
+        locks, lost = _find_locks(queue, _tokens(call), session)
         if lost:
             return _lost(lost)
         if any(lock.enlisted for lock in locks):
@@ -98,7 +112,7 @@ class QueueLocks:
     def receive_deferred(self, call: Call) -> Result:
         """Handle RECEIVE-DEFERRED: lock deferred messages and return them, or remove them at
         once."""
-        call.expect_only("sequences", "settled")
+        call.expect_only("sequences", "settled", *_OF_SESSIONS)
         sequences = _sequences(call)
         settled = call.flag("settled")
         queue = self._find(call)
@@ -106,12 +120,17 @@ class QueueLocks:
             raise ManagementError(
                 CONFLICT, "settled: it must be true, because the queue has no lock-duration"
             )
+        session = _session(call, queue)
+        if session is None and queue.entries.sessions is not None:
+            raise ManagementError(
+                BAD_REQUEST, "session: the queue has sessions: the request must name one"
+            )
         chosen: list[Entry] = []
         missing: list[int] = []
         deferred = queue.entries.deferred
         for number in sequences:
             entry = None if deferred is None else deferred.find(number)
-            if entry is None or entry.state != DEFERRED:
+            if entry is None or entry.state != DEFERRED or entry.session is not session:
                 missing.append(number)
             elif entry.expires != 0 and queue.agenda.left(entry.expires) <= 0:
                 queue.lifecycle.expired(entry)
@@ -145,8 +164,25 @@ class QueueLocks:
             lock = queue.receive_deferred(entry, settled)
             if lock is not None:
                 facts["token"] = lock.token
-                facts["locked-until"] = Timestamp(queue.agenda.date_of(lock.deadline))
+                until = queue.locked_until(entry)
+                if until:
+                    facts["locked-until"] = Timestamp(int(until))
         return Result({"messages": sheet.messages}, description="received")
+
+
+def _session(call: Call, queue: Queue) -> QueueSession | None:
+    """Return the session that the request names, which has an owner; None if it names none. Raises
+    `ManagementError` or `BrokerError`."""
+    id = call.text("session", "")
+    link = call.text("link", "")
+    if not id:
+        if link:
+            raise ManagementError(BAD_REQUEST, "link: the request must name its session")
+        return None
+    sessions = queue.entries.sessions
+    if sessions is None:
+        raise ManagementError(CONFLICT, f"session: {queue.address[:200]!r} has no sessions")
+    return sessions.expect_owner(id, link)
 
 
 def _tokens(call: Call) -> list[bytes]:
@@ -186,13 +222,17 @@ def _sequences(call: Call) -> list[int]:
     return list(dict.fromkeys(int(number) for number in sequences))
 
 
-def _find_locks(queue: Queue, tokens: list[bytes]) -> tuple[list[MessageLock], list[bytes]]:
-    """Return the locks of the tokens, and the tokens without a lock."""
+def _find_locks(
+    queue: Queue, tokens: list[bytes], session: QueueSession | None = None
+) -> tuple[list[MessageLock], list[bytes]]:
+    """Return the locks of the tokens, and the tokens without a lock. With a session, locks of other
+    messages do not count."""
     locks: list[MessageLock] = []
     lost: list[bytes] = []
     for token in tokens:
         lock = None if queue.locks is None else queue.locks.find(token)
-        if lock is None:
+        entry = None if lock is None else lock.entry
+        if lock is None or entry is None or (session is not None and entry.session is not session):
             lost.append(token)
         else:
             locks.append(lock)
@@ -220,7 +260,7 @@ def _outcome(call: Call) -> Outcome:
         raise ManagementError(
             BAD_REQUEST, f"outcome: {name[:100]!r} is none; the outcomes are {known}"
         )
-    call.expect_only("tokens", "outcome", *details)
+    call.expect_only("tokens", "outcome", *_OF_SESSIONS, *details)
     if name == "accepted":
         return ACCEPTED
     if name == "released":

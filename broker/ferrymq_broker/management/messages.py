@@ -109,8 +109,9 @@ class QueueMessages:
             }
             if entry.expires != 0:
                 facts["expires"] = Timestamp(queue.agenda.date_of(entry.expires))
-            if entry.lock is not None:
-                facts["locked-until"] = Timestamp(queue.agenda.date_of(entry.lock.deadline))
+            until = queue.locked_until(entry)
+            if until:
+                facts["locked-until"] = Timestamp(int(until))
             payload = message.payload
             if entry.attempts:
                 payload = message.redelivery(i64(entry.failures))

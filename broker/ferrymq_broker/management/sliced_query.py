@@ -25,12 +25,20 @@ _SLICE: Final = 0.004
 # The most waiting requests of one connection.
 WAITING: Final = 1000
 # Operations that change nothing.
-_LOOKS: Final = frozenset({"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", "LOCATE"})
+_LOOKS: Final = frozenset(
+    {"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", "LOCATE", "LIST-SESSIONS"}
+)
 
 
-# Operations of receivers on messages that they hold. They are as frequent as outcomes on links,
-# which are not in the audit log either.
-_TRAFFIC: Final = ("RENEW-LOCKS", "SETTLE", "RECEIVE-DEFERRED")
+# Operations of receivers on messages and sessions that they hold. They are as frequent as outcomes
+# on links, which are not in the audit log either.
+_TRAFFIC: Final = (
+    "RENEW-LOCKS",
+    "SETTLE",
+    "RECEIVE-DEFERRED",
+    "RENEW-SESSION",
+    "SET-SESSION-STATE",
+)
 
 
 def is_traffic(request: Request) -> bool:

@@ -449,7 +449,8 @@ class Node(Stored):
         after.hold(entry)
 
     def locks_messages(self) -> bool:
-        """Return whether messages that are sent unsettled are locked (policy `lock-duration`)."""
+        """Return whether messages that are sent unsettled are locked (policies `lock-duration`
+        and `sessions`)."""
         return False
 
     def amend(self, entry: Entry, message: BrokerMessage) -> None:

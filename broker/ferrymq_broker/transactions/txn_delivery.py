@@ -135,8 +135,8 @@ class TxnDelivery(TxnWork):
                 fate = self.endpoint.fate(True) if lost else RELEASED
             self.outcome = fate
             self._finish(fate)
-        elif self.orphaned and self._is_locked():
-            # The message stays locked, as all messages do whose link is gone.
+        elif self.orphaned and self._stays_locked():
+            # The message stays locked, as others do whose link is gone.
             self._leave()
         elif self.settled or self.orphaned:
             self._finish(self._default(lost))
@@ -202,9 +202,10 @@ class TxnDelivery(TxnWork):
             entry.lock.delist()
         self.endpoint.delist(self)
 
-    def _is_locked(self) -> bool:
+    def _stays_locked(self) -> bool:
         entry = self.entry
-        return entry is not None and entry.lock is not None and not self.node.deleted
+        lock = None if entry is None else entry.lock
+        return lock is not None and lock.outlives_link() and not self.node.deleted
 
 
 @final

@@ -312,14 +312,18 @@ class QueueEntries:
     def defer(self, entry: Entry) -> None:
         """Set an entry aside that a consumer held."""
         self.acquired -= 1
-        entry.state = DEFERRED
-        self.use_deferral().add(entry)
+        self._set_deferred(entry)
 
     def restore_deferred(self, entry: Entry) -> None:
         """Set an entry aside that has been restored and was deferred before the restart."""
         self.available -= 1
+        self._set_deferred(entry)
+
+    def _set_deferred(self, entry: Entry) -> None:
         entry.state = DEFERRED
         self.use_deferral().add(entry)
+        if entry.session is not None and self.sessions is not None:
+            self.sessions.set_aside(entry.session, entry)
 
     def acquire_deferred(self, entry: Entry) -> None:
         """Count a deferred entry as held by a receiver."""
@@ -327,6 +331,8 @@ class QueueEntries:
         entry.state = ACQUIRED
         entry.attempts += 1
         self.acquired += 1
+        if entry.session is not None and self.sessions is not None:
+            self.sessions.acquire(entry.session, entry)
 
     def undefer(self, entry: Entry) -> None:
         """Make a deferred entry available, so that it can be dropped."""

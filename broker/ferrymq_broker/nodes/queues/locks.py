@@ -6,6 +6,9 @@ link or by token. Without an outcome it lapses at its deadline: the message retu
 which counts as a failed delivery. A lock outlives its link: another consumer, which only stands in
 for the link, holds the message then.
 
+The lock of a message in a session has no deadline of its own: the message is locked as long as its
+session, and comes back when the owner of the session loses the session or leaves.
+
 One heap and one timer serve all locks of a queue.
 """
 
@@ -51,7 +54,8 @@ class LockWatcher:
 
 @final
 class MessageLock:
-    """The lock of one message that `holder` holds. `deadline` is when it lapses, by `Agenda.now`.
+    """The lock of one message that `holder` holds. `deadline` is when it lapses, by `Agenda.now`; 0
+    in a session, whose lock is that of its messages.
 
     `entry` is None once the lock is over. While the lock is `enlisted`, a transaction decides on
     the message, and the lock does not lapse.
@@ -80,6 +84,10 @@ class MessageLock:
         """End the lock, because the message has its outcome."""
         self._locks.release(self)
 
+    def outlives_link(self) -> bool:
+        """Return whether the message stays locked when the link of its consumer ends."""
+        return self.deadline != 0
+
     def enlist(self) -> None:
         """Note that a transaction decides on the message."""
         self.enlisted = True
@@ -89,7 +97,7 @@ class MessageLock:
         passed meanwhile lapses at the next run of the timers."""
         if self.enlisted:
             self.enlisted = False
-            if self.entry is not None:
+            if self.entry is not None and self.deadline != 0:
                 self._locks.watch(self)
 
 
@@ -139,10 +147,12 @@ class MessageLocks(Timer):
             used = 0
         self._used = used + TOKEN
         token = self._random[used : used + TOKEN]
-        lock = MessageLock(self, token, entry, holder, self._agenda.now + self.duration)
+        deadline = self._agenda.now + self.duration if entry.session is None else 0
+        lock = MessageLock(self, token, entry, holder, deadline)
         entry.lock = lock
         self._by_token[token] = lock
-        self.watch(lock)
+        if deadline != 0:
+            self.watch(lock)
         return lock
 
     def find(self, token: bytes) -> MessageLock | None:
@@ -151,7 +161,8 @@ class MessageLocks(Timer):
         return None if lock is None or lock.held() is None else lock
 
     def renew(self, lock: MessageLock) -> i64:
-        """Let the lock hold for the whole duration from now on; return its deadline."""
+        """Let the lock hold for the whole duration from now on; return its deadline. The lock must
+        have a deadline."""
         deadline = self._agenda.now + self.duration
         if deadline != lock.deadline:
             lock.deadline = deadline
@@ -161,7 +172,7 @@ class MessageLocks(Timer):
 
     def is_due(self, lock: MessageLock) -> bool:
         """Return whether the deadline of the lock has passed and no transaction decides on it."""
-        return lock.deadline <= self._agenda.now and not lock.enlisted
+        return lock.deadline != 0 and lock.deadline <= self._agenda.now and not lock.enlisted
 
     def watch(self, lock: MessageLock) -> None:
         """Let the lock lapse at its deadline."""
@@ -181,7 +192,8 @@ class MessageLocks(Timer):
         lock.entry = None
         entry.lock = None
         self._by_token.pop(lock.token, None)
-        self._outdate()
+        if lock.deadline != 0:
+            self._outdate()
 
     def lapse(self, lock: MessageLock) -> None:
         """End the lock, because its deadline has passed, and return the message."""

@@ -19,7 +19,8 @@ A queue is composed of parts that own their state and know no queue:
   ready until it wakes the queue.
 
 The queue itself is the node that links see: it forwards calls to its parts, counts outcomes, and
-tells its parts what other parts do (`docs/decisions/0020-queues-of-parts.md`).
+tells its parts what other parts do (`docs/decisions/0020-queues-of-parts.md`). One module because
+it is one node: nearly every method is one call of a part.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class Queue(Node):
         entries.records.persist = policy.persist
         if policy.groups and entries.groups is None:
             entries.groups = Groups()
-        if policy.lock_duration > 0:
+        if self.locks_messages():
             if self.locks is None:
                 self.locks = MessageLocks(self, _LockWatcher(self))
             self.locks.duration = policy.lock_duration
@@ -299,9 +300,13 @@ class Queue(Node):
 
     def receive_deferred(self, entry: Entry, settled: bool) -> MessageLock | None:
         """Take a deferred message that waits: remove it if `settled`, otherwise lock it and return
-        the lock. Without a lock-duration only `settled` is possible."""
+        the lock. The owner of its session holds it, if it has one. Without locks only `settled` is
+        possible."""
         entries = self.entries
         receiver = entries.use_deferral().receiver
+        session = entry.session
+        if session is not None and session.owner is not None:
+            receiver = session.owner
         entries.acquire_deferred(entry)
         self.dispatcher.delivered += 1
         if settled or self.locks is None:
@@ -330,8 +335,20 @@ class Queue(Node):
             self.registry.settle_group(entry)
 
     def locks_messages(self) -> bool:
-        """See `Node.locks_messages`. The lock of a session is that of its messages."""
-        return self.policy.lock_duration > 0 and not self.policy.sessions
+        """See `Node.locks_messages`. In a queue with sessions, the lock of a session is that of
+        its messages."""
+        return self.policy.lock_duration > 0 or self.policy.sessions
+
+    def locked_until(self, entry: Entry) -> i64:
+        """Return the date when the lock of a message lapses, or that of its session; 0 for none."""
+        lock = entry.lock
+        if lock is None:
+            return 0
+        if lock.deadline != 0:
+            return self.agenda.date_of(lock.deadline)
+        session = entry.session
+        sessions = self.entries.sessions
+        return 0 if session is None or sessions is None else sessions.locked_until(session)
 
     def message_of(self, entry: Entry) -> BrokerMessage | None:
         """See `Node.message_of`."""

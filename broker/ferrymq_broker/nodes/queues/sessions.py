@@ -60,7 +60,8 @@ MAX_WAITING: Final = 1000
 
 @final
 class QueueSession(Timer):
-    """A session. `messages` counts those in the queue, and `held` has those that are acquired.
+    """A session. `messages` counts those in the queue, `held` has those that are acquired, and
+    `deferred` those that were set aside and that no receiver holds.
 
     `taken` says whether a link has the session, `owner` is the consumer of that link once it is
     attached, and `link_name` the name of the link. `state` is None if there is none. `changed` is
@@ -72,6 +73,7 @@ class QueueSession(Timer):
         "id",
         "messages",
         "held",
+        "deferred",
         "taken",
         "owner",
         "link_name",
@@ -87,6 +89,7 @@ class QueueSession(Timer):
         self.id: str = id
         self.messages: i64 = 0
         self.held: set[Entry] = set()
+        self.deferred: set[Entry] = set()
         self.taken: bool = False
         self.owner: Consumer | None = None
         self.link_name: str = ""
@@ -207,15 +210,24 @@ class Sessions:
     def acquire(self, session: QueueSession, entry: Entry) -> None:
         """Note that a consumer holds a message of the session."""
         session.held.add(entry)
+        session.deferred.discard(entry)
 
     def give_back(self, session: QueueSession, entry: Entry) -> None:
         """Offer a message of the session again, which a consumer held."""
         session.held.discard(entry)
         self._offer(session, entry)
 
+    def set_aside(self, session: QueueSession, entry: Entry) -> None:
+        """Offer a message of the session to nobody, because it was deferred."""
+        session.held.discard(entry)
+        session.deferred.add(entry)
+        if session.is_free():
+            self._set_free(session)
+
     def leave(self, session: QueueSession, entry: Entry) -> None:
         """Count out a message of the session that has left the queue."""
         session.messages -= 1
+        session.deferred.discard(entry)
         held = session.held
         if entry in held:
             held.remove(entry)
@@ -328,7 +340,7 @@ class Sessions:
         entry = session.front()
         if entry is None or is_kept_from(consumer, entry):
             return 0
-        return session.messages - len(session.held)
+        return session.messages - len(session.held) - len(session.deferred)
 
     def take_pending(self) -> list[QueueSession]:
         """Return the owned sessions that may have something for their owners."""

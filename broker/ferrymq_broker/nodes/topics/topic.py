@@ -91,7 +91,7 @@ class Topic(SubscriptionOwner):
 
     def locks_messages(self) -> bool:
         """See `Node.locks_messages`: what new subscriptions do."""
-        return self.policy.subscription.lock_duration > 0 and not self.policy.subscription.sessions
+        return self.policy.subscription.lock_duration > 0 or self.policy.subscription.sessions
 
     @property
     def kind(self) -> str:
