@@ -212,6 +212,7 @@ async def test_it_runs(
                 "symbol": "X",
                 "seconds": 60.0,
                 "offset": 0,
+                "epoch": 1,
                 "to": "orders",
                 "body": "body",
             }

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from ferrymq_codec.codes import DESCRIBED, SMALL_ULONG, ULONG
+from ferrymq_types import descriptors
+
 _HEADER: Final = b"AMQP"
 # Bytes of a protocol header, and of the smallest frame.
 _LEAST: Final = 8
 _SASL: Final = 1
 # The codes of the performatives (AMQP 1.0 §2.7).
 PERFORMATIVES: Final[dict[int, str]] = {
-    0x10: "open",
-    0x11: "begin",
-    0x12: "attach",
-    0x13: "flow",
-    0x14: "transfer",
-    0x15: "disposition",
-    0x16: "detach",
-    0x17: "end",
-    0x18: "close",
+    descriptors.OPEN: "open",
+    descriptors.BEGIN: "begin",
+    descriptors.ATTACH: "attach",
+    descriptors.FLOW: "flow",
+    descriptors.TRANSFER: "transfer",
+    descriptors.DISPOSITION: "disposition",
+    descriptors.DETACH: "detach",
+    descriptors.END: "end",
+    descriptors.CLOSE: "close",
 }
+# How the descriptor of a performative begins: with its short form, and with its long one.
+_SHORT: Final = bytes((DESCRIBED, SMALL_ULONG))
+_LONG: Final = bytes((DESCRIBED, ULONG))
 
 
 def performative_of(frame: bytes) -> str:
@@ -28,9 +34,9 @@ def performative_of(frame: bytes) -> str:
     if frame[:4] == _HEADER or len(frame) <= _LEAST or frame[5] == _SASL:
         return ""
     body = frame[4] * 4
-    if frame[body : body + 2] == b"\x00\x53":
+    if frame[body : body + 2] == _SHORT:
         return PERFORMATIVES.get(frame[body + 2], "") if len(frame) > body + 2 else ""
-    if frame[body : body + 2] == b"\x00\x80":
+    if frame[body : body + 2] == _LONG:
         return PERFORMATIVES.get(int.from_bytes(frame[body + 2 : body + 10], "big"), "")
     return ""
 
