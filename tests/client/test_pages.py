@@ -48,7 +48,7 @@ PAGES = [
 ORDERS = {"client/arrow": "stream", "client/chunks": "stream", "broker/streams": "stream"}
 ORDERS["broker/exchanges"] = "exchange"
 # These go on until somebody ends them.
-ENDLESS = {"main", "watch", "replay", "serve", "print_orders", "print_numbers"}
+ENDLESS = {"main", "watch", "replay", "serve", "own", "print_orders", "print_numbers"}
 # These are for services that are not here.
 ELSEWHERE = {"put_token"}
 BLOCKS = [
