@@ -33,6 +33,7 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.access.access import ConnectionAccess
     from ferrymq_broker.access.rules import Rule
+    from ferrymq_broker.nodes.personality import Personality
     from ferrymq_broker.timers import TimerHeap
 
 # The most aliases that are followed, one to the next, for an address.
@@ -93,6 +94,7 @@ class AddressSpace(Space):
         "auto_create_topic",
         "on_change",
         "declared_aliases",
+        "personality",
         "_alias_ids",
     )
 
@@ -112,6 +114,8 @@ class AddressSpace(Space):
         self.auto_create_topic: NodePolicy | None = TopicPolicy()
         self.on_change: list[Callable[[Node, bool], object]] = []
         self.declared_aliases: dict[str, str] = {}
+        # What clients of another broker expect; None without such clients.
+        self.personality: Personality | None = None
         # The ids of the aliases' records, by alias.
         self._alias_ids: dict[str, int] = {}
 

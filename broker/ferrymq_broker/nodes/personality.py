@@ -1,0 +1,117 @@
+"""The port of a personality: how a virtual host serves the clients of another broker.
+
+A package outside the broker makes one personality for each virtual host. Addresses are *native*
+(those of the broker's nodes) or those *of the client*. The base class changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64, mypyc_attr
+
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
+    from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.service import ServiceNode
+    from ferrymq_types.messaging import Source, Target
+    from ferrymq_types.unions import Outcome
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Personality:
+    """What the clients of a virtual host expect beyond AMQP 1.0.
+
+    Each method may raise `BrokerError`, except `named`, `stamp`, `record_annotations` and `error`,
+    which answer with their arguments if these are strange to them.
+    """
+
+    # -- addresses -----------------------------------------------------------------------
+
+    def native(self, address: str) -> str:
+        """Return the native address for an address of a client.
+
+        The result must not change if it is translated again. Aliases are resolved afterwards.
+        """
+        return address
+
+    def named(self, address: str) -> str:
+        """Return the address that a client is told for a native address."""
+        return address
+
+    def service(self, address: str) -> ServiceNode | None:
+        """Return a new service for a native address without a node; None if there is to be
+        none."""
+        return None
+
+    # -- links ---------------------------------------------------------------------------
+
+    def source(self, asked: Source, properties: dict[str, object]) -> Source:
+        """Return the source that an attach means, in the broker's own terms: its filters (also
+        those that are not described), capabilities and other fields.
+
+        The address is not read from the result. `asked` must stay as it is: the answer to the
+        attach is made from it. `properties` are those of the link; they are a copy and may be
+        changed.
+        """
+        return asked
+
+    def source_granted(self, terms: SourceTerms) -> None:
+        """Add what the clients look for to the granted terms, before an attach is answered."""
+
+    def target(self, asked: Target, properties: dict[str, object]) -> Target:
+        """Return the target that an attach means, as `source` does."""
+        return asked
+
+    def target_granted(self, terms: TargetTerms) -> None:
+        """Add what the clients look for to the granted terms, before an attach is answered."""
+
+    # -- messages ------------------------------------------------------------------------
+
+    def admit(self, message: BrokerMessage, node: Node) -> BrokerMessage:
+        """Return the message that is published instead of the message of a client.
+
+        `node` is the node that the message was sent to.
+        """
+        return message
+
+    def stamp(self, node: Node, entry: Entry, head: bytes, start: i64) -> tuple[bytes, i64]:
+        """Return the head of a delivery, and where the payload goes on after it.
+
+        Without this method the delivery would consist of `head` and the payload of the entry's
+        message from `start` on. `entry.lock` is the lock of the delivery, if it has one.
+        """
+        return head, start
+
+    def record_names(self) -> tuple[str, ...]:
+        """Return the names of the message-annotations of records that `record_annotations` writes;
+        empty for those of the broker.
+
+        Annotations of senders with these names are left out. The virtual host asks once.
+        """
+        return ()
+
+    def record_annotations(self, offset: i64, time: i64, partition: bytes, skipped: i64) -> bytes:
+        """Return the encoded keys and values of all `record_names`, for one record.
+
+        `time` is in milliseconds since the epoch; `partition` is the encoded pair with the number
+        of the partition. `skipped` is how many records the reader has lost before this one.
+        """
+        return b""
+
+    def outcome(self, node: Node, entry: Entry, state: Outcome, ending: bool) -> Outcome:
+        """Return the outcome that is applied instead of the outcome of a client.
+
+        `ending` is whether the link is being drained or has been detached.
+        """
+        return state
+
+    # -- errors --------------------------------------------------------------------------
+
+    def error(self, condition: str, description: str, info: dict[str, object] | None) -> Error:
+        """Return the error that a client is told."""
+        return Error(condition=condition, description=description, info=info)
