@@ -23,7 +23,14 @@ from ferrymq_broker.addresses.declared_nodes import CONFIGURATION, Declarations
 from ferrymq_broker.addresses.node_factory import build
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.narrowing import narrow
-from ferrymq_broker.nodes.node import BOUNDLESS, DELETE_ON_CLOSE, Agenda, Node, Space
+from ferrymq_broker.nodes.node import (
+    BOUNDLESS,
+    DELETE_ON_CLOSE,
+    DELETE_ON_NO_LINKS,
+    Agenda,
+    Node,
+    Space,
+)
 from ferrymq_broker.values.names import DYNAMIC, MAX_ADDRESS_LENGTH, PART
 from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
 from ferrymq_broker.values.rights import CREATE
@@ -94,6 +101,7 @@ class AddressSpace(Space):
         "auto_create_topic",
         "on_change",
         "declared_aliases",
+        "open_services",
         "personality",
         "_alias_ids",
     )
@@ -116,6 +124,9 @@ class AddressSpace(Space):
         self.declared_aliases: dict[str, str] = {}
         # What clients of another broker expect; None without such clients.
         self.personality: Personality | None = None
+        # The addresses of services that check rights for each request: every client may have a
+        # link to them.
+        self.open_services: set[str] = {"$management", "$cbs"}
         # The ids of the aliases' records, by alias.
         self._alias_ids: dict[str, int] = {}
 
@@ -159,6 +170,11 @@ class AddressSpace(Space):
             if name not in self.nodes:
                 return f"{self._follow(name)}{address[cut:]}"
         return address
+
+    def meant_by(self, named: str) -> str:
+        """Return the address that a client means: the native address, with aliases resolved."""
+        personality = self.personality
+        return self.canonical(named if personality is None else personality.native(named))
 
     def _follow(self, name: str) -> str:
         """Follow an alias until its address is no alias."""
@@ -236,7 +252,9 @@ class AddressSpace(Space):
                 },
             )
         policy: NodePolicy | None = None
-        if not address.startswith(("$", DYNAMIC)):
+        personality = self.personality
+        served = personality is not None and personality.entity_of_service(address) != ""
+        if not served and not address.startswith(("$", DYNAMIC)):
             policy = self.policy_for(address, capabilities)
         if policy is None or (parted and isinstance(policy, QueuePolicy)):
             off = "" if self.auto_create is not None else ", and auto-create is off"
@@ -318,6 +336,16 @@ class AddressSpace(Space):
         self.services += 1
         self.insert(service)
 
+    def make_service(self, address: str) -> None:
+        """Make the service that the personality has for an address, unless there is a node."""
+        personality = self.personality
+        if personality is None or address in self.nodes:
+            return
+        service = personality.service(address)
+        if service is not None:
+            service.lifetime = DELETE_ON_NO_LINKS
+            self.insert_service(service)
+
     def changed(self, node: Node) -> None:
         """Store a node whose policy or origin has changed."""
         put_node(node)
@@ -326,6 +354,8 @@ class AddressSpace(Space):
         """Remove the node, and close its links with `amqp:resource-deleted`."""
         if self.nodes.get(node.address) is node:
             del self.nodes[node.address]
+            if node.kind == "service":
+                self.services -= 1
             for told in self.on_change:
                 told(node, False)
         if not node.deleted:

@@ -201,6 +201,7 @@ class LinkAttach:
         client = self.parts.client
         nodes = client.space.nodes
         count = len(nodes)
+        client.space.make_service(address)
         node, part = client.space.resolve(address, capabilities, client.access)
         if len(nodes) > count:
             self.made = node

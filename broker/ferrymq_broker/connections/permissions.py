@@ -32,18 +32,16 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
     from ferrymq_types.messaging import Target
 
-# Services that check rights for every request: every client may have a link to them.
-_SERVICES: Final = ("$management", "$cbs")
 _READING: Final = RECEIVE | BROWSE | DEAD_LETTER
 
 
 def meant_by(client: ConnectedClient, named: str) -> str:
-    """Return the address whose rights are checked, with aliases resolved.
+    """Return the address whose rights are checked: the native one, with aliases resolved.
 
     Raises `BrokerError` if the aliases form a circle. Only clients with all rights are told so.
     """
     try:
-        return client.space.canonical(named)
+        return client.space.meant_by(named)
     except BrokerError:
         if client.access.open:
             raise
@@ -62,9 +60,14 @@ def require_source(
     `named` is the client's name for it, `copy` is whether it asks for distribution mode copy.
     """
     access = client.access
-    if access.open or address in _SERVICES:
-        return
     space = client.space
+    if access.open or address in space.open_services:
+        return
+    served = _entity_of_service(space, address)
+    if served:
+        if access.rights(served) == 0:
+            raise refusal(RECEIVE, named)
+        return
     if address.startswith(DYNAMIC):
         node = space.nodes.get(address)
         if node is not None and node.owner == client.id:
@@ -82,8 +85,23 @@ def require_source(
 def require_target(client: ConnectedClient, address: str, named: str) -> None:
     """Raise `BrokerError` if a link may not send to an address, with aliases resolved."""
     access = client.access
-    if not access.open and address not in _SERVICES:
+    space = client.space
+    if access.open or address in space.open_services:
+        return
+    served = _entity_of_service(space, address)
+    if not served:
         access.require_send(address, named)
+    elif access.rights(served) == 0:
+        raise refusal(SEND, named)
+
+
+def _entity_of_service(space: AddressSpace, address: str) -> str:
+    """Return the entity that a service of the personality is about; empty for other addresses.
+
+    Such a service checks rights for each request: any right at the entity is enough for a link.
+    """
+    personality = space.personality
+    return "" if personality is None else personality.entity_of_service(address)
 
 
 def require_key(client: ConnectedClient, node: Node, message: BrokerMessage) -> None:

@@ -384,7 +384,8 @@ class ProducerLink(ProducerPort):
                 "the message needs an address in properties.to, because the link has no " "address",
             )
         if access.open:
-            return client.space.target(to)
+            space = client.space
+            return space.target(to if space.personality is None else space.meant_by(to))
         try:
             if node is None:
                 address = meant_by(client, to)

@@ -184,6 +184,11 @@ class Space:
         """Return the address that an address stands for, with aliases resolved."""
         return address
 
+    def meant_by(self, named: str) -> str:
+        """Return the address that a client means, as `canonical` does. Clients of another broker
+        may have other addresses for nodes than the broker."""
+        return self.canonical(named)
+
     def passes(self, address: str, name: str) -> bool:
         """Return whether the alias `name` is used when an address is resolved."""
         return address == name

@@ -44,9 +44,20 @@ class Personality:
         return address
 
     def service(self, address: str) -> ServiceNode | None:
-        """Return a new service for a native address without a node; None if there is to be
-        none."""
+        """Return a new service for a native address without a node; None if there is to be none.
+
+        The service is deleted with its last link, and made again for the next one.
+        """
         return None
+
+    def entity_of_service(self, address: str) -> str:
+        """Return the native address of the entity that the service at a native address is about;
+        empty if `service` makes none for this address.
+
+        A client with any right at the entity may have a link to the service, which has to check
+        the right that each request needs.
+        """
+        return ""
 
     # -- links ---------------------------------------------------------------------------
 

@@ -310,7 +310,7 @@ class ServiceNode(Node):
         reply_to = request.reply_to
         if reply_to is None:
             return None
-        address = self.space.canonical(reply_to)
+        address = self.space.meant_by(reply_to)
         entrance.party.access.require_send(address, reply_to)
         node = self.space.existing_target(address)
         if node is None:

@@ -139,9 +139,9 @@ def _read(broker: Broker, found: RecoveredState, id: int, fields: Fields) -> Ter
 
 
 def _meant_by(broker: Broker, space: str, named: str) -> str:
-    """Resolve the aliases of an address; return the address itself if they form a cycle."""
+    """Resolve the address that a client used; return the address itself if they form a cycle."""
     try:
-        return broker.spaces[space].canonical(named)
+        return broker.spaces[space].meant_by(named)
     except BrokerError:
         return named
 

@@ -242,9 +242,10 @@ class Cbs:
         return Grant(scope, identity, rules, meaning)
 
     def _meaning(self, scope: str) -> str | None:
-        """Return the address that a scope is an alias of; None if it is no valid alias."""
+        """Return the address of the broker that a scope stands for; None if it is the same, or no
+        valid alias."""
         try:
-            meaning = self._space.canonical(scope)
+            meaning = self._space.meant_by(scope)
         except BrokerError:
             # The aliases form a loop.
             return None

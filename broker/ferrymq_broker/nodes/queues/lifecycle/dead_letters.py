@@ -264,7 +264,7 @@ class DeadLetters(Node):
         if reply_to is None:
             return False
         try:
-            address = self.space.canonical(reply_to)
+            address = self.space.meant_by(reply_to)
             access.require_send(address, reply_to)
             node = self.space.existing_target(address)
         except BrokerError:
