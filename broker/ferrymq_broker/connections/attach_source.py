@@ -66,15 +66,18 @@ if TYPE_CHECKING:
 class SourceAttach(LinkAttach):
     """The attach of a client that wants messages.
 
-    `asked` is the requested source, `part` is the part of the node in the address, `source` is the
-    node (or a part of it) that the messages come from. `default_outcome` is the client's. `memory`
-    is the terminus that outlives the link, if there is one, and `unsettled` has its deliveries over
-    earlier links. `consumer` is the link, once it has begun.
+    `asked` is the requested source, `meant` the same in the broker's terms, with the link
+    `properties`: they differ for clients of another broker. `part` is the part of the node in the
+    address, `source` is the node (or a part of it) that the messages come from. `default_outcome`
+    is the client's. `memory` is the terminus that outlives the link, if there is one, and
+    `unsettled` has its deliveries over earlier links. `consumer` is the link, once it has begun.
     """
 
     __slots__ = (
         "sender",
         "asked",
+        "meant",
+        "properties",
         "part",
         "source",
         "terms",
@@ -88,6 +91,7 @@ class SourceAttach(LinkAttach):
     )
 
     asked: Source
+    meant: Source
     source: Node
     terms: SourceTerms
     consumer: ConsumerLink
@@ -102,6 +106,7 @@ class SourceAttach(LinkAttach):
     ) -> None:
         super().__init__(parts, holder, dynamic_nodes, link, session)
         self.sender: SenderLink = link
+        self.properties: dict[str, object] = {}
         self.part: str = ""
         self.default_outcome: Outcome | None = None
         self.mode: str = ""
@@ -115,11 +120,14 @@ class SourceAttach(LinkAttach):
     def read_request(self) -> None:
         """Find the source: that of the attach, or the one that the link had before."""
         client = self.parts.client
+        personality = client.space.personality
         asked = self.request.source
         if asked is None:
             asked = find_durable_source(
                 client.space, client.user, client.container_id, self.link.name
             )
+            if asked is not None and personality is not None:
+                asked.address = personality.named(asked.address or "")
             if asked is None:
                 asked = find_source(self.parts, self.link)
             if asked is not None and not may_recall(client, asked):
@@ -129,17 +137,23 @@ class SourceAttach(LinkAttach):
                 "amqp:not-found",
                 "the attach has no source, and the broker knows no earlier source of this link",
             )
-        check_source(asked)
         self.asked = asked
+        properties = self.request.properties
+        if properties is not None:
+            self.properties = dict(properties)
+        if personality is not None:
+            asked = personality.source(asked, self.properties)
+        check_source(asked)
+        self.meant = asked
 
     def authorise(self) -> None:
         """Check that the client may receive from the address, or create a node."""
-        asked = self.asked
+        asked = self.meant
         client = self.parts.client
         if asked.dynamic:
             require_dynamic(client)
             return
-        named = asked.address
+        named = self.asked.address
         if named is None:
             raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
         self._named = named
@@ -149,7 +163,7 @@ class SourceAttach(LinkAttach):
 
     def resolve_node(self) -> None:
         """Find or create the named node, or create a dynamic one."""
-        asked = self.asked
+        asked = self.meant
         capabilities = asked.capabilities or []
         if asked.dynamic:
             self.node = self.make_dynamic(asked.dynamic_node_properties, capabilities)
@@ -159,7 +173,7 @@ class SourceAttach(LinkAttach):
     def negotiate_terms(self) -> None:
         """Make the terms, and agree on the delivery mode; check the access rules of a
         subscription."""
-        asked = self.asked
+        asked = self.meant
         client = self.parts.client
         node = self._node()
         terms = self._make_terms()
@@ -183,10 +197,10 @@ class SourceAttach(LinkAttach):
         return node
 
     def _make_terms(self) -> SourceTerms:
-        asked = self.asked
+        asked = self.meant
         attach = self.request
         client = self.parts.client
-        properties = {} if attach.properties is None else dict(attach.properties)
+        properties = self.properties
         filters = parse_filters(asked.filter, client.id, client.space.position_words)
         terms = SourceTerms(client.party(self.session), self.link.name, self.part, filters)
         terms.distribution_mode = asked.distribution_mode
@@ -203,6 +217,9 @@ class SourceAttach(LinkAttach):
         target = attach.target
         if isinstance(target, Target):
             terms.target_address = target.address
+        terms.asked = self.asked
+        if attach.properties is not None:
+            terms.asked_properties = attach.properties
         return terms
 
     def open_node(self) -> None:
@@ -262,7 +279,7 @@ class SourceAttach(LinkAttach):
         node = self._node()
         known = parts.shared.termini.find(parts.client.link_key(link))
         memory = remember_source(
-            parts, link, self.asked, node, self.source, terms, self.default_outcome, self.mode
+            parts, link, self.meant, node, self.source, terms, self.default_outcome, self.mode
         )
         self.memory = memory
         self.on_failure(self._leave_terminus)
@@ -279,7 +296,7 @@ class SourceAttach(LinkAttach):
 
     def answer(self) -> None:
         """Answer with the granted source."""
-        asked = self.asked
+        asked = self.meant
         node = self._node()
         terms = self.terms
         outcome = self.default_outcome
@@ -294,8 +311,12 @@ class SourceAttach(LinkAttach):
         name = priority_name(terms.properties)
         if name and terms.granted_priority == terms.priority:
             granted[name] = terms.properties[name]
+        personality = self.parts.client.space.personality
+        if personality is not None:
+            personality.source_granted(terms)
+            granted = terms.granted_properties
         source = Source(
-            address=node.address if asked.dynamic else asked.address,
+            address=node.address if asked.dynamic else self.asked.address,
             durable=TerminusDurability(terms.granted_durable),
             expiry_policy=TerminusExpiryPolicy(terms.granted_expiry_policy),
             timeout=terms.granted_timeout,
@@ -326,7 +347,7 @@ class SourceAttach(LinkAttach):
 
     def begin(self) -> None:
         """Subscribe to the node, and resume the unsettled deliveries."""
-        asked = self.asked
+        asked = self.meant
         link = self.sender
         node = self._node()
         outcome = self.default_outcome

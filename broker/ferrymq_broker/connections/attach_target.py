@@ -41,15 +41,18 @@ if TYPE_CHECKING:
 class TargetAttach(LinkAttach):
     """The attach of a client that sends messages.
 
-    `asked` is the requested target, `part` is the part of the node in the address, `target` is the
-    node that the messages go to, None for the anonymous terminus. `outcomes` are those that the
-    client understands, None for all. `memory` is the terminus that outlives the link, if there is
-    one. `producer` is the link, once it has begun.
+    `asked` is the requested target, `meant` the same in the broker's terms, with the link
+    `properties`: they differ for clients of another broker. `part` is the part of the node in the
+    address, `target` is the node that the messages go to, None for the anonymous terminus.
+    `outcomes` are those that the client understands, None for all. `memory` is the terminus that
+    outlives the link, if there is one. `producer` is the link, once it has begun.
     """
 
     __slots__ = (
         "receiver",
         "asked",
+        "meant",
+        "properties",
         "outcomes",
         "part",
         "target",
@@ -61,6 +64,7 @@ class TargetAttach(LinkAttach):
     )
 
     asked: Target
+    meant: Target
     terms: TargetTerms
     producer: ProducerLink
 
@@ -74,6 +78,7 @@ class TargetAttach(LinkAttach):
     ) -> None:
         super().__init__(parts, holder, dynamic_nodes, link, session)
         self.receiver: ReceiverLink = link
+        self.properties: dict[str, object] = {}
         self.outcomes: list[str] | None = None
         self.part: str = ""
         self.target: Node | None = None
@@ -95,8 +100,15 @@ class TargetAttach(LinkAttach):
             raise BrokerError(
                 "amqp:invalid-field", "the target is neither a node nor a coordinator"
             )
-        check_target(asked)
         self.asked = asked
+        properties = self.request.properties
+        if properties is not None:
+            self.properties = dict(properties)
+        personality = self.parts.client.space.personality
+        if personality is not None:
+            asked = personality.target(asked, self.properties)
+        check_target(asked)
+        self.meant = asked
         self.outcomes = _usable_outcomes(self.request.source)
 
     def authorise(self) -> None:
@@ -105,31 +117,34 @@ class TargetAttach(LinkAttach):
         With the anonymous terminus each message names its own address (Anonymous Terminus for
         Message Routing 1.0), which is checked when the message comes.
         """
-        asked = self.asked
+        named = self.asked.address
         client = self.parts.client
-        if asked.dynamic:
+        if self.meant.dynamic:
             require_dynamic(client)
-        elif asked.address is not None:
-            self.address = meant_by(client, asked.address)
-            require_target(client, self.address, asked.address)
+        elif named is not None:
+            self.address = meant_by(client, named)
+            require_target(client, self.address, named)
 
     def resolve_node(self) -> None:
         """Find or create the named node, or create a dynamic one."""
-        asked = self.asked
+        asked = self.meant
         capabilities = asked.capabilities or []
         if asked.dynamic:
             node = self.make_dynamic(asked.dynamic_node_properties, capabilities)
             self.node = node
             self.address = node.address
-        elif asked.address is not None:
+        elif self.asked.address is not None:
             self.node, self.part = self.find_node(self.address, capabilities)
 
     def negotiate_terms(self) -> None:
         """Make the terms, and agree on the delivery mode."""
         attach = self.request
         terms = TargetTerms(self.parts.client.party(self.session), self.link.name, self.part)
-        terms.capabilities = list(self.asked.capabilities or [])
-        terms.properties = {} if attach.properties is None else dict(attach.properties)
+        terms.asked = self.asked
+        if attach.properties is not None:
+            terms.asked_properties = attach.properties
+        terms.capabilities = list(self.meant.capabilities or [])
+        terms.properties = self.properties
         terms.paired = is_paired(terms.properties)
         terms.source_address = None if attach.source is None else attach.source.address
         self.terms = terms
@@ -153,7 +168,7 @@ class TargetAttach(LinkAttach):
         link = self.receiver
         terms = self.terms
         known = parts.shared.termini.find(parts.client.link_key(link))
-        memory = remember_target(parts, link, self.asked, self.node, self.address, self.mode)
+        memory = remember_target(parts, link, self.meant, self.node, self.address, self.mode)
         self.memory = memory
         self.on_failure(self._leave_terminus)
         if NEW_TERMINUS in terms.properties:
@@ -171,11 +186,14 @@ class TargetAttach(LinkAttach):
 
     def answer(self) -> None:
         """Answer with the granted target."""
-        asked = self.asked
+        asked = self.meant
         memory = self.memory
         dynamic = self.node if asked.dynamic else None
+        personality = self.parts.client.space.personality
+        if personality is not None:
+            personality.target_granted(self.terms)
         target = Target(
-            address=asked.address if dynamic is None else dynamic.address,
+            address=self.asked.address if dynamic is None else dynamic.address,
             durable=TerminusDurability(0 if memory is None else memory.durable),
             expiry_policy=TerminusExpiryPolicy(
                 "link-detach" if memory is None else memory.expiry_policy

@@ -13,6 +13,7 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from ferrymq_broker.access.access import ConnectionAccess
     from ferrymq_broker.filters.filter_set import FilterSet
+    from ferrymq_types.messaging import Source, Target
 
 
 @final
@@ -47,8 +48,9 @@ class SourceTerms:
     Asked: `part` (``ADDRESS::PART``), `distribution_mode` (None leaves the choice to the node), the
     `filters` for its messages, `durable`, `timeout` (seconds) and `expiry_policy` of the terminus,
     `priority` among the consumers of a queue (higher first), `exclusive` use, the capabilities and
-    properties as they came, and `target_address`, `paired` and `max_message_size` (0: any) of the
-    attach. `patience` is how long, in milliseconds, the attach may wait for a session.
+    properties, and `target_address`, `paired` and `max_message_size` (0: any) of the attach. All
+    these are in the broker's terms; `asked` and `asked_properties` are what came. `patience` is how
+    long, in milliseconds, the attach may wait for a session.
 
     Granted: the fields of the same names with `granted_` before them. At first they grant nothing
     beyond the minimum, and `granted_mode` is move. The node sets `browses` if the link takes
@@ -73,6 +75,8 @@ class SourceTerms:
         "target_address",
         "paired",
         "max_message_size",
+        "asked",
+        "asked_properties",
         "patience",
         "session",
         "browses",
@@ -103,6 +107,8 @@ class SourceTerms:
         self.target_address: str | None = None
         self.paired: bool = False
         self.max_message_size: int = 0
+        self.asked: Source | None = None
+        self.asked_properties: dict[str, object] = {}
         self.patience: i64 = 0
         self.session: str = ""
         self.browses: bool = False
@@ -133,6 +139,8 @@ class TargetTerms:
         "properties",
         "source_address",
         "paired",
+        "asked",
+        "asked_properties",
         "granted_capabilities",
         "granted_properties",
     )
@@ -145,5 +153,7 @@ class TargetTerms:
         self.properties: dict[str, object] = {}
         self.source_address: str | None = None
         self.paired: bool = False
+        self.asked: Target | None = None
+        self.asked_properties: dict[str, object] = {}
         self.granted_capabilities: list[str] = []
         self.granted_properties: dict[str, object] = {}

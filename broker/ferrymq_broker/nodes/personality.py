@@ -65,14 +65,16 @@ class Personality:
         """Return the source that an attach means, in the broker's own terms: its filters (also
         those that are not described), capabilities and other fields.
 
-        The address is not read from the result. `asked` must stay as it is: the answer to the
-        attach is made from it. `properties` are those of the link; they are a copy and may be
-        changed.
+        The address is not read from the result: see `native`. `asked` must stay as it is.
+        `properties` are those of the link; they are a copy and may be changed.
         """
         return asked
 
     def source_granted(self, terms: SourceTerms) -> None:
-        """Add what the clients look for to the granted terms, before an attach is answered."""
+        """Add what the clients look for to the granted terms, before an attach is answered.
+
+        `terms.filters.granted` has the filters of the answer, `terms.asked` the source that came.
+        """
 
     def target(self, asked: Target, properties: dict[str, object]) -> Target:
         """Return the target that an attach means, as `source` does."""
