@@ -157,6 +157,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/config/test_policies.py",
         "broker/config/test_patterns.py",
     ),
+    "broker/personalities": ("broker/personalities/",),
     "broker/priorities": ("broker/queues/test_priority.py",),
     "broker/queues": (
         "broker/queues/",

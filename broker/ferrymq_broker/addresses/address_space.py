@@ -40,7 +40,6 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.access.access import ConnectionAccess
     from ferrymq_broker.access.rules import Rule
-    from ferrymq_broker.nodes.personality import Personality
     from ferrymq_broker.timers import TimerHeap
 
 # The most aliases that are followed, one to the next, for an address.
@@ -102,7 +101,6 @@ class AddressSpace(Space):
         "on_change",
         "declared_aliases",
         "open_services",
-        "personality",
         "_alias_ids",
     )
 
@@ -123,7 +121,6 @@ class AddressSpace(Space):
         self.on_change: list[Callable[[Node, bool], object]] = []
         self.declared_aliases: dict[str, str] = {}
         # What clients of another broker expect; None without such clients.
-        self.personality: Personality | None = None
         # The addresses of services that check rights for each request: every client may have a
         # link to them.
         self.open_services: set[str] = {"$management", "$cbs"}

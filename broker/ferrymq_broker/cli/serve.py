@@ -45,6 +45,13 @@ def serve(
         bool,
         typer.Option("--memory", help="Store nothing, even if the configuration has a store."),
     ] = False,
+    personality: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Serve the clients of another broker: the name of an installed personality.",
+        ),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
     ] = None,
@@ -66,6 +73,7 @@ def serve(
         log_format,
         data,
         memory,
+        personality,
     )
     configure_logging(settings.log)
     if not sys.stderr.isatty():
@@ -88,6 +96,7 @@ def _with_options(
     log_format: str | None,
     data: Path | None,
     memory: bool,
+    personality: str | None,
 ) -> Config:
     """Return the configuration, with the options of the command line in place of its values."""
     changes: dict[str, Any] = {}
@@ -120,6 +129,8 @@ def _with_options(
         changes["log"] = Log(**(config.log.model_dump() | log))
     if data is not None or memory:
         changes["store"] = config.store.model_copy(update={"path": data})
+    if personality is not None:
+        changes["personality"] = config.personality.model_copy(update={"name": personality})
     if not changes:
         return config
     try:

@@ -7,9 +7,9 @@ also be text with a unit (`units`).
 from __future__ import annotations
 
 import socket
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from ferrymq_broker.config.access import check_named
 from ferrymq_broker.config.capture import Capture
@@ -83,6 +83,23 @@ class Shutdown(Section):
     drain_timeout: Annotated[Seconds, Field(ge=0)] = 5.0
 
 
+class PersonalitySection(Section):
+    """``[personality]``: what clients of another broker expect; none by default.
+
+    `name` is that of an installed package (an entry point of ``ferrymq.personalities``), which
+    reads the other keys.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+
+    name: str = ""
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The other keys."""
+        return dict(self.__pydantic_extra__ or {})
+
+
 class Config(Tables):
     """The whole file. Without a file all settings have their defaults: a local broker."""
 
@@ -103,6 +120,7 @@ class Config(Tables):
     security: Security = Field(default_factory=Security)
     http: Http = Field(default_factory=Http)
     shutdown: Shutdown = Field(default_factory=Shutdown)
+    personality: PersonalitySection = Field(default_factory=PersonalitySection)
     log: Log = Field(default_factory=Log)
 
     @field_validator("container_id")

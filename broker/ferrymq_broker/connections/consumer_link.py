@@ -22,6 +22,7 @@ from ferrymq_broker.connections.outcomes import (
     RELEASED,
     apply_outcome,
     is_terminal,
+    judge,
     symbol,
 )
 from ferrymq_broker.connections.output_turns import LARGE, OUTPUT_LIMIT
@@ -30,6 +31,7 @@ from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.outgoing_header import outgoing_header
+from ferrymq_broker.nodes.personality import MOST_STAMPED
 from ferrymq_broker.nodes.queues.locks import MessageLock, MessageLocks
 from ferrymq_types.messaging import Rejected
 from ferrymq_types.transactions import TransactionalState
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.durable_links.source import SourceTerminus
     from ferrymq_broker.connections.output import ConnectionOutput
     from ferrymq_broker.connections.parts import ConnectionParts
+    from ferrymq_broker.nodes.personality import Personality
     from ferrymq_broker.transactions.transaction import BrokerTransaction
     from ferrymq_broker.transactions.txn_delivery import TxnDelivery
     from ferrymq_types.unions import Outcome
@@ -61,6 +64,8 @@ class ConsumerLink(ConsumerPort):
         "memory",
         "_locks",
         "_special",
+        "_judged",
+        "_personality",
         "_resuming",
         "_acquired",
         "_enlisted",
@@ -106,9 +111,12 @@ class ConsumerLink(ConsumerPort):
         self.memory: SourceTerminus | None = None
         # The locks of the node, if it locks the messages that are sent unsettled.
         self._locks: MessageLocks | None = None
-        # Whether the link acquires in a transaction, the node locks messages, or the terminus of
-        # the link holds deliveries.
-        self._special = False
+        # What clients of another broker expect of the virtual host.
+        self._personality: Personality | None = node.space.personality
+        # Whether an outcome may be another one than the client's.
+        self._judged = imposed is not None or self._personality is not None
+        # Whether messages are sent in another way than the plain one.
+        self._special = self._personality is not None
         # Deliveries of earlier links, which come before new ones.
         self._resuming: SourceResumption | None = None
         # The state of deliveries in the transaction in which the link acquires.
@@ -159,11 +167,15 @@ class ConsumerLink(ConsumerPort):
             output.stall(self)
             return IDLE
         if self._special:
+            if self._personality is not None and limit != 0 and size + MOST_STAMPED > limit:
+                return UNFIT
             if self.acquiring is not None:
                 return self._deliver_acquired(entry, head, start)
             if self._locks is not None:
                 return self._deliver_locked(self._locks, entry, head, start)
-            return self._deliver_remembered(entry, head, start)
+            if self.memory is not None and self.memory.holds:
+                return self._deliver_remembered(entry, head, start)
+            return self._deliver_stamped(entry, head, start)
         delivery = link.send(
             payload,
             settled=link.always_settled,
@@ -227,7 +239,7 @@ class ConsumerLink(ConsumerPort):
             if self._locks is not None:
                 return True
             memory = self.memory
-            return memory is not None and not memory.is_full()
+            return memory is None or not memory.holds or not memory.is_full()
         return True
 
     def count_available(self) -> int:
@@ -254,6 +266,9 @@ class ConsumerLink(ConsumerPort):
         tag: bytes | None = None
         if locks is not None and not link.always_settled:
             tag = locks.lock(self, entry).token
+        personality = self._personality
+        if personality is not None:
+            head, start = personality.stamp(self.node, entry, head, start)
         delivery = link.send(
             entry.message.payload,
             tag=tag,
@@ -276,6 +291,9 @@ class ConsumerLink(ConsumerPort):
         output = self.output
         settled = link.always_settled
         lock = None if settled else locks.lock(self, entry)
+        personality = self._personality
+        if personality is not None:
+            head, start = personality.stamp(self.node, entry, head, start)
         delivery = link.send(
             entry.message.payload,
             tag=None if lock is None else lock.token,
@@ -316,6 +334,31 @@ class ConsumerLink(ConsumerPort):
         delivery.context = entry
         if memory.add(delivery.tag, entry, entry.attempts == 0):
             output.need_batch()
+        return TAKEN
+
+    def _deliver_stamped(self, entry: Entry, head: bytes, start: i64) -> i64:
+        """Send the message with what its personality adds."""
+        personality = self._personality
+        if personality is None or self._resuming is not None:
+            return IDLE
+        head, start = personality.stamp(self.node, entry, head, start)
+        link = self.link
+        output = self.output
+        delivery = link.send(
+            entry.message.payload,
+            settled=link.always_settled,
+            message_format=entry.message.format,
+            head=head,
+            start=start,
+        )
+        output.touch()
+        output.limit()
+        if delivery.settled:
+            if entry.stored and not self.copies:
+                output.need_batch()
+            return SETTLED
+        if not self.copies:
+            delivery.context = entry
         return TAKEN
 
     def is_full(self) -> bool:
@@ -416,9 +459,14 @@ class ConsumerLink(ConsumerPort):
         if isinstance(state, TransactionalState):
             # The state comes from a later disposition, which is still to be processed.
             return
-        imposed = self.imposed
-        if imposed is not None and is_terminal(state):
-            state = imposed
+        if self._judged and is_terminal(state):
+            imposed = self.imposed
+            state = judge(
+                self.node,
+                entry,
+                state if imposed is None else imposed,
+                self.link.drain or self.link.remote_detached,
+            )
         if apply_outcome(self.node, self, entry, state):
             delivery.context = None
             if not delivery.remote_settled:
@@ -439,8 +487,13 @@ class ConsumerLink(ConsumerPort):
             delivery.context = None
         elif is_terminal(delivery.remote_state):
             delivery.context = None
-            delivery.settle(LOST)
+            delivery.settle(LOST if self._personality is None else self._lost())
             self.output.touch()
+
+    def _lost(self) -> Outcome:
+        """Return `LOST` in the words of the client."""
+        error = LOST.error
+        return LOST if error is None else Rejected(error=self.parts.told(error))
 
     def _settle(self, delivery: OutgoingDelivery) -> None:
         # The confirmation repeats the outcome, but not the details that the receiver sent.
@@ -526,6 +579,7 @@ class ConsumerLink(ConsumerPort):
         """Find out whether messages are sent in another way than the plain one."""
         self._special = (
             self.acquiring is not None
+            or self._personality is not None
             or self._locks is not None
             or (self.memory is not None and self.memory.holds)
         )
@@ -552,13 +606,13 @@ class ConsumerLink(ConsumerPort):
     def evict(self, error: Error) -> None:
         """End the link, because the queue is going away."""
         count_walk(self.parts.shared.agenda.slices, self.link)
-        self.link.detach(closed=True, error=error)
+        self.link.detach(closed=True, error=self.parts.told(error))
         self.output.touch()
         self.close(False, True)
 
     def forfeit(self, error: Error) -> None:
         """End the link, because it has lost a lock: the client may have seen the messages."""
-        self.link.detach(closed=True, error=error)
+        self.link.detach(closed=True, error=self.parts.told(error))
         self.output.touch()
         self.close(True, True)
 
@@ -571,7 +625,7 @@ class ConsumerLink(ConsumerPort):
         """
         terms = self.terms
         gone = terms.granted_expiry_policy == "link-detach" and terms.granted_timeout == 0
-        self.link.detach(closed=gone, error=Error(condition=condition, description=description))
+        self.link.detach(closed=gone, error=self.parts.error(condition, description))
         self.output.touch()
         self.close(False, gone)
 

@@ -144,6 +144,10 @@ class ProducerPort(Producer):
         """Return the node that a message is for. Raises `BrokerError`, `DecodeError`."""
         raise NotImplementedError
 
+    def admitted(self, message: BrokerMessage, node: Node) -> BrokerMessage:
+        """Return the message that is published instead of a client's. Raises `BrokerError`."""
+        return message
+
     def refusal_if_full(self, node: Node) -> Refusal | None:
         """Return the reason why the node has no room for a message for which it gave this link no
         credit."""

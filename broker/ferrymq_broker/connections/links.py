@@ -240,11 +240,8 @@ class ConnectionLinks(LinkHolder):
         log.info("link refused", peer=self.client.peer, link=link.name, reason=str(refusal))
         put_on_record(self.client, refusal, "link")
         link.refuse(
-            Error(
-                condition=refusal.condition,
-                description=refusal.description,
-                info=refusal.info,
-            )
+            self.parts.error(refusal.condition, refusal.description, refusal.info),
+            bare=self.client.space.personality is not None,
         )
 
     # -- detach --------------------------------------------------------------------------
@@ -317,9 +314,7 @@ class ConnectionLinks(LinkHolder):
         §2.6.1)."""
         log.info("link stolen", peer=self.client.peer, link=link.name)
         description = f"link {link.name!r} was attached on another connection"
-        link.detach(
-            closed=False, error=Error(condition="amqp:link:stolen", description=description)
-        )
+        link.detach(closed=False, error=self.parts.error("amqp:link:stolen", description))
         # The client may be disconnected already and may have seen the messages of the link.
         self.close(link, True, False)
         self.parts.output.touch()

@@ -60,6 +60,12 @@ def symbol(state: DeliveryState | None) -> str:
     return ""
 
 
+def judge(node: Node, entry: Entry, state: Outcome, ending: bool) -> Outcome:
+    """Return the outcome to apply instead of an outcome of a client (see `Personality.outcome`)."""
+    personality = node.space.personality
+    return state if personality is None else personality.outcome(node, entry, state, ending)
+
+
 def apply_outcome(
     node: Node, consumer: Consumer, entry: Entry, state: DeliveryState | None
 ) -> bool:

@@ -11,6 +11,7 @@ from ferrymq_broker.connections.credit import Credit
 from ferrymq_broker.connections.durable_links.registry import TerminusRegistry
 from ferrymq_broker.connections.link_names import LinkNames
 from ferrymq_broker.connections.seen_tags import SeenTagsOfLinks
+from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.client_limits import Allowance
@@ -94,3 +95,19 @@ class ConnectionParts:
         self.shared: SharedParts = shared
         self.max_message_size: int = max_message_size
         self.credit_window: i64 = credit_window
+
+    def error(
+        self, condition: str, description: str, info: dict[str, object] | None = None
+    ) -> Error:
+        """Return the error that the client is told."""
+        personality = self.client.space.personality
+        if personality is None:
+            return Error(condition=condition, description=description, info=info)
+        return personality.error(condition, description, info)
+
+    def told(self, error: Error) -> Error:
+        """Return the error that the client is told instead of this one of the broker."""
+        personality = self.client.space.personality
+        if personality is None:
+            return error
+        return personality.error(str(error.condition), error.description or "", error.info)

@@ -49,6 +49,7 @@ from ferrymq_types.transport import Error, ReceiverSettleMode
 if TYPE_CHECKING:
     from ferrymq_broker.connections.output import ConnectionOutput
     from ferrymq_broker.connections.parts import ConnectionParts
+    from ferrymq_broker.nodes.personality import Personality
     from ferrymq_types.unions import Outcome
 
 
@@ -69,6 +70,7 @@ class ProducerLink(ProducerPort):
         "outcomes",
         "low",
         "_direct",
+        "_personality",
         "_ordered",
         "_metered",
         "_promised",
@@ -103,6 +105,13 @@ class ProducerLink(ProducerPort):
             # Access rules may exist for the routing keys of messages.
             self._direct = None
         if parts.shared.screen is not None:
+            self._direct = None
+        # What changes the messages of clients of another broker; services take requests as they
+        # are.
+        self._personality: Personality | None = None
+        if node is None or node.kind != "service":
+            self._personality = parts.client.space.personality
+        if self._personality is not None:
             self._direct = None
         # Requests may have their sections in any order, as Proton encodes them, because they are
         # not sent on.
@@ -215,6 +224,7 @@ class ProducerLink(ProducerPort):
             try:
                 message = admit(delivery.payload, delivery.message_format, self._ordered)
                 target = self.route(message)
+                message = self.admitted(message, target)
             except DecodeError as error:
                 self.reject(delivery, "amqp:decode-error", str(error), None)
             except BrokerError as error:
@@ -242,6 +252,8 @@ class ProducerLink(ProducerPort):
             messages = unpack(delivery.payload)
             for message in messages:
                 self.route(message)
+            if self._personality is not None:
+                messages = [self.admitted(message, node) for message in messages]
         except DecodeError as error:
             self.reject(delivery, "amqp:decode-error", str(error), None)
             return
@@ -397,6 +409,16 @@ class ProducerLink(ProducerPort):
             put_on_record(client, error, "message")
             raise
 
+    def admitted(self, message: BrokerMessage, node: Node) -> BrokerMessage:
+        """Return the message that is published instead of a client's (see `Personality.admit`).
+
+        Raises `BrokerError`.
+        """
+        personality = self._personality
+        if personality is None or node.kind == "service":
+            return message
+        return personality.admit(message, node)
+
     # -- refusals ------------------------------------------------------------------------
 
     def _refuse(self, delivery: IncomingDelivery, refusal: Refusal) -> None:
@@ -423,7 +445,7 @@ class ProducerLink(ProducerPort):
                 return Modified(delivery_failed=False, undeliverable_here=False)
         if not self.agreed(REJECTED_SYMBOL):
             return None
-        return Rejected(error=_error_for(delivery, refusal))
+        return Rejected(error=self.parts.told(_error_for(delivery, refusal)))
 
     def end_for(self, delivery: IncomingDelivery, refusal: Refusal) -> None:
         """End the link of a client that cannot be told of a refusal with an outcome."""
@@ -584,7 +606,7 @@ class ProducerLink(ProducerPort):
         """End the link, because the node is going away or the client cannot be told in another
         way."""
         count_walk(self.parts.shared.agenda.slices, self.link)
-        self.link.detach(closed=True, error=error)
+        self.link.detach(closed=True, error=self.parts.told(error))
         self.output.touch()
         self.close(True)
 
@@ -592,7 +614,7 @@ class ProducerLink(ProducerPort):
         """End the link, and its terminus unless that outlives it, because the client may not send
         here any longer."""
         gone = self.memory is None
-        self.link.detach(closed=gone, error=Error(condition=condition, description=description))
+        self.link.detach(closed=gone, error=self.parts.error(condition, description))
         self.output.touch()
         self.close(gone)
 

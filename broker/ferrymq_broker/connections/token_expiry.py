@@ -10,7 +10,6 @@ from mypy_extensions import i64
 from ferrymq_broker import audit
 from ferrymq_broker.event_log import log
 from ferrymq_broker.timers import Timer
-from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
@@ -128,7 +127,7 @@ class TokenExpiry(Timer):
 
     def _close(self, reason: str) -> None:
         log.info("connection closed for its rights", peer=self._parts.client.peer, reason=reason)
-        error = Error(condition="amqp:unauthorized-access", description=reason)
+        error = self._parts.error("amqp:unauthorized-access", reason)
         self._connection.close_soon(error)
 
 

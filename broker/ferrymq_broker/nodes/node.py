@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
     from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.personality import Personality
     from ferrymq_broker.store.store import Store
     from ferrymq_types.transport import Error
 
@@ -128,7 +129,8 @@ class Space:
     only to where its publisher may send. `leaving` has the objects to be told when a deleted node
     is removed completely. `alternates` has the alternate addresses of exchanges. `partitioner`
     chooses the partition of a stream for a key. `position_words` has constants of selectors that
-    mean the start or the end of a stream.
+    mean the start or the end of a stream. `personality` is what clients of another broker expect;
+    None without any.
     """
 
     __slots__ = (
@@ -147,6 +149,7 @@ class Space:
         "alternates",
         "partitioner",
         "position_words",
+        "personality",
     )
 
     def __init__(
@@ -155,6 +158,7 @@ class Space:
         self.name: str = name
         self.max_nodes: int = max_nodes
         self.services: int = 0
+        self.personality: Personality | None = None
         self.agenda: Agenda = agenda
         self.timers: TimerHeap = timers
         self.durables: dict[str, Node] = {}

@@ -6,7 +6,7 @@ A package outside the broker makes one personality for each virtual host. Addres
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import Outcome
 
 
+# The most bytes that `Personality.stamp` may add to a delivery.
+MOST_STAMPED: Final = 1024
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Personality:
     """What the clients of a virtual host expect beyond AMQP 1.0.
 
-    Each method may raise `BrokerError`, except `named`, `stamp`, `record_annotations` and `error`,
+    Each method may raise `BrokerError`, except `named`, `stamp` and `error`,
     which answer with their arguments if these are strange to them.
     """
 
@@ -96,25 +100,10 @@ class Personality:
         """Return the head of a delivery, and where the payload goes on after it.
 
         Without this method the delivery would consist of `head` and the payload of the entry's
-        message from `start` on. `entry.lock` is the lock of the delivery, if it has one.
+        message from `start` on. `entry.lock` is the lock of the delivery, if it has one. At most
+        `MOST_STAMPED` bytes may be added.
         """
         return head, start
-
-    def record_names(self) -> tuple[str, ...]:
-        """Return the names of the message-annotations of records that `record_annotations` writes;
-        empty for those of the broker.
-
-        Annotations of senders with these names are left out. The virtual host asks once.
-        """
-        return ()
-
-    def record_annotations(self, offset: i64, time: i64, partition: bytes, skipped: i64) -> bytes:
-        """Return the encoded keys and values of all `record_names`, for one record.
-
-        `time` is in milliseconds since the epoch; `partition` is the encoded pair with the number
-        of the partition. `skipped` is how many records the reader has lost before this one.
-        """
-        return b""
 
     def outcome(self, node: Node, entry: Entry, state: Outcome, ending: bool) -> Outcome:
         """Return the outcome that is applied instead of the outcome of a client.

@@ -27,6 +27,15 @@ class HostTables:
     signature_types: tuple[str, ...] = ()
     websocket_paths: tuple[str, ...] = ()
 
+    def joined(self, more: HostTables) -> HostTables:
+        """Return these entries and `more`."""
+        return HostTables(
+            dialects=self.dialects + more.dialects,
+            position_words={**self.position_words, **more.position_words},
+            signature_types=self.signature_types + more.signature_types,
+            websocket_paths=self.websocket_paths + more.websocket_paths,
+        )
+
     def add_words(self, broker: Broker) -> None:
         """Add the position words to every virtual host. Must be called before recovery, because
         stored filters have these words."""

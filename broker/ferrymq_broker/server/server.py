@@ -32,6 +32,7 @@ from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.kick_users import UserKick
 from ferrymq_broker.server.listeners import Listeners
+from ferrymq_broker.server.personalities import find_personality, take_personality
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.server.startup_progress import OnProgress, readiness_of
@@ -154,6 +155,10 @@ class BrokerServer:
                 )
                 await self.monitoring.start()
             make_hosts(config, self.broker)
+            if config.personality.name:
+                package = find_personality(config.personality.name)
+                self.tables = self.tables.joined(package.tables)
+                take_personality(package, self.broker, config.personality.settings)
             self.tables.add_words(self.broker)
             # Set the time for recovery and declarations.
             self.broker.begin_pass(self.clock.now())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
-from ferrymq_broker.connections.outcomes import is_terminal, symbol
+from ferrymq_broker.connections.outcomes import is_terminal, judge, symbol
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.queues.locks import MessageLock
@@ -204,6 +204,10 @@ class Transactions:
             return
         if endpoint.imposed is not None and is_terminal(outcome):
             outcome = endpoint.imposed
+        told = outcome
+        judged = entry if holding is None else holding.entry
+        if judged is not None and is_terminal(outcome):
+            outcome = judge(endpoint.node, judged, outcome, endpoint.link.drain)
         if not transaction.doomed and is_terminal(delivery.state):
             transaction.mark_rollback_only(
                 ROLLBACK,
@@ -225,9 +229,9 @@ class Transactions:
                 return
             holding = TxnDelivery(transaction, endpoint, delivery, entry, False)
             transaction.add(holding)
-            holding.retire(outcome, settled)
+            holding.retire(outcome, settled, told)
         elif holding.transaction is transaction:
-            holding.retire(outcome, settled)
+            holding.retire(outcome, settled, told)
         else:
             # If one control link has declared both transactions, the work of both is undone.
             transaction.coordinator.terminate(

@@ -52,6 +52,7 @@ class TxnDelivery(TxnWork):
         "holder",
         "acquired",
         "outcome",
+        "told",
         "settled",
         "presettled",
         "orphaned",
@@ -75,6 +76,7 @@ class TxnDelivery(TxnWork):
         self.holder: Consumer = endpoint
         self.acquired: bool = acquired
         self.outcome: Outcome | None = None
+        self.told: Outcome | None = None
         self.settled: bool = delivery.settled
         self.presettled: bool = delivery.settled
         self.orphaned: bool = False
@@ -86,10 +88,16 @@ class TxnDelivery(TxnWork):
             entry.lock.enlist()
         endpoint.enlist(self)
 
-    def retire(self, state: DeliveryState | None, settled: bool) -> None:
-        """Note the outcome that the client wants. The last one before the discharge counts."""
+    def retire(
+        self, state: DeliveryState | None, settled: bool, told: DeliveryState | None = None
+    ) -> None:
+        """Note the outcome that the client wants, and the one that it has `told`, if that is
+        another. The last one before the discharge counts."""
         if not self.settled and isinstance(state, Accepted | Released | Rejected | Modified):
             self.outcome = state
+            self.told = state
+            if isinstance(told, Accepted | Released | Rejected | Modified):
+                self.told = told
         if settled:
             self.settled = True
 
@@ -157,7 +165,8 @@ class TxnDelivery(TxnWork):
             delivery.update(outcome)
         else:
             # The confirmation repeats the outcome, but not the details that the client sent.
-            delivery.settle(REJECTED if isinstance(outcome, Rejected) else outcome)
+            told = outcome if self.told is None else self.told
+            delivery.settle(REJECTED if isinstance(told, Rejected) else told)
 
     def _default(self, lost: bool) -> Outcome:
         fate = self.fate

@@ -218,6 +218,7 @@ def post(
                 )
             message = admit(delivery.payload, delivery.message_format)
             node = endpoint.route(message)
+            message = endpoint.admitted(message, node)
             if posting.node is None:
                 posting.node = node
                 refusal = endpoint.refusal_if_full(node)

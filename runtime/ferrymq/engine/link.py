@@ -158,17 +158,20 @@ class Link:
             self.detach(closed=True, error=answer_to(error))
             self.session.connection._emit(LinkFailed(self, error))
 
-    def refuse(self, error: Error) -> None:
+    def refuse(self, error: Error, *, bare: bool = False) -> None:
         """Refuse the peer's attach: send a null terminus, then a closing detach (AMQP 1.0 §2.6.3).
 
-        The null terminus is the one on our side, which the peer asked for.
+        The null terminus is the one on our side, which the peer asked for. With `bare`, the other
+        one is null as well.
         """
         remote = self.remote_attach
         if self.local_detached or self._over():
             return
         if self.initiated or remote is None or self.state is not LinkState.ATTACH_RCVD:
             raise illegal(f"link {self.name!r} has no attach of the peer to answer")
-        if self.is_sender:
+        if bare:
+            self.source, self.target = None, None
+        elif self.is_sender:
             self.source, self.target = None, remote.target
         else:
             self.source, self.target = remote.source, None

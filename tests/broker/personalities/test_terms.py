@@ -13,7 +13,7 @@ from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy
 from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.messaging import Data, Properties, Source, Target, TerminusDurability
 from tests.broker.access.guarded import is_open
-from tests.broker.harness import Network
+from tests.broker.harness import Network, Receiver
 
 SESSION = "shop:session"
 EPOCH = "shop:epoch"
@@ -105,6 +105,7 @@ def test_a_terminus_that_is_told_again(net: Network) -> None:
     client = net.connect(container_id="me")
     client.receiver(None, source=durable, properties={EPOCH: 7}, name="kept").close(closed=False)
     link = client.session.attach_receiver("kept", source=None, target=Target())
+    client.links[link] = Receiver(client, link)
     net.run()
     assert link.remote_attach is not None and link.remote_attach.source is not None
     assert link.remote_attach.source.address == "q"

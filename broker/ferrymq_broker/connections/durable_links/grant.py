@@ -58,6 +58,8 @@ def holds(node: Node, asked: Source) -> bool:
     return (
         asked.durable.value > 1
         and not asked.dynamic
+        # What a personality adds to a delivery is not the same each time.
+        and node.space.personality is None
         and "shared" not in (asked.capabilities or [])
         and not node.locks_messages()
         and (node.kind == "topic" or (node.kind == "queue" and asked.distribution_mode != "copy"))

@@ -27,6 +27,7 @@ from ferrymq_broker.connections.outcomes import (
     RELEASED,
     apply_outcome,
     is_terminal,
+    judge,
 )
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.store.tables import DELIVERY
@@ -250,6 +251,9 @@ class SourceTerminus(Terminus):
         imposed = self.imposed
         if imposed is not None and is_terminal(state):
             state = imposed
+        sent = self.sent.get(tag)
+        if sent is not None and is_terminal(state):
+            state = judge(self.node, sent.entry, state, True)
         if self.apply(tag, state):
             if not delivery.remote_settled:
                 delivery.settle(REJECTED if isinstance(state, Rejected) else imposed)
