@@ -21,6 +21,7 @@ from ferrymq_broker.management.peek import PeekResult, count_of
 from ferrymq_broker.management.sliced_query import Steps, when_over
 from ferrymq_broker.nodes.entry import ACQUIRED, DEFERRED
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.sessions import QueueSession
 from ferrymq_codec.scalars import Timestamp
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class QueueMessages:
         return {
             "PURGE": Operation(self.purge),
             "MOVE": Operation(self.move, ("target", "count")),
-            "PEEK": Operation(self.peek, ("from-sequence", "count")),
+            "PEEK": Operation(self.peek, ("from-sequence", "count", "session")),
             "PEEK-SCHEDULED": Operation(self.peek_scheduled, ("from-sequence", "count")),
             "CANCEL-SCHEDULED": Operation(self.cancel_scheduled, ("sequences",)),
             **self._locks.operations(),
@@ -92,11 +93,20 @@ class QueueMessages:
 
         Each message has the bytes of its next delivery. Nothing changes.
         """
-        call.expect_only("from-sequence", "count")
+        call.expect_only("from-sequence", "count", "session")
         queue = self._find(call)
         count = count_of(call)
         sheet = PeekResult(count)
-        for entry in queue.peek(count, call.number("from-sequence", 0)):
+        session: QueueSession | None = None
+        id = call.text("session", "")
+        if id:
+            sessions = queue.entries.sessions
+            if sessions is None:
+                raise ManagementError(CONFLICT, f"session: {queue.address[:200]!r} has no sessions")
+            session = sessions.find(id)
+            if session is None:
+                return Result({"messages": []})
+        for entry in queue.peek(count, call.number("from-sequence", 0), session):
             message = queue.entries.read_message(entry)
             if message is None:
                 reason = f"message {int(entry.sequence)} cannot be read from the disk"

@@ -252,3 +252,20 @@ def test_the_tokens_of_a_subscription_with_sessions(net: Network) -> None:
     tokens = [deferred["token"], owner.deliveries[1].tag]
     body = {"tokens": tokens, "outcome": "accepted", "session": "a"}
     assert asker.ask("SETTLE", "subscription", "t::s", body).map() == {"count": 2}
+
+
+def test_the_messages_of_one_session_are_peeked(net: Network) -> None:
+    owner = owned(net, 2)
+    publish(net.connect().sender("q"), b"b", group="b")
+    asker = ask(net)
+
+    def peeked(session: str, **more: object) -> list[str]:
+        found = messages(asker.ask("PEEK", "queue", "q", {"session": session, **more}))
+        bodies = [one["message"] for one in found]
+        return [text(body).decode() for body in bodies if isinstance(body, bytes)]
+
+    assert peeked("a") == ["0", "1"] and peeked("b") == ["b"] and peeked("c") == []
+    assert peeked("a", **{"from-sequence": 2}) == ["1"]
+    assert not owner.detached
+    net.declare("plain")
+    assert asker.ask("PEEK", "queue", "plain", {"session": "a"}).status == 409

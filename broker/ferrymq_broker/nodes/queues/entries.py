@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Agenda, Node
     from ferrymq_broker.nodes.paging.state import PagingState
     from ferrymq_broker.nodes.queues.groups import Groups
-    from ferrymq_broker.nodes.queues.sessions import Sessions
+    from ferrymq_broker.nodes.queues.sessions import QueueSession, Sessions
 
 
 class EntryWatcher:
@@ -513,16 +513,20 @@ class QueueEntries:
             _add_to(found, pointer.pointed(priority_level))
         return found
 
-    def peek(self, count: int, from_sequence: i64 = 0) -> list[Entry]:
+    def peek(
+        self, count: int, from_sequence: i64 = 0, session: QueueSession | None = None
+    ) -> list[Entry]:
         """Return up to `count` entries in the order of delivery, including held ones.
 
-        Entries with a sequence below `from_sequence` are left out. Nothing changes.
+        Entries with a sequence below `from_sequence`, and with a session those of others, are left
+        out. Nothing changes.
         """
         found: list[Entry] = []
         for priority_level in self.priority_levels:
             entry = priority_level.first
             while entry is not None and len(found) < count:
                 if entry.state == RUN and priority_level.runs is not None:
+                    # A queue with sessions has no runs.
                     runs = priority_level.runs
                     run = runs.of(entry)
                     index = run.begin
@@ -530,7 +534,9 @@ class QueueEntries:
                         if run.sequence(index) >= from_sequence:
                             found.append(runs.stand_in(run, index))
                         index += 1
-                elif entry.sequence >= from_sequence:
+                elif entry.sequence >= from_sequence and (
+                    session is None or entry.session is session
+                ):
                     found.append(entry)
                 entry = entry.next
         return found

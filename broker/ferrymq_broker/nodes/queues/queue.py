@@ -44,7 +44,7 @@ from ferrymq_broker.nodes.queues.locks import LockWatcher, MessageLock, MessageL
 from ferrymq_broker.nodes.queues.move import move
 from ferrymq_broker.nodes.queues.purge import Purge
 from ferrymq_broker.nodes.queues.restore import QueueRestore
-from ferrymq_broker.nodes.queues.sessions import Sessions
+from ferrymq_broker.nodes.queues.sessions import QueueSession, Sessions
 from ferrymq_broker.slices import Slices
 from ferrymq_broker.values.policy import QueuePolicy
 
@@ -593,12 +593,15 @@ class Queue(Node):
 
     # -- management ----------------------------------------------------------------------
 
-    def peek(self, count: int, from_sequence: i64 = 0) -> list[Entry]:
+    def peek(
+        self, count: int, from_sequence: i64 = 0, session: QueueSession | None = None
+    ) -> list[Entry]:
         """Return up to `count` messages in the order of delivery, including held ones.
 
-        Messages with a sequence below `from_sequence` are left out. Nothing changes.
+        Messages with a sequence below `from_sequence`, and with a session those of others, are left
+        out. Nothing changes.
         """
-        return self.entries.peek(count, from_sequence)
+        return self.entries.peek(count, from_sequence, session)
 
     def move(self, target: Node, count: int) -> Generator[None, None, tuple[int, Refusal | None]]:
         """Publish up to `count` messages that no consumer holds to `target`, in order, and drop

@@ -542,6 +542,16 @@ class MessageLifecycle(RowWatcher):
         schedule = self._schedule
         return [] if schedule is None else schedule.listed()
 
+    def last_scheduled(self) -> i64:
+        """Return the number of the message that was scheduled last, 0 if there was none."""
+        schedule = self._schedule
+        return 0 if schedule is None else schedule.last
+
+    def has_scheduled(self, sequence: i64) -> bool:
+        """Return whether a scheduled message has this number."""
+        schedule = self._schedule
+        return schedule is not None and sequence in schedule.known
+
     def cancel_scheduled(self, sequence: i64) -> bool:
         """Cancel a scheduled message; return false if there is none with this number."""
         schedule = self._schedule

@@ -168,9 +168,11 @@ class _Line(Timer):
 @final
 class Schedule:
     """The scheduled messages of one queue: `known` has them by number, `count` is how many there
-    are, with `bytes` bytes. Delays go by `Agenda.now`, delivery times by the wall clock."""
+    are, with `bytes` bytes. `last` is the number of the last one. Delays go by `Agenda.now`,
+    delivery times by the wall clock.
+    """
 
-    __slots__ = ("known", "count", "bytes", "_lifecycle", "_agenda", "_delays", "_dates", "_last")
+    __slots__ = ("known", "count", "bytes", "_lifecycle", "_agenda", "_delays", "_dates", "last")
 
     def __init__(self, lifecycle: MessageLifecycle) -> None:
         self.known: dict[int, Scheduled] = {}
@@ -181,12 +183,12 @@ class Schedule:
         self._agenda: Agenda = space.agenda
         self._delays = _Line(self, space.timers)
         self._dates = _Line(self, space.agenda.dates)
-        self._last: i64 = 0
+        self.last: i64 = 0
 
     def add(self, message: BrokerMessage, due: i64) -> Scheduled:
         """Keep the message until the deadline `due`."""
-        self._last += 1
-        scheduled = Scheduled(self._last, due, message, len(message.payload))
+        self.last += 1
+        scheduled = Scheduled(self.last, due, message, len(message.payload))
         self._enter(scheduled)
         records = self._lifecycle.entries.records
         if records.keeps(message):
@@ -207,8 +209,8 @@ class Schedule:
                 due = 1
         scheduled = Scheduled(sequence, due, message, size)
         scheduled.stored = True
-        if sequence > self._last:
-            self._last = sequence
+        if sequence > self.last:
+            self.last = sequence
         self._enter(scheduled)
 
     def _enter(self, scheduled: Scheduled) -> None:
