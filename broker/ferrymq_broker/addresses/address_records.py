@@ -53,6 +53,8 @@ def put_node(node: Node) -> None:
         "origin": node.origin,
         "policy": policy_fields(policy),
     }
+    if isinstance(node, Queue) and node.owner_queue is not None:
+        fields["owner"] = node.owner_queue.address
     if isinstance(node, Queue | Stream):
         fields.update(node.describe_stored())
     node.agenda.changes.put(NODE, node.store_id, 0, encode_map(fields))

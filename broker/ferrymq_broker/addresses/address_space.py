@@ -31,6 +31,8 @@ from ferrymq_broker.nodes.node import (
     Node,
     Space,
 )
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.sub_queues import expect_free_sub_queues
 from ferrymq_broker.values.names import DYNAMIC, MAX_ADDRESS_LENGTH, PART
 from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
 from ferrymq_broker.values.rights import CREATE
@@ -101,6 +103,7 @@ class AddressSpace(Space):
         "on_change",
         "declared_aliases",
         "open_services",
+        "owned",
         "_alias_ids",
     )
 
@@ -120,10 +123,11 @@ class AddressSpace(Space):
         self.auto_create_topic: NodePolicy | None = TopicPolicy()
         self.on_change: list[Callable[[Node, bool], object]] = []
         self.declared_aliases: dict[str, str] = {}
-        # What clients of another broker expect; None without such clients.
         # The addresses of services that check rights for each request: every client may have a
         # link to them.
         self.open_services: set[str] = {"$management", "$cbs"}
+        # The number of sub-queues, which belong to other nodes.
+        self.owned: i64 = 0
         # The ids of the aliases' records, by alias.
         self._alias_ids: dict[str, int] = {}
 
@@ -248,6 +252,12 @@ class AddressSpace(Space):
                     "address": redirect.address,
                 },
             )
+        owner = "" if parted else self._future_owner_of(address)
+        if owner:
+            self._make(owner, False, (), access)
+            node = self.nodes.get(address)
+            if node is not None:
+                return node
         policy: NodePolicy | None = None
         personality = self.personality
         served = personality is not None and personality.entity_of_service(address) != ""
@@ -274,6 +284,28 @@ class AddressSpace(Space):
             return self.auto_create_topic or self.auto_create
         return self.auto_create
 
+    def owner_of(self, address: str) -> str:
+        """See `Space.owner_of`."""
+        node = self.nodes.get(address)
+        if node is None:
+            return self._future_owner_of(address)
+        if isinstance(node, Queue) and node.owner_queue is not None:
+            return node.owner_queue.address
+        return ""
+
+    def _future_owner_of(self, address: str) -> str:
+        """Return the address of the queue that does not exist, but would be made with a sub-queue
+        at this address; empty if there is none."""
+        cut = address.find("/")
+        while cut > 0:
+            name = address[:cut]
+            if name not in self.nodes and not name.startswith(("$", DYNAMIC)):
+                policy = self.policy_for(name)
+                if isinstance(policy, QueuePolicy) and address[cut + 1 :] in policy.sub_queues:
+                    return name
+            cut = address.find("/", cut + 1)
+        return ""
+
     # -- adding and removing -------------------------------------------------------------
 
     def create(self, address: str, policy: NodePolicy, origin: str = "") -> Node:
@@ -287,6 +319,8 @@ class AddressSpace(Space):
                 f"{MAX_ADDRESS_LENGTH}",
             )
         self._expect_room(address)
+        if isinstance(policy, QueuePolicy):
+            expect_free_sub_queues(self, address, policy)
         node = build(self, address, policy)
         declared = self.declared
         node.declared = declared.keeps(address)
@@ -307,17 +341,32 @@ class AddressSpace(Space):
         self._expect_room(node.address)
         keep_node(node)
         self.insert(node)
+        if isinstance(node, Queue):
+            node.make_sub_queues()
         return node
 
     def _expect_room(self, address: str) -> None:
-        if address in self.nodes or address in self.aliases or address in self.redirects:
-            raise BrokerError("amqp:not-allowed", f"{address[:200]!r} exists already")
-        if len(self.nodes) - self.services >= self.max_nodes:
+        self.expect_free(address)
+        if len(self.nodes) - self.services - self.owned >= self.max_nodes:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
                 f"{address[:200]!r} cannot be created: there are {self.max_nodes} nodes "
                 "already, which is the limit",
             )
+
+    def expect_free(self, address: str) -> None:
+        """Raise `BrokerError` if a node, an alias or a redirect has the address."""
+        if address in self.nodes or address in self.aliases or address in self.redirects:
+            raise BrokerError("amqp:not-allowed", f"{address[:200]!r} exists already")
+
+    def insert_owned(self, node: Node) -> None:
+        """See `Space.insert_owned`."""
+        self.owned += 1
+        self.insert(node)
+
+    def keep_owned(self, node: Node) -> None:
+        """See `Space.keep_owned`."""
+        keep_node(node)
 
     def insert(self, node: Node) -> None:
         """Add a node without storing it."""
@@ -353,6 +402,8 @@ class AddressSpace(Space):
             del self.nodes[node.address]
             if node.kind == "service":
                 self.services -= 1
+            if isinstance(node, Queue) and node.owner_queue is not None:
+                self.owned -= 1
             for told in self.on_change:
                 told(node, False)
         if not node.deleted:

@@ -34,6 +34,7 @@ from ferrymq_broker.values.policy import (
     QueuePolicy,
     StreamPolicy,
     TopicPolicy,
+    is_own_sub_queue,
 )
 
 # The highest number of hints: finding a similar name among many names takes long.
@@ -283,7 +284,7 @@ class _Check:
                 yield ConfigMistake(
                     location, f"messages that leave {address!r} cannot be sent back to it"
                 )
-            elif address:
+            elif address and not is_own_sub_queue(policy, address):
                 yield from self._expect(address, location)
 
     def _check_bindings(

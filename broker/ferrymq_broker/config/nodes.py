@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ferrymq_broker.config.section import StrictSection, kebab
 from ferrymq_broker.config.units import Count, Duration, Expiry, Size
-from ferrymq_broker.values.names import MAX_ADDRESS_LENGTH
+from ferrymq_broker.values.names import MAX_ADDRESS_LENGTH, PART
 from ferrymq_broker.values.policy import (
     ExchangePolicy,
     NodePolicy,
@@ -19,11 +19,18 @@ from ferrymq_broker.values.policy import (
     TopicPolicy,
 )
 
+# The most sub-queues of a queue.
+MOST_SUB_QUEUES: Final = 8
+
 # An address or an empty text; longer addresses cannot be created.
 Address = Annotated[str, Field(max_length=MAX_ADDRESS_LENGTH)]
 
 # The name of a consumer group; a reader cannot name a longer one.
 GroupName = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+# The name of a sub-queue; the address of the sub-queue is ``QUEUE/NAME``.
+SubQueueName = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class QueueSettings(StrictSection):
@@ -52,6 +59,7 @@ class QueueSettings(StrictSection):
     lock_duration: Duration = 0
     deferral: bool = False
     unpack_batches: bool = False
+    sub_queues: list[SubQueueName] = Field(default_factory=list, max_length=MOST_SUB_QUEUES)
 
 
 class TopicSettings(StrictSection):
@@ -119,6 +127,7 @@ def make_policy(kind: str, settings: Mapping[str, object]) -> NodePolicy:
         if name in settings
     }
     if kind == "queue":
+        known["sub_queues"] = tuple(dict.fromkeys(known.get("sub_queues", ())))
         return QueuePolicy(**known)
     if kind == "topic":
         return TopicPolicy(**known)
@@ -150,6 +159,10 @@ def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
         found.append(
             ("sessions", "a queue with sessions has no groups, single-active or last-value-key")
         )
+    for name in policy.sub_queues:
+        if not name.strip("/") or name.startswith("/") or name.endswith("/") or PART in name:
+            reason = f"{name!r} must not begin or end with a slash, or contain {PART}"
+            found.append(("sub-queues", reason))
     if policy.exclusive and policy.single_active:
         found.append(
             (

@@ -37,6 +37,7 @@ from ferrymq_broker.connections.outcomes import (
     is_terminal,
 )
 from ferrymq_broker.connections.permissions import (
+    judged_at,
     may_recall,
     meant_by,
     reading_right,
@@ -190,6 +191,7 @@ class SourceAttach(LinkAttach):
         self.address = f"{node.address}{PART}{self.part}" if self.part else node.address
         copies = terms.distribution_mode == "copy"
         self.right = reading_right(client.space, self.address, copies)
+        self.address = judged_at(client.space, self.address)
 
     def _node(self) -> Node:
         node = self.node

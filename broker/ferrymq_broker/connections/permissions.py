@@ -48,6 +48,11 @@ def meant_by(client: ConnectedClient, named: str) -> str:
         return named
 
 
+def judged_at(space: AddressSpace, address: str) -> str:
+    """Return the address whose rights count at an address: for a sub-queue, that of its owner."""
+    return space.owner_of(address) or address
+
+
 def require_source(
     client: ConnectedClient,
     address: str,
@@ -72,13 +77,14 @@ def require_source(
         node = space.nodes.get(address)
         if node is not None and node.owner == client.id:
             return
-    rights = access.rights(address)
+    judged = judged_at(space, address)
+    rights = access.rights(judged)
     if (rights & _READING) == 0:
         raise refusal(BROWSE if copy else RECEIVE, named)
     right = reading_right(space, address, copy, capabilities)
     if (rights & right) == 0:
         raise refusal(right, named)
-    if (rights & MANAGE) == 0 and is_foreign(address, client.user):
+    if (rights & MANAGE) == 0 and is_foreign(judged, client.user):
         raise refusal(MANAGE, named)
 
 
@@ -150,7 +156,7 @@ def may_recall(client: ConnectedClient, told: Source | Target) -> bool:
         return True
     if client.user is not None and "global" not in (told.capabilities or []):
         return True
-    address = meant_by(client, address)
+    address = judged_at(client.space, meant_by(client, address))
     right = _READING if isinstance(told, Source) else SEND
     if access.permits(right, address) or address.startswith(DYNAMIC):
         return True
@@ -170,6 +176,7 @@ def require_terminus(client: ConnectedClient, terminus: Terminus | None) -> None
     reads = terminus.key[4]
     address = meant_by(client, terminus.told.address or "")
     right = reading_right(client.space, address, False) if reads else SEND
+    address = judged_at(client.space, address)
     if not client.access.permits(right, address) and (reads or not address.startswith(DYNAMIC)):
         raise refusal(right, f"the terminus of {terminus.key[3][:100]}")
 

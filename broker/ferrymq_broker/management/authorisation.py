@@ -79,13 +79,19 @@ def expect_ways(party: Party, space: AddressSpace, settings: Mapping[str, object
         return
     for key in _ADDRESSES:
         address = settings.get(key)
-        if isinstance(address, str) and address:
+        if isinstance(address, str) and address and not _is_own(settings, address):
             expect_send(party, space, address)
             if key in _DEAD_LETTERS:
                 party.access.require(MANAGE, canonical(space, address), address)
     inner = settings.get(_INNER)
     if isinstance(inner, Mapping):
         expect_ways(party, space, inner)
+
+
+def _is_own(settings: Mapping[str, object], address: str) -> bool:
+    """Return whether an address in settings, ``/NAME``, is a sub-queue that they make as well."""
+    names = settings.get("sub-queues")
+    return address.startswith("/") and isinstance(names, list) and address[1:] in names
 
 
 def drains(settings: Mapping[str, object]) -> bool:
@@ -128,6 +134,7 @@ def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -
             if type == "stream":
                 # Receiving from a stream only reads it.
                 right |= RECEIVE
+    address = space.owner_of(address) or address
     if not access.permits(right, address):
         raise forbidden(operation, type, name)
     if operation in ("CREATE", "UPDATE"):

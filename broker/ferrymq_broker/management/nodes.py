@@ -84,7 +84,9 @@ class DeclaredNodes(EntityType):
         return (
             yield from sift(
                 names,
-                lambda name: access.permits(MANAGE if name.startswith(DYNAMIC) else ANY, name),
+                lambda name: access.permits(
+                    MANAGE if name.startswith(DYNAMIC) else ANY, self.space.owner_of(name) or name
+                ),
             )
         )
 
@@ -153,6 +155,7 @@ class DeclaredNodes(EntityType):
     def update(self, call: Call) -> Result:
         """Handle UPDATE: change the settings in the request, and keep the others."""
         node = self.find(call.required_name())
+        self._expect_independent(node)
         policy = policy_of(node)
         changed = node_policy(self.short, {**policy_attributes(policy), **_settings(call)})
         if changed != policy:
@@ -190,6 +193,7 @@ class DeclaredNodes(EntityType):
         node = self.space.nodes.get(name)
         if node is None or node.kind != self.short:
             raise self.missing(name)
+        self._expect_independent(node)
         messages = node.message_count()
         if call.flag("if-empty") and messages > 0:
             raise ManagementError(CONFLICT, f"{name[:200]!r} has {messages} messages")
@@ -199,6 +203,15 @@ class DeclaredNodes(EntityType):
         if name in self.space.declared.policies:
             return when_gone(node, _DECLARED)
         return when_gone(node)
+
+    def _expect_independent(self, node: Node) -> None:
+        """Raise `ManagementError` for a sub-queue, which has the settings of its owner and ends
+        with it."""
+        owner = self.space.owner_of(node.address)
+        if owner:
+            raise ManagementError(
+                CONFLICT, f"{node.address[:200]!r} belongs to {owner[:200]!r}; change that one"
+            )
 
     def _expect_same(
         self, name: str, there: NodePolicy, wanted: NodePolicy, what: str, how: str

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from ferrymq_broker.access.patterns import node_of
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy, is_own_sub_queue
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Space
@@ -62,6 +62,9 @@ class DeadLetterIndex:
     def has(self, address: str) -> bool:
         """Return whether an address (of a node or of a part of a node, aliases resolved) gets dead
         letters."""
+        if self._space.owner_of(address):
+            # A sub-queue.
+            return True
         if not self._named:
             return False
         if not self._aligned:
@@ -91,9 +94,16 @@ class DeadLetterIndex:
 
 
 def dead_letter_addresses_of(policy: NodePolicy) -> list[str]:
-    """Return the dead-letter addresses of a policy; for a topic, those of its subscriptions."""
+    """Return the dead-letter addresses of a policy; for a topic, those of its subscriptions.
+
+    Sub-queues are left out: they are known as such.
+    """
     if isinstance(policy, TopicPolicy):
         policy = policy.subscription
     if not isinstance(policy, QueuePolicy):
         return []
-    return [name for name in (policy.dead_letter, policy.expired) if name]
+    return [
+        name
+        for name in (policy.dead_letter, policy.expired)
+        if name and not is_own_sub_queue(policy, name)
+    ]

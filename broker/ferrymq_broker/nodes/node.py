@@ -172,6 +172,23 @@ class Space:
         self.partitioner: Partitioner = partition_of_key
         self.position_words: dict[object, int] = {}
 
+    def owner_of(self, address: str) -> str:
+        """Return the address of the queue that has, or would have, a sub-queue at this address;
+        empty if it is not the address of a sub-queue."""
+        return ""
+
+    def expect_free(self, address: str) -> None:
+        """Raise `BrokerError` if the address is taken."""
+
+    def insert_owned(self, node: Node) -> None:
+        """Insert a new node that another node owns; it does not count for `max_nodes`."""
+
+    def keep_owned(self, node: Node) -> None:
+        """Store a new node that another node owns."""
+
+    def changed(self, node: Node) -> None:
+        """Store a node whose policy or origin has changed."""
+
     def party_gone(self, number: i64) -> None:
         """Tell the waiting nodes of the end of a session or connection, after the end of all its
         links."""
@@ -328,6 +345,10 @@ class Node(Stored):
         if part:
             raise BrokerError("amqp:not-found", f"{self.address!r} has no part {part[:200]!r}")
         return self
+
+    def sub_queue(self, name: str) -> Node | None:
+        """Return the queue of this name that belongs to the node; None if there is none."""
+        return None
 
     # -- messages in ---------------------------------------------------------------------
 

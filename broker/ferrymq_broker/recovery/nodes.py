@@ -34,6 +34,9 @@ def recover_nodes(broker: Broker, store: Store, found: RecoveredState) -> None:
             continue
         if not address or address in space.nodes:
             raise fields.wrong("address")
+        if "owner" in fields.map:
+            found.sub_queues.append((record.id, fields))
+            continue
         try:
             policy = read_policy(fields.text("kind"), fields.map.get("policy"))
             node = build(space, address, policy)
@@ -49,6 +52,37 @@ def recover_nodes(broker: Broker, store: Store, found: RecoveredState) -> None:
         node.origin = fields.text("origin")
         space.insert(node)
         found.nodes[record.id] = node
+
+
+def recover_sub_queues(broker: Broker, found: RecoveredState) -> None:
+    """Restore the sub-queues of queues and of subscriptions, which exist already. Raises
+    `StoreDamaged`."""
+    owners = {
+        (queue.space.name, queue.address): queue
+        for queue in found.queues.values()
+        if queue.policy.sub_queues
+    }
+    for id, fields in found.sub_queues:
+        address = fields.text("address")
+        space = broker.spaces[fields.text("space")]
+        owner = owners.get((space.name, fields.text("owner")))
+        name = address[len(fields.text("owner")) + 1 :]
+        if owner is None or name not in owner.policy.sub_queues or address in space.nodes:
+            log.warning(
+                "a sub-queue is dropped: its owner is gone",
+                space=space.name,
+                address=address,
+            )
+            broker.agenda.changes.drop(NODE, id, 0)
+            continue
+        sub_queue = owner.build_sub_queue(name)
+        try:
+            sub_queue.restore(id, fields.map)
+        except StoreDamaged as error:
+            raise StoreDamaged(f"node {id}, {address[:200]!r}: {error}") from error
+        found.queues[id] = sub_queue
+        found.nodes[id] = sub_queue
+        space.insert_owned(sub_queue)
 
 
 def recover_bindings(broker: Broker, store: Store, found: RecoveredState) -> None:

@@ -10,7 +10,12 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.recovery.durable_links import recover_termini
 from ferrymq_broker.recovery.entries import recover_entries
 from ferrymq_broker.recovery.fences import recover_fences
-from ferrymq_broker.recovery.nodes import recover_aliases, recover_bindings, recover_nodes
+from ferrymq_broker.recovery.nodes import (
+    recover_aliases,
+    recover_bindings,
+    recover_nodes,
+    recover_sub_queues,
+)
 from ferrymq_broker.recovery.read_ahead import ReadAhead
 from ferrymq_broker.recovery.recovered_state import RecoveredState
 from ferrymq_broker.recovery.streams import recover_streams
@@ -55,6 +60,7 @@ def recover(
     try:
         recover_nodes(broker, store, found)
         recover_subscriptions(broker, store, found)
+        recover_sub_queues(broker, found)
         recover_bindings(broker, store, found)
         recover_aliases(broker, store)
         recover_entries(broker, store, found, reading, told)

@@ -13,14 +13,16 @@ from ferrymq_broker.store.errors import StoreDamaged
 class RecoveredState:
     """Recovered `nodes` by id; `queues` has the queues among them and those of subscriptions.
 
+    `sub_queues` has the records of sub-queues, whose owners are restored later.
     `aside` has the ids of nodes of virtual hosts that are not configured: their records stay.
     """
 
-    __slots__ = ("nodes", "queues", "aside")
+    __slots__ = ("nodes", "queues", "sub_queues", "aside")
 
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}
         self.queues: dict[int, Queue] = {}
+        self.sub_queues: list[tuple[int, Fields]] = []
         self.aside: set[int] = set()
 
 

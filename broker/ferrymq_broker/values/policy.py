@@ -49,6 +49,8 @@ class QueuePolicy:
       for it by its number.
     - `unpack_batches`: a delivery of message-format 0x80013700, as Azure's clients send it, is
       split into its messages; without this setting such a delivery is rejected.
+    - `sub_queues`: the names of the queues that belong to this one, at ``QUEUE/NAME``.
+      `dead_letter` and `expired` name one of them with a leading slash: ``/NAME``.
     """
 
     priorities: int = 10
@@ -74,6 +76,7 @@ class QueuePolicy:
     lock_duration: int = 0
     deferral: bool = False
     unpack_batches: bool = False
+    sub_queues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +131,9 @@ class ExchangePolicy:
 
 
 NodePolicy = QueuePolicy | TopicPolicy | StreamPolicy | ExchangePolicy
+
+
+def is_own_sub_queue(policy: QueuePolicy, address: str) -> bool:
+    """Return whether an address in the settings of a queue, ``/NAME``, is one of its
+    sub-queues."""
+    return address.startswith("/") and address[1:] in policy.sub_queues

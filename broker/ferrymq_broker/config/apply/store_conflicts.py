@@ -60,7 +60,7 @@ def _of_space(
         if node is not None:
             here = (*place, "alias", at, "name")
             yield _contradiction(space, node, "as alias", f"as a {node.kind}", here)
-    present = len(space.nodes)
+    present = len(space.nodes) - int(space.owned)
     if new > 0 and present + new > nodes.limit:
         yield ConfigMistake(
             (*place, "nodes", "limit"),

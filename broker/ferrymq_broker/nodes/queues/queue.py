@@ -19,8 +19,10 @@ A queue is composed of parts that own their state and know no queue:
   ready until it wakes the queue.
 
 The queue itself is the node that links see: it forwards calls to its parts, counts outcomes, and
-tells its parts what other parts do (`docs/decisions/0020-queues-of-parts.md`). One module because
-it is one node: nearly every method is one call of a part.
+tells its parts what other parts do (`docs/decisions/0020-queues-of-parts.md`).
+
+One module because it is one class: the methods that links and management call, most of them one
+call of a part.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.link_terms import SourceTerms
@@ -45,6 +48,12 @@ from ferrymq_broker.nodes.queues.move import move
 from ferrymq_broker.nodes.queues.purge import Purge
 from ferrymq_broker.nodes.queues.restore import QueueRestore
 from ferrymq_broker.nodes.queues.sessions import QueueSession, Sessions
+from ferrymq_broker.nodes.queues.sub_queues import (
+    OWNED,
+    expect_free_sub_queues,
+    sub_queue_address,
+    sub_queue_policy,
+)
 from ferrymq_broker.slices import Slices
 from ferrymq_broker.values.policy import QueuePolicy
 
@@ -88,11 +97,15 @@ class _LockWatcher(LockWatcher):
 @final
 class Queue(Node):
     """A queue. `released`, `modified` and `rejected` count the outcomes of deliveries since the
-    broker was started. `locks` are the locks of messages; None until the policy wants them."""
+    broker was started. `locks` are the locks of messages; None until the policy wants them.
+    `sub_queues` are the queues that belong to this one, by name; None without any. `owner_queue` is
+    the queue that this one belongs to."""
 
     __slots__ = (
         "policy",
         "locks",
+        "sub_queues",
+        "owner_queue",
         "entries",
         "registry",
         "lifecycle",
@@ -110,6 +123,8 @@ class Queue(Node):
         super().__init__(address, space, lifetime)
         self.policy: QueuePolicy = policy
         self.locks: MessageLocks | None = None
+        self.sub_queues: dict[str, Queue] | None = None
+        self.owner_queue: Queue | None = None
         self.may_wait = True
         self.released: i64 = 0
         self.modified: i64 = 0
@@ -158,7 +173,9 @@ class Queue(Node):
         self.entries.tell_watcher(self.lifecycle.guarded or self.lifetime != PERMANENT)
 
     def change_policy(self, policy: QueuePolicy) -> None:
-        """Use another policy from now on. Messages keep their places."""
+        """Use another policy from now on. Messages keep their places. Raises `BrokerError` if the
+        address of a new sub-queue is taken."""
+        expect_free_sub_queues(self.space, self.address, policy, self.sub_queues)
         self.policy = policy
         self._read_policy()
         self.lifecycle.change_policy(policy)
@@ -168,11 +185,71 @@ class Queue(Node):
             consumer.use_locks(locks)
         self.reconsider()
         self.touch()
+        self._follow_sub_queues()
+
+    # -- sub-queues --------------------------------------------------------------------
+
+    def make_sub_queues(self) -> None:
+        """Make the sub-queues of the policy that do not exist yet. The queue is in its space, and
+        stored if it ever will be."""
+        for name in self.policy.sub_queues:
+            if self.sub_queues is None or name not in self.sub_queues:
+                sub_queue = self.build_sub_queue(name)
+                if self.store_id != 0:
+                    self.space.keep_owned(sub_queue)
+                self.space.insert_owned(sub_queue)
+
+    def build_sub_queue(self, name: str) -> Queue:
+        """Build one sub-queue, without adding it to the space."""
+        policy = sub_queue_policy(self.policy)
+        sub_queue = Queue(sub_queue_address(self.address, name), self.space, policy)
+        sub_queue.owner_queue = self
+        sub_queue.origin = OWNED
+        if self.sub_queues is None:
+            self.sub_queues = {}
+        self.sub_queues[name] = sub_queue
+        return sub_queue
+
+    def _follow_sub_queues(self) -> None:
+        """Give the sub-queues the settings of the policy; remove those that it does not name."""
+        sub_queues = self.sub_queues
+        if sub_queues is not None:
+            policy = sub_queue_policy(self.policy)
+            for name, sub_queue in list(sub_queues.items()):
+                if name not in self.policy.sub_queues:
+                    self.space.remove(sub_queue)
+                elif sub_queue.policy != policy:
+                    sub_queue.change_policy(policy)
+                    self.space.changed(sub_queue)
+        if self.owner_queue is None and not self.deleted and self.policy.sub_queues:
+            self.make_sub_queues()
+
+    def forget_sub_queue(self, sub_queue: Queue) -> None:
+        """Note that a sub-queue is deleted."""
+        if self.sub_queues is not None:
+            self.sub_queues = {
+                name: queue for name, queue in self.sub_queues.items() if queue is not sub_queue
+            }
+
+    def sub_queue(self, name: str) -> Node | None:
+        """See `Node.sub_queue`."""
+        return None if self.sub_queues is None else self.sub_queues.get(name)
+
+    def target(self, part: str) -> Node:
+        """Return the queue. Raises `BrokerError` if there is a part, or for a sub-queue: only the
+        broker publishes to it."""
+        if self.owner_queue is not None and not part:
+            raise BrokerError(
+                "amqp:not-allowed",
+                f"{self.address[:200]!r} belongs to {self.owner_queue.address[:200]!r}; clients "
+                "cannot send to it",
+            )
+        return super().target(part)
 
     def open_source(self, terms: SourceTerms) -> Node:
         """Accept a consumer or a browser. Raises `BrokerError` if no further consumer is
         allowed."""
-        self.target(terms.part)
+        super().target(terms.part)
         self.registry.grant(terms)
         return self
 
@@ -440,6 +517,11 @@ class Queue(Node):
 
     def delete(self, error: Error) -> None:
         """End every link with `error` and drop every message."""
+        if self.sub_queues is not None:
+            for sub_queue in list(self.sub_queues.values()):
+                self.space.remove(sub_queue)
+        if self.owner_queue is not None:
+            self.owner_queue.forget_sub_queue(self)
         self.entries.records.drop_all()
         self.lifecycle.stop()
         if self.locks is not None:
@@ -547,7 +629,11 @@ class Queue(Node):
         described: dict[str, object] = {"name": self.address, "type": self.kind}
         policy = self.policy
         for setting in fields(policy):
-            described[setting.name.replace("_", "-")] = getattr(policy, setting.name)
+            value = getattr(policy, setting.name)
+            described[setting.name.replace("_", "-")] = (
+                list(value) if isinstance(value, tuple) else value
+            )
+        described["owner"] = "" if self.owner_queue is None else self.owner_queue.address
         described.update(self.figures())
         return described
 

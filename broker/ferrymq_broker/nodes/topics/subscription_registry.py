@@ -12,6 +12,7 @@ from ferrymq_broker.nodes.eviction import LinkEnd
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, Node
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.sub_queues import expect_free_sub_queues
 from ferrymq_broker.nodes.topics.fanout import Fanout
 from ferrymq_broker.nodes.topics.persistence import SubscriptionRecords
 from ferrymq_broker.nodes.topics.rules import RuleSet
@@ -132,8 +133,10 @@ class SubscriptionRegistry:
                 f"the name of the subscription has {len(name)} characters; at most {MAX_NAME} "
                 "are allowed",
             )
+        expect_free_sub_queues(topic.space, f"{topic.address}{PART}{name}", policy)
         subscription = self.insert(name, key, kept, filter, policy)
         self.records.keep(subscription)
+        subscription.queue.make_sub_queues()
         return subscription
 
     def insert(

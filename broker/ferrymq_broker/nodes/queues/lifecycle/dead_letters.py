@@ -302,7 +302,7 @@ class DeadLetters(Node):
         if not by_client:
             path.append(here)
         try:
-            node = self.space.target(letter.address)
+            node = self._target(letter.address)
         except BrokerError as error:
             self._drop(letter, error.description)
             return
@@ -318,6 +318,15 @@ class DeadLetters(Node):
             self.sent += 1
         else:
             self._drop(letter, refusal.description)
+
+    def _target(self, address: str) -> Node:
+        """Return the node for dead letters to an address; ``/NAME`` may be a sub-queue. Raises
+        `BrokerError`."""
+        if address.startswith("/"):
+            sub_queue = self.queue.sub_queue(address[1:])
+            if sub_queue is not None:
+                return sub_queue
+        return self.space.target(address)
 
     def _annotations(
         self, letter: DeadLetter, message: BrokerMessage, path: list[str]
