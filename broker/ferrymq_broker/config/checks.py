@@ -278,7 +278,12 @@ class _Check:
         said: DeclaredNode | Subscription,
         place: Location,
     ) -> Iterator[ConfigMistake]:
-        for key, address in (("dead-letter", policy.dead_letter), ("expired", policy.expired)):
+        for key, address in (
+            ("dead-letter", policy.dead_letter),
+            ("expired", policy.expired),
+            ("forward-to", policy.forward_to),
+            ("forward-failed", policy.forward_failed),
+        ):
             location = _origin(said, key, place)
             if address and address == node.name:
                 yield ConfigMistake(

@@ -60,6 +60,8 @@ class QueueSettings(StrictSection):
     deferral: bool = False
     unpack_batches: bool = False
     sub_queues: list[SubQueueName] = Field(default_factory=list, max_length=MOST_SUB_QUEUES)
+    forward_to: Address = ""
+    forward_failed: Address = ""
 
 
 class TopicSettings(StrictSection):

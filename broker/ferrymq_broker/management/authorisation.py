@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 ANY: Final = ALL
 
 # Settings with addresses that messages go to, and those that take messages out of a queue.
-_ADDRESSES: Final = ("dead-letter", "expired", "alternate")
-_DEAD_LETTERS: Final = ("dead-letter", "expired")
+_ADDRESSES: Final = ("dead-letter", "expired", "forward-to", "forward-failed", "alternate")
+_DEAD_LETTERS: Final = ("dead-letter", "expired", "forward-failed")
+_DRAINS: Final = (*_DEAD_LETTERS, "forward-to")
 # The setting that contains settings.
 _INNER: Final = "subscription"
 
@@ -97,7 +98,7 @@ def _is_own(settings: Mapping[str, object], address: str) -> bool:
 def drains(settings: Mapping[str, object]) -> bool:
     """Return whether settings make a queue move messages to another address."""
     inner = settings.get(_INNER)
-    return any(settings.get(key) for key in _DEAD_LETTERS) or (
+    return any(settings.get(key) for key in _DRAINS) or (
         isinstance(inner, Mapping) and drains(inner)
     )
 

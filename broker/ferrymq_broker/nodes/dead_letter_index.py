@@ -104,6 +104,6 @@ def dead_letter_addresses_of(policy: NodePolicy) -> list[str]:
         return []
     return [
         name
-        for name in (policy.dead_letter, policy.expired)
+        for name in (policy.dead_letter, policy.expired, policy.forward_failed)
         if name and not is_own_sub_queue(policy, name)
     ]

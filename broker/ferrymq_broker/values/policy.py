@@ -51,6 +51,9 @@ class QueuePolicy:
       split into its messages; without this setting such a delivery is rejected.
     - `sub_queues`: the names of the queues that belong to this one, at ``QUEUE/NAME``.
       `dead_letter` and `expired` name one of them with a leading slash: ``/NAME``.
+    - `forward_to`: the address that each message goes on to in the step in which it comes;
+      `forward_failed`: the address for messages for which that is not possible. Without it their
+      senders get the reason.
     """
 
     priorities: int = 10
@@ -77,6 +80,8 @@ class QueuePolicy:
     deferral: bool = False
     unpack_batches: bool = False
     sub_queues: tuple[str, ...] = ()
+    forward_to: str = ""
+    forward_failed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

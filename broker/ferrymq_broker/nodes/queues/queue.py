@@ -299,7 +299,7 @@ class Queue(Node):
 
     def keeps(self, message: BrokerMessage) -> bool:
         """See `Node.keeps`."""
-        return self.entries.records.keeps(message)
+        return self.entries.records.keeps(message) or self.lifecycle.keeps_elsewhere(message)
 
     def seal(self) -> None:
         """Note that the messages so far are in the next batch."""

@@ -58,6 +58,7 @@ EXPIRED: Final = "expired"
 DELIVERY_LIMIT: Final = "delivery-limit"
 MAX_LENGTH: Final = "max-length"
 MAX_BYTES: Final = "max-bytes"
+FORWARDING: Final = "forwarding"
 
 PREFIX: Final = "x-opt-deadletter-"
 REASON: Final = "x-opt-deadletter-reason"

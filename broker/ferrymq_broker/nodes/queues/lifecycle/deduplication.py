@@ -74,6 +74,14 @@ class DuplicateDetection:
         self._seen.add(identity)
         self._order.append((now, identity, number))
 
+    def retract(self, identity: object) -> None:
+        """Forget the identity that was remembered last: its message was not taken in after all."""
+        if self._order and self._order[-1][1] == identity:
+            _, _, number = self._order.pop()
+            self._seen.discard(identity)
+            if number != 0:
+                self._records.drop_identity(number)
+
     def restore(self, number: i64, time: i64, identity: object) -> None:
         """Restore an identity of the moment `time`; the oldest first."""
         self._last = number

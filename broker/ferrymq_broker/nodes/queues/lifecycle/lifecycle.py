@@ -37,10 +37,12 @@ from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
     COUNT,
     DELIVERY_LIMIT,
     EXPIRED,
+    FORWARDING,
     REJECTED,
     DeadLetters,
 )
 from ferrymq_broker.nodes.queues.lifecycle.deduplication import DuplicateDetection, identity_of
+from ferrymq_broker.nodes.queues.lifecycle.forwarding import Forwarding
 from ferrymq_broker.nodes.queues.lifecycle.last_value import LastValues
 from ferrymq_broker.nodes.queues.lifecycle.length_limit import LengthLimit, LengthTrim
 from ferrymq_broker.nodes.queues.lifecycle.message_expiry import (
@@ -50,9 +52,15 @@ from ferrymq_broker.nodes.queues.lifecycle.message_expiry import (
 )
 from ferrymq_broker.nodes.queues.lifecycle.policy_history import PolicyHistory
 from ferrymq_broker.nodes.queues.lifecycle.reservations import Reservations
-from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, delivery_time
+from ferrymq_broker.nodes.queues.lifecycle.schedule import (
+    Schedule,
+    Scheduled,
+    delay_of,
+    delivery_time,
+)
 from ferrymq_broker.nodes.queues.sessions import refusal_of
 from ferrymq_broker.slices import Slices
+from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
@@ -60,7 +68,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.values.policy import QueuePolicy
-    from ferrymq_types.transport import Error
 
 # The results of `MessageLifecycle._admit`.
 _APPEND: Final = 0  # append the message
@@ -100,6 +107,7 @@ class MessageLifecycle(RowWatcher):
         "_auto_delete",
         "_dead_letters",
         "_boxes",
+        "_forwarding",
         "_replaced",
         "_trimming",
     )
@@ -128,6 +136,8 @@ class MessageLifecycle(RowWatcher):
         self._dead_letters: DeadLetters | None = None
         # The dead-letter addresses that were registered with the virtual host.
         self._boxes: list[str] = []
+        # What sends messages on; None if it has never been needed.
+        self._forwarding: Forwarding | None = None
         # Entries that must leave when all entries are restored.
         self._replaced: list[Entry] | None = None
         # The task that drops messages above new limits; None until it is needed.
@@ -194,6 +204,10 @@ class MessageLifecycle(RowWatcher):
             self._last_values = None
         elif last_values is None or last_values.key != policy.last_value_key:
             self._last_values = LastValues(policy.last_value_key)
+        if policy.forward_to and self._forwarding is None:
+            self._forwarding = Forwarding(self.node)
+        if self._forwarding is not None:
+            self._forwarding.address = policy.forward_to
         if self._auto_delete is not None:
             self._auto_delete.close()
             self._auto_delete = None
@@ -206,6 +220,7 @@ class MessageLifecycle(RowWatcher):
             or policy.auto_delete >= 0
             or bool(policy.last_value_key)
             or policy.sessions
+            or bool(policy.forward_to)
         )
 
     def _send_letters(self, boxes: list[str]) -> None:
@@ -225,6 +240,8 @@ class MessageLifecycle(RowWatcher):
             return Refusal("amqp:not-found", f"{node.address!r} has been deleted")
         verdict = self._admit(message)
         if verdict == _APPEND:
+            if self.policy.forward_to:
+                return self._forward(message)
             self._on_appended(self.entries.append(message))
             if message.origin == 0 and self.room() < node.pledged():
                 # The message used no credit of its own, so credit of others is taken back.
@@ -232,6 +249,35 @@ class MessageLifecycle(RowWatcher):
         elif verdict == _REFUSED:
             return self.refusal
         return None
+
+    def _forward(self, message: BrokerMessage) -> Refusal | None:
+        """Send an admitted message on; return the reason if its sender must know that this is not
+        possible."""
+        forwarding = self._forwarding
+        refusal = None if forwarding is None else forwarding.publish(message)
+        if refusal is None:
+            return None
+        if self.policy.forward_failed:
+            self._give_up(message, refusal)
+            return None
+        duplicates = self._duplicates
+        if duplicates is not None:
+            duplicates.retract(identity_of(message))
+        self.refusals += 1
+        return refusal
+
+    def _give_up(self, message: BrokerMessage, refusal: Refusal) -> None:
+        """Make a dead letter of a message that cannot be sent on."""
+        entry = self.entries.append(message)
+        error = Error(condition=refusal.condition, description=refusal.description)
+        self._dead_letter(entry, FORWARDING, error)
+        if entry.state == AVAILABLE:
+            self.entries.drop(entry)
+
+    def keeps_elsewhere(self, message: BrokerMessage) -> bool:
+        """Return whether the message, which is sent on, survives a crash where it goes."""
+        forwarding = self._forwarding
+        return forwarding is not None and forwarding.address != "" and forwarding.keeps(message)
 
     def _admit(self, message: BrokerMessage) -> i64:
         """Return whether the message is admitted: one of the three results above."""
@@ -260,6 +306,9 @@ class MessageLifecycle(RowWatcher):
                 due = delivery_time(message, self.node.agenda)
             except BrokerError as error:
                 return self._refuse(Refusal(error.condition, error.description))
+            if due != 0 and self.policy.forward_to and delay_of(message) >= 0:
+                # The delay counts where the message goes; there it would count a second time.
+                due = 0
         length_limit = self._length_limit
         if length_limit is not None:
             replaced = None
@@ -320,6 +369,10 @@ class MessageLifecycle(RowWatcher):
             except BrokerError as error:
                 self.refusals += 1
                 return Refusal(error.condition, error.description)
+        forwarding = self._forwarding
+        if forwarding is not None and self.policy.forward_to and due == 0:
+            refusal = forwarding.reserve(message, holders)
+            return None if self.policy.forward_failed else refusal
         length_limit = self._length_limit
         if length_limit is None:
             return None
@@ -350,7 +403,16 @@ class MessageLifecycle(RowWatcher):
             reservations.drop(message)
 
     def enter(self, message: BrokerMessage) -> None:
-        """Append a scheduled message that is due."""
+        """Append a scheduled message that is due, or send it on. It stays in the queue if that is
+        not possible."""
+        forwarding = self._forwarding
+        if forwarding is not None and self.policy.forward_to:
+            refusal = forwarding.publish(message)
+            if refusal is None:
+                return
+            if self.policy.forward_failed:
+                self._give_up(message, refusal)
+                return
         self._on_appended(self.entries.append(message))
 
     def _on_appended(self, entry: Entry) -> None:
@@ -513,7 +575,11 @@ class MessageLifecycle(RowWatcher):
 
     def _dead_letter(self, entry: Entry, reason: str, error: Error | None) -> None:
         policy = self.policy
-        address = policy.expired if reason == EXPIRED and policy.expired else policy.dead_letter
+        address = policy.dead_letter
+        if reason == EXPIRED and policy.expired:
+            address = policy.expired
+        elif reason == FORWARDING:
+            address = policy.forward_failed
         dead_letters = self._dead_letters
         if dead_letters is None:
             dead_letters = DeadLetters(self.node, self.entries)
@@ -674,6 +740,7 @@ class MessageLifecycle(RowWatcher):
             "returned": 0 if dead_letters is None else dead_letters.returned,
             "dropped": 0 if dead_letters is None else dead_letters.dropped,
             "circles": 0 if dead_letters is None else dead_letters.circles,
+            "forwarded": 0 if self._forwarding is None else self._forwarding.count,
         }
 
 
