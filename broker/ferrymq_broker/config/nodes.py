@@ -70,6 +70,8 @@ class TopicSettings(StrictSection):
     subscription: QueueSettings = Field(default_factory=QueueSettings)
     max_subscriptions: Count = 0
     max_rules: Count = 10_000
+    duplicate_window: Duration = 0
+    duplicate_limit: int = Field(default=100_000, ge=1, le=100_000_000)
     auto_delete: Expiry = -1
     durable: bool = True
     unpack_batches: bool = False

@@ -38,6 +38,7 @@ COUNTERS: Final = {
     "overflowed": "Messages removed to make room for newer ones",
     "replaced": "Messages replaced by newer ones with the same key",
     "duplicates": "Messages dropped as duplicates",
+    "forwarded": "Messages sent on to another node",
     "unroutable": "Messages that matched no binding",
 }
 # Figures that rise and fall.
@@ -63,7 +64,7 @@ _OF_QUEUES: Final = tuple(name for name in COUNTERS if name != "unroutable")
 BY_KIND: Final[dict[str, tuple[str, ...]]] = {
     "queue": _OF_QUEUES,
     SUBSCRIPTION: _OF_QUEUES,
-    "topic": ("published", "refused"),
+    "topic": ("published", "refused", "duplicates"),
     "stream": ("published",),
     "exchange": ("published", "refused", "unroutable"),
 }

@@ -13,6 +13,7 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.queues.persistence import HEAD, is_plain_head, read_head, read_identity
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.queues.restore import QueueRestore
+from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.recovery.messages import MessageLoader, origin_of
 from ferrymq_broker.recovery.paged_out import PagedOut, find_paged_out
 from ferrymq_broker.recovery.read_ahead import ReadAhead
@@ -194,11 +195,17 @@ def _recover_identities(
     changes = broker.agenda.changes
     for record in store.scan(DUPLICATE):
         queue = found.queues.get(record.id)
-        if queue is None:
+        topic = found.nodes.get(record.id) if queue is None else None
+        if queue is None and not isinstance(topic, Topic):
             gone.meet(DUPLICATE, record.id, b"", messages)
             continue
         time, identity = read_identity(record.value)
-        if not queue.restorer().identity(record.number, time, identity):
+        if queue is not None:
+            needed = queue.restorer().identity(record.number, time, identity)
+        else:
+            assert isinstance(topic, Topic)
+            needed = topic.restore_identity(record.number, time, identity)
+        if not needed:
             changes.drop(DUPLICATE, record.id, record.number)
 
 

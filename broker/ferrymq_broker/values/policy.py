@@ -86,12 +86,17 @@ class QueuePolicy:
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
-    """The policy of a topic; `subscription` is the policy of the queues behind its
-    subscriptions."""
+    """The policy of a topic; `subscription` is the policy of the queues behind its subscriptions.
+
+    `duplicate_window` is how long the topic remembers message-ids, `duplicate_limit` how many: a
+    message that came before goes to no subscription, not even to a newer one.
+    """
 
     subscription: QueuePolicy = field(default_factory=QueuePolicy)
     max_subscriptions: int = 0
     max_rules: int = 10_000
+    duplicate_window: int = 0
+    duplicate_limit: int = 100_000
     auto_delete: int = -1
     durable: bool = True
     unpack_batches: bool = False

@@ -13,6 +13,9 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.queues.lifecycle.dead_letters import is_own_dead_letter
+from ferrymq_broker.nodes.queues.lifecycle.deduplication import DuplicateDetection, identity_of
+from ferrymq_broker.nodes.queues.persistence import QueueRecords
 from ferrymq_broker.nodes.topics.rules import RuleSet
 from ferrymq_broker.nodes.topics.subscription import Subscription, SubscriptionOwner
 from ferrymq_broker.nodes.topics.subscription_identity import (
@@ -25,7 +28,7 @@ from ferrymq_broker.nodes.topics.subscription_registry import (
     SubscriptionRegistry,
 )
 from ferrymq_broker.store.changes import LAST
-from ferrymq_broker.store.tables import SUBSCRIPTION
+from ferrymq_broker.store.tables import DUPLICATE, SUBSCRIPTION
 from ferrymq_broker.timers import Timer
 from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from ferrymq_types.transport import Error
@@ -54,12 +57,14 @@ class _Idle(Timer):
 
 @final
 class Topic(SubscriptionOwner):
-    """A topic. Since the broker was started, `published` counts messages, and `refused` counts how
-    often a subscription did not take one."""
+    """A topic. Since the broker was started, `published` counts messages, `refused` counts how
+    often a subscription did not take one, and `duplicated` counts dropped duplicates."""
 
     __slots__ = (
         "published",
         "refused",
+        "duplicated",
+        "_duplicates",
         "_registry",
         "_expiry",
         "_by_terms",
@@ -73,6 +78,8 @@ class Topic(SubscriptionOwner):
         super().__init__(address, space, policy, lifetime)
         self.published: i64 = 0
         self.refused: i64 = 0
+        self.duplicated: i64 = 0
+        self._duplicates: DuplicateDetection | None = None
         self._registry = SubscriptionRegistry(self)
         self._expiry = self._registry.expiry
         # The subscription of every attached link, also of links to the subscription's own address.
@@ -81,6 +88,7 @@ class Topic(SubscriptionOwner):
         # refused.
         self._fresh: Subscription | None = None
         self._idle = _Idle(self)
+        self._follow(policy)
         # With an `auto_delete` time of 0, the topic is deleted with its last link or subscription,
         # not before.
         if space.agenda.now > 0 and policy.auto_delete > 0:
@@ -108,9 +116,49 @@ class Topic(SubscriptionOwner):
         """
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
+        duplicates = self._duplicates
+        if duplicates is not None and self._is_duplicate(duplicates, message):
+            return None
         self.published += 1
         self.refused += self._registry.fanout.publish(message)
         return None
+
+    def _is_duplicate(self, duplicates: DuplicateDetection, message: BrokerMessage) -> bool:
+        """Return whether the message came before; remember it otherwise."""
+        identity = identity_of(message)
+        if identity is None or is_own_dead_letter(message):
+            return False
+        agenda = self.agenda
+        if not duplicates.knows(identity, agenda.now):
+            duplicates.remember(identity, agenda, self.store_id != 0 and message.durable)
+            return False
+        self.duplicated += 1
+        # The first message may not be on disk yet, and this is another connection.
+        agenda.changes.claim()
+        return True
+
+    def _follow(self, policy: TopicPolicy) -> None:
+        """Detect duplicates as the policy says."""
+        duplicates = self._duplicates
+        if policy.duplicate_window <= 0:
+            if duplicates is not None:
+                duplicates.close()
+            self._duplicates = None
+        elif duplicates is None:
+            self._duplicates = DuplicateDetection(
+                QueueRecords(self, False), policy.duplicate_window, policy.duplicate_limit
+            )
+        else:
+            duplicates.window = policy.duplicate_window
+            duplicates.limit = policy.duplicate_limit
+
+    def restore_identity(self, number: i64, time: i64, identity: object) -> bool:
+        """Restore the identity of a message that came on the date `time`; return false if it is
+        not needed."""
+        if self._duplicates is None:
+            return False
+        self._duplicates.restore(number, self.agenda.moment_of(time), identity)
+        return True
 
     def keeps(self, message: BrokerMessage) -> bool:
         """Return whether a stored subscription keeps the message."""
@@ -451,6 +499,7 @@ class Topic(SubscriptionOwner):
     def change_policy(self, policy: TopicPolicy) -> None:
         """Use another policy from now on; existing subscriptions keep theirs."""
         self.policy = policy
+        self._follow(policy)
         self.space.timers.cancel(self._idle)
         if policy.auto_delete > 0:
             self._consider_idle()
@@ -492,6 +541,7 @@ class Topic(SubscriptionOwner):
         self.deleted = True
         if self.store_id != 0:
             self.agenda.changes.drop_range(SUBSCRIPTION, self.store_id, 0, LAST)
+            self.agenda.changes.drop_range(DUPLICATE, self.store_id, 0, LAST)
         for subscription in self._registry.all():
             self._registry.records.drop_rules(subscription)
             subscription.store_id = 0
@@ -516,6 +566,7 @@ class Topic(SubscriptionOwner):
             "producers": len(self.producers),
             "published": int(self.published),
             "refused": int(self.refused),
+            "duplicates": int(self.duplicated),
         }
 
     def describe(self) -> dict[str, object]:
@@ -526,6 +577,8 @@ class Topic(SubscriptionOwner):
             "type": self.kind,
             "max-subscriptions": policy.max_subscriptions,
             "max-rules": policy.max_rules,
+            "duplicate-window": policy.duplicate_window,
+            "duplicate-limit": policy.duplicate_limit,
             "auto-delete": policy.auto_delete,
             "subscriptions": len(self._registry),
             "filters": self._registry.fanout.filters(),
@@ -534,4 +587,5 @@ class Topic(SubscriptionOwner):
             "messages": self.message_count(),
             "published": self.published,
             "refused": self.refused,
+            "duplicates": self.duplicated,
         }

@@ -401,6 +401,11 @@ def _message_of(entry: Entry, message: BrokerMessage) -> BrokerMessage:
     return delivered_before(message, i64(entry.failures)) if entry.attempts > 0 else message
 
 
+def is_own_dead_letter(message: BrokerMessage) -> bool:
+    """Return whether the broker has sent the message, as a dead letter."""
+    return message.origin == 0 and COUNT in view_of(message).message_annotations
+
+
 def _is_by_client(reason: str) -> bool:
     """Return whether the reason is the outcome of a consumer."""
     return reason in (REJECTED, DELIVERY_LIMIT)

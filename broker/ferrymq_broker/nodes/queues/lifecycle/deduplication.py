@@ -36,7 +36,8 @@ def identity_of(message: BrokerMessage) -> object:
 
 @final
 class DuplicateDetection:
-    """The ids that one queue has seen in the last `window` milliseconds, at most `limit` of them.
+    """The ids that one queue or topic has seen in the last `window` milliseconds, at most `limit`
+    of them.
 
     The ids of stored messages are stored with them.
     """

@@ -28,18 +28,17 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.dead_letter_index import dead_letter_addresses_of
 from ferrymq_broker.nodes.entry import AVAILABLE, DEFERRED
-from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
 from ferrymq_broker.nodes.queues.disk_runs import RowWatcher
 from ferrymq_broker.nodes.queues.lifecycle.auto_delete import AutoDelete
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
-    COUNT,
     DELIVERY_LIMIT,
     EXPIRED,
     FORWARDING,
     REJECTED,
     DeadLetters,
+    is_own_dead_letter,
 )
 from ferrymq_broker.nodes.queues.lifecycle.deduplication import DuplicateDetection, identity_of
 from ferrymq_broker.nodes.queues.lifecycle.forwarding import Forwarding
@@ -292,7 +291,7 @@ class MessageLifecycle(RowWatcher):
         duplicates = self._duplicates
         if duplicates is not None:
             identity = identity_of(message)
-            if identity is not None and _is_own_dead_letter(message):
+            if identity is not None and is_own_dead_letter(message):
                 # The dead letter came back through the broker; it is not a repetition by a client.
                 identity = None
             if identity is not None and duplicates.knows(identity, now):
@@ -742,7 +741,3 @@ class MessageLifecycle(RowWatcher):
             "circles": 0 if dead_letters is None else dead_letters.circles,
             "forwarded": 0 if self._forwarding is None else self._forwarding.count,
         }
-
-
-def _is_own_dead_letter(message: BrokerMessage) -> bool:
-    return message.origin == 0 and COUNT in view_of(message).message_annotations
