@@ -133,6 +133,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/lifecycle/test_limits.py",
         "interop/test_nodes_limits.py",
     ),
+    "broker/listeners": ("broker/any_listener/",),
     "broker/locks": (
         "broker/locks/test_locks.py",
         "wire/test_locks.py",

@@ -111,6 +111,7 @@ class SimulatedServer:
         transport: ClientTransport,
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
+        began: float | None = None,
     ) -> ConnectionHandler:
         settings = ConnectionSettings(
             container_id="broker",

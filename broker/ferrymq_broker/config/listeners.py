@@ -33,8 +33,8 @@ class Listener(Section):
     """``[[listener]]``: an address that clients connect to.
 
     `upgrade_tls` is for ``amqp://``: whether clients may, or must, begin TLS inside AMQP
-    (AMQP 1.0 §5.2). `tls` has the settings that differ from ``[tls]``. `origins` is for ``ws://``
-    and ``wss://``: the origins of web pages that may connect; ``*`` for all.
+    (AMQP 1.0 §5.2). `tls` has the settings that differ from ``[tls]``. `origins` is for ``ws://``,
+    ``wss://`` and ``any://``: the origins of web pages that may connect; ``*`` for all.
     """
 
     url: Annotated[str, AfterValidator(_check_url)]
@@ -49,10 +49,15 @@ class Listener(Section):
         """The parts of the URL."""
         return parse_listen_url(self.url)
 
-    @property
-    def has_tls(self) -> bool:
-        """Whether the listener offers TLS, at once or by upgrade."""
-        return self.address.is_secure or self.upgrade_tls != "off"
+    def tls_settings(self, shared: Tls) -> Tls | None:
+        """Return the settings of the listener's TLS, which begins at once, by upgrade or by the
+        client's choice; None without TLS. `shared` are those of all listeners."""
+        if self.address.is_any:
+            tls = shared.refined(self.tls)
+            return None if tls.certificate is None else tls
+        if self.address.is_secure or self.upgrade_tls != "off":
+            return shared.refined(self.tls)
+        return None
 
 
 def check_listener(listener: Listener, shared: Tls, place: Location) -> Iterator[ConfigMistake]:
@@ -61,14 +66,18 @@ def check_listener(listener: Listener, shared: Tls, place: Location) -> Iterator
         reason = "only amqp:// begins unencrypted and continues with TLS"
         yield ConfigMistake((*place, "upgrade-tls"), reason)
         return
-    if listener.origins and not listener.address.is_websocket:
-        yield ConfigMistake((*place, "origins"), "only ws:// and wss:// listeners take origins")
-    if not listener.has_tls:
+    address = listener.address
+    if listener.origins and not (address.is_websocket or address.is_any):
+        reason = "only ws://, wss:// and any:// listeners take origins"
+        yield ConfigMistake((*place, "origins"), reason)
+    tls = listener.tls_settings(shared)
+    if tls is None:
+        reason = f"{listener.url} has no TLS; use amqps://, or set upgrade-tls"
+        if address.is_any:
+            reason = "there is no certificate: set [tls] certificate; `ferrymq cert` makes one"
         for name in sorted(listener.tls.model_fields_set):
-            reason = f"{listener.url} has no TLS; use amqps://, or set upgrade-tls"
             yield ConfigMistake((*place, "tls", kebab(name)), reason)
         return
-    tls = shared.refined(listener.tls)
     if tls.certificate is None:
         reason = "there is no certificate: set [tls] certificate; `ferrymq cert` makes one"
         yield ConfigMistake((*place, "url"), f"{listener.url}: {reason}")

@@ -10,7 +10,13 @@ from ferrymq_types.transport import PORT, SECURE_PORT
 
 # The schemes of listeners, and their default ports. Those of AMQP are registered. The ports 80 and
 # 443 of WebSocket are no defaults, because a port below 1024 needs privileges.
-PORTS: Final[dict[str, int]] = {"amqp": PORT, "amqps": SECURE_PORT, "ws": 5673, "wss": 5674}
+PORTS: Final[dict[str, int]] = {
+    "amqp": PORT,
+    "amqps": SECURE_PORT,
+    "ws": 5673,
+    "wss": 5674,
+    "any": PORT,
+}
 
 
 class ListenAddress(NamedTuple):
@@ -41,6 +47,11 @@ class ListenAddress(NamedTuple):
         return self.scheme in ("ws", "wss")
 
     @property
+    def is_any(self) -> bool:
+        """Whether the first bytes of a connection say which protocol it has."""
+        return self.scheme == "any"
+
+    @property
     def url(self) -> str:
         """The address as a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -56,7 +67,9 @@ def parse_listen_url(url: str) -> ListenAddress:
             f"{parts.hostname}: users are set in [security], not in the URL of a listener"
         )
     if parts.scheme not in PORTS:
-        raise ValueError(f"{url}: a listener is written amqp://HOST:PORT, or with amqps, ws or wss")
+        raise ValueError(
+            f"{url}: a listener is written amqp://HOST:PORT, or with amqps, ws, wss or any"
+        )
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"{url}: nothing may follow the port")
     if not parts.hostname:

@@ -133,10 +133,9 @@ def settings_of(config: Config) -> Iterator[tuple[Location, Tls]]:
     if config.tls.certificate is not None:
         yield ("tls",), config.tls
     for at, listener in enumerate(config.listener):
-        if listener.has_tls:
-            tls = config.tls.refined(listener.tls)
-            if tls != config.tls:
-                yield ("listener", at, "tls"), tls
+        tls = listener.tls_settings(config.tls)
+        if tls is not None and tls != config.tls:
+            yield ("listener", at, "tls"), tls
     monitoring = _tls_of_monitoring(config)
     if monitoring is not None:
         yield ("tls",), monitoring

@@ -91,6 +91,12 @@ class ConnectionLimits:
         self._of_host[host] = count + 1
         return True
 
+    def hand_over(self, who: object, successor: object) -> None:
+        """Count `successor` from now on for the connection `who`, if that was counted."""
+        host = self._host_of.pop(who, None)
+        if host is not None:
+            self._host_of[successor] = host
+
     def leave(self, who: object) -> None:
         """Stop counting a connection that has ended, if it was counted."""
         host = self._host_of.pop(who, None)

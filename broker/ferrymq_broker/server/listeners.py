@@ -49,6 +49,8 @@ class Listeners:
         for listener in listeners:
             if listener.address.is_websocket:
                 running = await self._start_websocket(listener)
+            elif listener.address.is_any:
+                running = await self._start_any(listener)
             else:
                 running = await start_amqp(self._server, listener)
             self._running.append(running)
@@ -59,6 +61,11 @@ class Listeners:
         from ferrymq_broker.server.websocket import start_websocket
 
         return await start_websocket(self._server, listener)
+
+    async def _start_any(self, listener: Listener) -> Running:
+        from ferrymq_broker.server.any_listener import start_any
+
+        return await start_any(self._server, listener)
 
     def close(self) -> None:
         """Accept no more connections; existing ones stay."""

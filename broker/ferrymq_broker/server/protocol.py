@@ -30,10 +30,18 @@ class AmqpProtocol(asyncio.Protocol):
     """A connection in the event loop.
 
     With `tls` it begins with TLS. `loopback` says whether the listener is only for this machine.
+    `began` is the time at which the connection was accepted, if that is not now.
     """
 
-    def __init__(self, server: BrokerServer, loopback: bool, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self,
+        server: BrokerServer,
+        loopback: bool,
+        tls: TlsFiles | None = None,
+        began: float | None = None,
+    ) -> None:
         self._server = server
+        self._began = began
         self._loopback = loopback
         self._tls = tls
         self._clock = server.clock
@@ -57,7 +65,7 @@ class AmqpProtocol(asyncio.Protocol):
         peername = transport.get_extra_info("peername")
         client = ClientTransport(name_of(peername), host_of(peername), self._loopback)
         self.handler: ConnectionHandler = self._server.new_handler(
-            client, self._write, self._hang_up
+            client, self._write, self._hang_up, self._began
         )
         self.handler.rearm = self._rearm
         self._server.connections.add(self)

@@ -30,6 +30,7 @@ from ferrymq_broker.server.admission import Admission
 from ferrymq_broker.server.connection_limits import ConnectionLimits
 from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_broker.server.host_tables import HostTables
+from ferrymq_broker.server.http_handlers import HttpHandlers
 from ferrymq_broker.server.kick_users import UserKick
 from ferrymq_broker.server.listeners import Listeners
 from ferrymq_broker.server.personalities import find_personality, take_personality
@@ -100,6 +101,8 @@ class BrokerServer:
         self._tidying: asyncio.TimerHandle | None = None
         # The seconds for which the machine had been suspended when the broker began.
         self._suspended = self.clock.suspended()
+        # What answers HTTP requests on listeners that take HTTP beside AMQP.
+        self.http_handlers: HttpHandlers = HttpHandlers()
         self._listeners = Listeners(self)
         # Functions that read files again, for `reload`.
         self.on_reload: list[Callable[[], object]] = []
@@ -196,6 +199,7 @@ class BrokerServer:
             self.on_reload.append(lambda: self.admission.authenticators.refresh(force=True))
             for warning in warnings_of_strangers(config):
                 log.warning(warning)
+            self.tables.mount(self.broker, self.http_handlers)
             await self._listeners.start(config.listener)
             if self.failure is not None:
                 raise self.failure
@@ -306,9 +310,12 @@ class BrokerServer:
         transport: ClientTransport,
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
+        began: float | None = None,
     ) -> ConnectionHandler:
-        """Return a handler for a new connection."""
-        return self.admission.new_handler(transport, write, hang_up, self.clock.now())
+        """Return a handler for a new connection, which was accepted at the time `began`; None:
+        now."""
+        now = self.clock.now() if began is None else began
+        return self.admission.new_handler(transport, write, hang_up, now)
 
     def connection_gone(self, protocol: AmqpProtocol) -> None:
         """Handle that a transport has ended."""

@@ -16,13 +16,19 @@ if TYPE_CHECKING:
 
 # Bytes that a client may send before its connection is open: a request, and 64 KiB of AMQP.
 MOST_EARLY_BYTES: Final = 2 * 65536
+# The most bytes of the body of a request.
+MOST_BODY: Final = 65536
+# Seconds for a handler's response, and from it to the next request.
+WORK: Final = 60.0
+IDLE: Final = 75.0
 
 
 class WebSocketLimits(DelegatingProtocol):
     """A protocol that hands everything on to `inner`, inside TLS if `tls` is given.
 
     `timeout` is the seconds for everything until `is_through` returns whether the client has opened
-    its connection. `on_gone` is called when the client has disconnected.
+    its connection. `on_gone` is called when the client has disconnected. Requests that need no AMQP
+    begin the time and the bytes anew.
     """
 
     def __init__(
@@ -39,6 +45,8 @@ class WebSocketLimits(DelegatingProtocol):
         self._tls = tls
         self._timeout = timeout
         self._on_gone = on_gone
+        # Whether there have been requests that need no AMQP.
+        self._asked = False
         # Bytes received before the connection was open; negative after that.
         self._bytes = 0
 
@@ -75,6 +83,30 @@ class WebSocketLimits(DelegatingProtocol):
     def gone(self) -> None:
         """Report that the client has disconnected."""
         self._on_gone(self)
+
+    # -- requests --------------------------------------------------------------------------
+
+    def begin_request(self) -> None:
+        """Handle that the fields of a request have been read: its body must follow in time."""
+        self._expect_anew(self._timeout)
+
+    def begin_work(self) -> None:
+        """Handle that a request is complete: the response must be ready in time."""
+        self._expect_anew(WORK)
+
+    def end_request(self) -> None:
+        """Handle that a response is ready: the next request must be sent in time."""
+        self._expect_anew(IDLE)
+
+    def begin_handshake(self) -> None:
+        """Handle a request for a WebSocket, perhaps after other requests."""
+        if self._asked:
+            self._expect_anew(self._timeout)
+
+    def _expect_anew(self, seconds: float) -> None:
+        self._asked = True
+        self._bytes = 0
+        self.expect(seconds)
 
     # -- inside --------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ key is detected like a damaged one. It is next to the value because records keep
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, final
 
 import google_crc32c
@@ -56,6 +57,21 @@ class Stored:
 
     def stabilise(self, number: i64) -> None:
         """Handle that the batch of this number, the one last sealed, is on disk."""
+
+
+@final
+class StableCall(Stored):
+    """A function to call when a batch is on disk."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        super().__init__()
+        self._call = call
+
+    def stabilise(self, number: i64) -> None:
+        """Handle that the batch is on disk."""
+        self._call()
 
 
 @final

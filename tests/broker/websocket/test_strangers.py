@@ -189,5 +189,5 @@ def test_origins_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="an origin is https://HOST"):
         load_config(path)
     path.write_text('[[listener]]\nurl = "amqp://127.0.0.1:0"\norigins = ["*"]\n')
-    with pytest.raises(ConfigError, match="only ws:// and wss:// listeners"):
+    with pytest.raises(ConfigError, match="only ws://, wss:// and any:// listeners"):
         load_config(path)

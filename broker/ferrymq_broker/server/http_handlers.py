@@ -1,0 +1,67 @@
+"""Handlers of HTTP requests, which packages add to the listeners that take HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ferrymq_broker.connections.authentication import ClientTransport
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A complete request.
+
+    `path` and `query` are decoded; `query` has the first value of each name. The names of `headers`
+    are in lower case. `base` is the URL of the server as the client wrote it, without a path.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    base: str
+    client: ClientTransport
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """A response. After `close` the connection ends."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    close: bool = False
+
+
+# Handles a request at once, in a pass of the broker. The response is written when all changes of
+# the pass are on disk.
+HttpHandler: TypeAlias = Callable[[HttpRequest], HttpResponse]
+
+
+class HttpHandlers:
+    """The handlers of one broker, by virtual host and by the beginning of the path."""
+
+    def __init__(self) -> None:
+        self._mounted: dict[str, dict[str, HttpHandler]] = {}
+
+    def mount(self, space: str, prefix: str, handler: HttpHandler) -> None:
+        """Give the requests of a virtual host with the path `prefix`, or a path below it, to
+        `handler`. The longest prefix counts; ``""`` is for all paths. Raises ValueError if the
+        prefix is taken."""
+        mounted = self._mounted.setdefault(space, {})
+        if prefix in mounted:
+            raise ValueError(f"the path {prefix!r} has a handler already")
+        mounted[prefix] = handler
+
+    def find(self, space: str, path: str) -> HttpHandler | None:
+        """Return the handler for a path in a virtual host; None if there is none."""
+        mounted = self._mounted.get(space)
+        if mounted is None:
+            return None
+        prefix = path.rstrip("/")
+        while prefix and prefix not in mounted:
+            prefix = prefix.rpartition("/")[0]
+        return mounted.get(prefix)
