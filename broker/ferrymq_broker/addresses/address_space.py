@@ -72,7 +72,7 @@ class Template:
         """Return the policy of the node to make for this name; None if no node is to be made.
 
         `capabilities` are those of the terminus with the address, for templates that do not define
-        the kind of node.
+        the kind of node; ``topic`` is among them if the address names a part of the node.
         """
         return None
 
@@ -262,7 +262,7 @@ class AddressSpace(Space):
         personality = self.personality
         served = personality is not None and personality.entity_of_service(address) != ""
         if not served and not address.startswith(("$", DYNAMIC)):
-            policy = self.policy_for(address, capabilities)
+            policy = self.policy_for(address, capabilities, parted)
         if policy is None or (parted and isinstance(policy, QueuePolicy)):
             off = "" if self.auto_create is not None else ", and auto-create is off"
             raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}{off}")
@@ -270,14 +270,19 @@ class AddressSpace(Space):
             access.require(CREATE, address)
         return self.create(address, policy)
 
-    def policy_for(self, address: str, capabilities: Sequence[str] = ()) -> NodePolicy | None:
-        """Return the policy of the node that would be made for a name; None if none would be
-        made."""
+    def policy_for(
+        self, address: str, capabilities: Sequence[str] = (), parted: bool = False
+    ) -> NodePolicy | None:
+        """Return the policy of the node that would be made for a name; None if none would be made.
+
+        `parted` is whether a part of the node is meant: a queue has none.
+        """
         declared = self.declared.policies.get(address)
         if declared is not None:
             return declared
+        asked = (*capabilities, "topic") if parted else capabilities
         for template in self.templates:
-            policy = template.policy_for(address, capabilities)
+            policy = template.policy_for(address, asked)
             if policy is not None:
                 return policy
         if self.auto_create is not None and "topic" in capabilities:

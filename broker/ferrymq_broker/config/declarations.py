@@ -28,6 +28,7 @@ class Policy(QueueSettings, StreamSettings, ExchangeSettings):
 
     max_subscriptions: Count = 0
     max_rules: Count = 10_000
+    auto_subscribe: bool = False
 
 
 class Subscription(QueueSettings):

@@ -41,9 +41,10 @@ class QueueSettings(StrictSection):
     max_bytes: Size = 0
     overflow: Literal["reject", "drop-head", "dead-letter", "block"] = "reject"
     message_ttl: Duration = 0
-    delivery_limit: int = Field(default=0, ge=0, le=0xFFFFFFFF)
+    delivery_limit: int = Field(default=0, ge=-1, le=0xFFFFFFFF)
     dead_letter: Address = ""
     expired: Address = ""
+    drop_expired: bool = False
     return_rejected: bool = False
     single_active: bool = False
     exclusive: bool = False
@@ -72,6 +73,7 @@ class TopicSettings(StrictSection):
     max_rules: Count = 10_000
     duplicate_window: Duration = 0
     duplicate_limit: int = Field(default=100_000, ge=1, le=100_000_000)
+    auto_subscribe: bool = False
     auto_delete: Expiry = -1
     durable: bool = True
     unpack_batches: bool = False

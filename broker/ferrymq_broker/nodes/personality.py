@@ -34,6 +34,15 @@ class Personality:
     which answer with their arguments if these are strange to them.
     """
 
+    # -- entities ------------------------------------------------------------------------
+
+    def declare(self) -> None:
+        """Make the nodes that the settings of the personality declare.
+
+        Called once, when stored nodes exist and the configuration of the broker has been applied.
+        Raises `ConfigError` for what cannot be declared.
+        """
+
     # -- addresses -----------------------------------------------------------------------
 
     def native(self, address: str) -> str:

@@ -25,9 +25,10 @@ class QueuePolicy:
       `dead_letter`) and ``block`` (senders get no credit).
     - `message_ttl`: the longest time that a message may stay; a message's own ttl may be shorter.
     - `delivery_limit`: how many failed deliveries a message may have; after one more, it is
-      dead-lettered.
+      dead-lettered. 0: any number; −1: none.
     - `dead_letter`: the address for rejected, expired and failed messages; without an address they
-      are dropped and counted. `expired`: another address for expired messages.
+      are dropped and counted. `expired`: another address for expired messages. `drop_expired`:
+      expired messages are dropped and counted, whatever these addresses are.
     - `return_rejected`: rejected and failed messages go to the address in their reply-to if their
       publisher may send there, otherwise to `dead_letter`.
     - `single_active`: one consumer at a time gets messages; the others wait.
@@ -64,6 +65,7 @@ class QueuePolicy:
     delivery_limit: int = 0
     dead_letter: str = ""
     expired: str = ""
+    drop_expired: bool = False
     return_rejected: bool = False
     single_active: bool = False
     exclusive: bool = False
@@ -89,7 +91,8 @@ class TopicPolicy:
     """The policy of a topic; `subscription` is the policy of the queues behind its subscriptions.
 
     `duplicate_window` is how long the topic remembers message-ids, `duplicate_limit` how many: a
-    message that came before goes to no subscription, not even to a newer one.
+    message that came before goes to no subscription, not even to a newer one. `auto_subscribe`: a
+    link to the address of a subscription that does not exist declares it.
     """
 
     subscription: QueuePolicy = field(default_factory=QueuePolicy)
@@ -97,6 +100,7 @@ class TopicPolicy:
     max_rules: int = 10_000
     duplicate_window: int = 0
     duplicate_limit: int = 100_000
+    auto_subscribe: bool = False
     auto_delete: int = -1
     durable: bool = True
     unpack_batches: bool = False

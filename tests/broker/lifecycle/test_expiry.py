@@ -251,3 +251,11 @@ def test_never_delivered_late_never_lost_early(actions: list[tuple[str, int]]) -
         alive = sorted((b for b, end in waiting.items() if end > net.wall), key=int)
         assert browse(net, "q") == alive
         assert net.queue("q").available == len(alive)
+
+
+def test_expired_messages_may_be_dropped_where_others_become_dead_letters(net: Network) -> None:
+    net.declare("q", QueuePolicy(message_ttl=1000, dead_letter="dlq", drop_expired=True))
+    net.connect().sender("q").send(b"a")
+    net.advance(2)
+    assert "dlq" not in net.space.nodes
+    assert figure(net, "q", "expirations") == figure(net, "q", "dropped") == 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq_broker.values.policy import QueuePolicy
-from ferrymq_types.messaging import Accepted, Data, Rejected, Released
+from ferrymq_types.messaging import Accepted, Data, Modified, Rejected, Released
 from tests.broker.harness import Network, Sender, encode
 from tests.broker.lifecycle.letters import bodies, browse, death, drain, figure, refused, send
 
@@ -254,3 +254,11 @@ def test_the_bound_is_kept(
         if limit and overflow != "block":
             assert queue.bytes <= limit
         assert len(browse(net, "q")) == queue.available
+
+
+def test_no_failed_delivery_may_be_allowed(net: Network) -> None:
+    net.declare("q", QueuePolicy(delivery_limit=-1, dead_letter="dlq"))
+    client = net.connect()
+    client.sender("q").send(b"a")
+    client.receiver("q", credit=1).settle(Modified(delivery_failed=True))
+    assert browse(net, "dlq") == [b"a"]

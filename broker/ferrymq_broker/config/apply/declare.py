@@ -103,8 +103,7 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         if entry.name is None:
             template.add(entry.address, policy)
             continue
-        space.declared.policies[entry.name] = policy
-        _declare_node(space, entry.name, policy)
+        declare_node(space, entry.name, policy)
         if isinstance(entry, Exchange):
             exchanges.append(entry)
     _tell_of_others(space)
@@ -130,13 +129,17 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
     for entry in exchanges:
         _bind(space, entry)
     declare_subscriptions(tables, space)
+    if space.personality is not None:
+        space.personality.declare()
 
 
 # -- nodes ------------------------------------------------------------------------------------
 
 
-def _declare_node(space: AddressSpace, name: str, policy: NodePolicy) -> None:
-    """Make the node, or give the stored node its declared policy."""
+def declare_node(space: AddressSpace, name: str, policy: NodePolicy) -> None:
+    """Make the node, or give the stored node its declared policy. The caller has made sure that
+    the stored node can have it."""
+    space.declared.policies[name] = policy
     _hide_alias(space, name)
     node = space.nodes.get(name)
     if node is None:

@@ -14,6 +14,7 @@ from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.rule import Rule, make_rule
+from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_broker.nodes.topics.subscription_identity import global_key
 from ferrymq_broker.nodes.topics.topic import Topic
 
@@ -54,10 +55,16 @@ def _declare(topic: Topic, entry: DeclaredSubscription) -> None:
     wanted: dict[str, Rule] = {
         rule.name: make_rule(rule.name, rule.described()) for rule in entry.rule
     }
+    follow_rules(topic, subscription, wanted)
+
+
+def follow_rules(topic: Topic, subscription: Subscription, declared: dict[str, Rule]) -> None:
+    """Give a subscription the declared rules, by name, and no others."""
+    wanted = dict(declared)
     present = [] if subscription.rules is None else subscription.rules.all()
     for rule in present:
-        declared = wanted.get(rule.name)
-        if declared is not None and declared.describe() == rule.describe():
+        same = wanted.get(rule.name)
+        if same is not None and same.describe() == rule.describe():
             del wanted[rule.name]
         else:
             topic.remove_rule(subscription, rule.name)

@@ -3,6 +3,9 @@
 A subscription has a queue of its own, which the topic fills and its links empty. So a slow
 subscriber has a long queue and delays no other, and a subscription has all features of a queue
 (times to live, limits, dead letters, browsing, outcomes).
+
+One module because it is one class: what links, management and the store ask of a topic; its parts
+are modules of their own.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ from ferrymq_broker.nodes.topics.subscription_registry import (
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.tables import DUPLICATE, SUBSCRIPTION
 from ferrymq_broker.timers import Timer
+from ferrymq_broker.values.names import PART
 from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
+from ferrymq_broker.values.rights import CREATE
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -365,6 +370,7 @@ class Topic(SubscriptionOwner):
 
     def _visit(self, terms: SourceTerms) -> Node:
         """Attach a link to the address of a subscription: to browse it, or to help consume it."""
+        self._subscribe_by_address(terms)
         subscription = self.subscription(terms.part)
         if terms.distribution_mode != "copy" and not subscription.shared and subscription.links:
             raise BrokerError(
@@ -383,6 +389,17 @@ class Topic(SubscriptionOwner):
         subscription.queue.link_opened()
         self._by_terms[terms] = subscription
         return queue
+
+    def _subscribe_by_address(self, terms: SourceTerms) -> None:
+        """Declare the subscription that a link names by its address, if it does not exist and the
+        policy allows that. Raises `BrokerError` if the client may not create it."""
+        name = terms.part
+        if not self.policy.auto_subscribe or self._registry.get(name) is not None:
+            return
+        owned = any(name.endswith(f"/{one}") for one in self.policy.subscription.sub_queues)
+        if not owned and public_name(name) == name:
+            terms.party.access.require(CREATE, f"{self.address}{PART}{name}")
+            self.declare_subscription(name)
 
     # -- subscriptions -----------------------------------------------------------------------
 
@@ -577,6 +594,7 @@ class Topic(SubscriptionOwner):
             "type": self.kind,
             "max-subscriptions": policy.max_subscriptions,
             "max-rules": policy.max_rules,
+            "auto-subscribe": policy.auto_subscribe,
             "duplicate-window": policy.duplicate_window,
             "duplicate-limit": policy.duplicate_limit,
             "auto-delete": policy.auto_delete,

@@ -559,7 +559,7 @@ class MessageLifecycle(RowWatcher):
         Then the message becomes a dead letter, and the queue unlinks the entry.
         """
         limit = self.policy.delivery_limit
-        if limit <= 0 or i64(entry.failures) <= limit:
+        if limit == 0 or i64(entry.failures) <= limit:
             return False
         self._dead_letter(entry, DELIVERY_LIMIT, None)
         return True
@@ -575,7 +575,9 @@ class MessageLifecycle(RowWatcher):
     def _dead_letter(self, entry: Entry, reason: str, error: Error | None) -> None:
         policy = self.policy
         address = policy.dead_letter
-        if reason == EXPIRED and policy.expired:
+        if reason == EXPIRED and policy.drop_expired:
+            address = ""
+        elif reason == EXPIRED and policy.expired:
             address = policy.expired
         elif reason == FORWARDING:
             address = policy.forward_failed
