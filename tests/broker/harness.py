@@ -48,6 +48,7 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.nodes.personality import Personality
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.event_hubs import EVENT_HUBS
@@ -136,6 +137,8 @@ class Network:
         self.credit = credit
         self.idle_time_out = idle_time_out
         self.max_message_size = max_message_size
+        # Makes the personality of the virtual host at each start.
+        self.personality: Callable[[], Personality] | None = None
         self.authenticator = authenticator or KnownUsers({}, True, True)
         # How the next client comes.
         self.transport = ClientTransport("test")
@@ -160,6 +163,8 @@ class Network:
             self.space.auto_create = None
         if config is not None:
             make_hosts(config, self.broker)
+        if self.personality is not None:
+            self.space.personality = self.personality()
         EVENT_HUBS.add_words(self.broker)
         store = self.store
         if store is not None:
