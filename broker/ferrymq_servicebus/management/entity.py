@@ -1,0 +1,92 @@
+"""The entity that a management node is about, and the rights that its operations need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.management.authorisation import expect_of_node, forbidden
+from ferrymq_broker.management.topics import SubscriptionEntities
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.names import PART
+from ferrymq_broker.values.rights import RECEIVE, SEND
+from ferrymq_servicebus.management.failures import no_entity
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_servicebus.management.asked import Asked
+
+
+class Entity:
+    """The queue, topic or subscription with a native address.
+
+    Rights are checked before the entity is looked up: the answer to a client without a right does
+    not tell whether the entity exists.
+    """
+
+    def __init__(self, space: AddressSpace, native: str) -> None:
+        self.space = space
+        self.native = native
+        self._subscriptions: SubscriptionEntities | None = None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the address is that of a subscription, or of a queue that belongs to one."""
+        return PART in self.native
+
+    @property
+    def subscriptions(self) -> SubscriptionEntities:
+        """The operations on subscriptions."""
+        if self._subscriptions is None:
+            self._subscriptions = SubscriptionEntities(self.space)
+        return self._subscriptions
+
+    def expect_listen(self, asked: Asked) -> None:
+        """Raise an error if the client may not receive from the entity."""
+        self._expect("SETTLE", asked)
+
+    def expect_send(self, asked: Asked) -> None:
+        """Raise an error if the client may not send to the entity."""
+        if not asked.request.party.access.permits(SEND, self.native):
+            raise forbidden("sending", "entity", self.native)
+
+    def expect_manage(self, asked: Asked) -> None:
+        """Raise an error if the client may not change the entity."""
+        self._expect("ADD-RULE", asked)
+
+    def _expect(self, operation: str, asked: Asked) -> None:
+        call = asked.call()
+        if self.is_part:
+            if self._is_subscription():
+                self.subscriptions.authorise(operation, call)
+            elif not call.party.access.permits(RECEIVE, self.native):
+                raise forbidden(operation, "entity", self.native)
+        else:
+            expect_of_node(call, operation, self.space, "queue")
+
+    def _is_subscription(self) -> bool:
+        """Return whether the address has no further part behind the name of a subscription."""
+        return "/$" not in self.native[self.native.rfind(PART) :]
+
+    def queue(self) -> Queue:
+        """Return the queue of the entity. Raises `RequestFailed` if there is none."""
+        node = self.space.find(self.native)
+        if isinstance(node, Queue):
+            return node
+        if self.is_part:
+            cut = self.native.rfind(PART)
+            topic = self.space.find(self.native[:cut])
+            if isinstance(topic, Topic):
+                for subscription in topic.subscriptions():
+                    if subscription.name == self.native[cut + len(PART) :]:
+                        return subscription.queue
+        raise no_entity(self.native)
+
+    def target(self) -> Node:
+        """Return the queue or topic to which messages are sent. Raises `RequestFailed` if there is
+        none."""
+        node = self.space.find(self.native)
+        if node is None or not isinstance(node, Queue | Topic):
+            raise no_entity(self.native)
+        return node

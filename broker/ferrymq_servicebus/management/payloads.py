@@ -1,0 +1,57 @@
+"""Messages in the bodies of requests and responses, with the annotations of the broker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter
+
+from ferrymq_broker.nodes.message import BrokerMessage, restore
+from ferrymq_broker.nodes.message_view import view_of
+from ferrymq_codec.errors import CodecError
+from ferrymq_codec.scalars import Int, Timestamp
+from ferrymq_types.messaging import Data, encode_data
+
+SEQUENCE: Final = "x-opt-sequence-number"
+ENQUEUED_SEQUENCE: Final = "x-opt-enqueue-sequence-number"
+OFFSET: Final = "x-opt-offset"
+LOCKED_UNTIL: Final = "x-opt-locked-until"
+STATE: Final = "x-opt-message-state"
+SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
+
+ACTIVE: Final = 0
+DEFERRED: Final = 1
+SCHEDULED: Final = 2
+
+
+def stamped(
+    payload: bytes,
+    sequence: int,
+    state: int,
+    locked_until: Timestamp | None = None,
+    with_body: bool = True,
+) -> bytes:
+    """Return an encoded message with what the broker knows about it as annotations."""
+    annotations: dict[str, object] = {
+        SEQUENCE: sequence,
+        ENQUEUED_SEQUENCE: sequence,
+        STATE: Int(state),
+    }
+    if locked_until is not None:
+        annotations[LOCKED_UNTIL] = locked_until
+    try:
+        message = restore(payload, 0, False, 0)
+        if not with_body:
+            message = _without_body(message)
+        return message.annotated(annotations).payload
+    except CodecError:
+        # The message can be shown as it is.
+        return payload
+
+
+def _without_body(message: BrokerMessage) -> BrokerMessage:
+    head = message.payload[: int(view_of(message).head_size)]
+    w = BytesWriter()
+    w.write(head)
+    encode_data(w, Data(value=b""))
+    return restore(w.getvalue(), 0, False, 0)
