@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.management.authorisation import expect_of_node, forbidden
+from ferrymq_broker.management.errors import ManagementError
 from ferrymq_broker.management.topics import SubscriptionEntities
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.values.names import PART
-from ferrymq_broker.values.rights import RECEIVE, SEND
+from ferrymq_broker.values.rights import DEAD_LETTER, SEND
 from ferrymq_servicebus.management.failures import no_entity
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_servicebus.management.asked import Asked
+
+
+# What separates the address of a queue or subscription from the name of a queue of its own.
+_SUB_QUEUE: Final = "/$"
 
 
 class Entity:
@@ -55,19 +60,23 @@ class Entity:
         """Raise an error if the client may not change the entity."""
         self._expect("ADD-RULE", asked)
 
+    def expect_any(self, asked: Asked) -> None:
+        """Raise an error if the client may neither change the entity nor receive from it."""
+        try:
+            self.expect_manage(asked)
+        except ManagementError:
+            self.expect_listen(asked)
+
     def _expect(self, operation: str, asked: Asked) -> None:
         call = asked.call()
-        if self.is_part:
-            if self._is_subscription():
-                self.subscriptions.authorise(operation, call)
-            elif not call.party.access.permits(RECEIVE, self.native):
+        owner, _, sub_queue = self.native.partition(_SUB_QUEUE)
+        if sub_queue:
+            if not call.party.access.permits(DEAD_LETTER, owner):
                 raise forbidden(operation, "entity", self.native)
+        elif self.is_part:
+            self.subscriptions.authorise(operation, call)
         else:
             expect_of_node(call, operation, self.space, "queue")
-
-    def _is_subscription(self) -> bool:
-        """Return whether the address has no further part behind the name of a subscription."""
-        return "/$" not in self.native[self.native.rfind(PART) :]
 
     def queue(self) -> Queue:
         """Return the queue of the entity. Raises `RequestFailed` if there is none."""

@@ -93,7 +93,7 @@ class EntityRules:
 
     def enumerate(self, asked: Asked) -> dict[str, object] | None:
         """Return rules, in the order in which they were added."""
-        self._entity.expect_listen(asked)
+        self._entity.expect_any(asked)
         self._entity.queue()
         skip, top = asked.number("skip", 0), asked.number("top", _MOST)
         if skip < 0 or top < 0:

@@ -7,7 +7,6 @@ own; the message carries one number for all of them, in an annotation that clien
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.errors import BrokerError
@@ -30,14 +29,27 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.lifecycle.schedule import Scheduled
     from ferrymq_servicebus.management.entity import Entity
 
-# The first number of scheduled messages of a queue, and of a topic. The sequence of a queue has
-# fewer bits.
-_BASE: Final = 1 << 56
-_TOPIC_BASE: Final = 1 << 57
-# The bits of a number in a topic that tell messages of one millisecond apart.
-_COUNTER_BITS: Final = 14
+# The first number of scheduled messages of a queue, and of a topic. No queue has had as many
+# messages; and a number of JavaScript holds all of these exactly.
+_BASE: Final = 1 << 51
+_TOPIC_BASE: Final = 1 << 52
+# How many numbers of topics one millisecond has.
+_PER_MILLISECOND: Final = 1 << 11
 
-_counter = count()
+
+class _TopicNumbers:
+    """The numbers of messages that topics schedule: they grow, also over a restart."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self, wall: int) -> int:
+        """Return the next number; `wall` is the time in milliseconds since the epoch."""
+        self._last = max(self._last + 1, _TOPIC_BASE + wall * _PER_MILLISECOND)
+        return self._last
+
+
+_numbers: Final = _TopicNumbers()
 
 
 def number_of(scheduled: Scheduled) -> int:
@@ -86,9 +98,7 @@ class EntitySchedule:
         if SCHEDULED_TIME not in view_of(message).message_annotations:
             raise invalid(f"messages: each needs the annotation {SCHEDULED_TIME}")
         if isinstance(node, Topic):
-            wall = int(node.agenda.wall)
-            counted = next(_counter) & ((1 << _COUNTER_BITS) - 1)
-            message = message.annotated({SEQUENCE: _TOPIC_BASE + (wall << _COUNTER_BITS) + counted})
+            message = message.annotated({SEQUENCE: _numbers.next(int(node.agenda.wall))})
         return message
 
     def cancel(self, asked: Asked) -> dict[str, object] | None:
