@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.management.authorisation import expect_of_node, forbidden
 from ferrymq_broker.management.errors import ManagementError
 from ferrymq_broker.management.topics import SubscriptionEntities
@@ -12,10 +13,11 @@ from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.values.names import PART
 from ferrymq_broker.values.rights import DEAD_LETTER, SEND
-from ferrymq_servicebus.management.failures import no_entity
+from ferrymq_servicebus.management.failures import ENTITY_NOT_FOUND, no_entity
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.link_terms import Party
     from ferrymq_servicebus.management.asked import Asked
 
 
@@ -90,12 +92,22 @@ class Entity:
                 for subscription in topic.subscriptions():
                     if subscription.name == self.native[cut + len(PART) :]:
                         return subscription.queue
-        raise no_entity(self.native)
+        raise no_entity(self._named())
 
-    def target(self) -> Node:
-        """Return the queue or topic to which messages are sent. Raises `RequestFailed` if there is
-        none."""
-        node = self.space.find(self.native)
-        if node is None or not isinstance(node, Queue | Topic):
-            raise no_entity(self.native)
+    def target(self, party: Party) -> Node:
+        """Return the queue or topic to which messages are sent, made if the party may do so. Raises
+        `RequestFailed` if there is none."""
+        try:
+            node, part = self.space.resolve(self.native, (), party.access)
+        except BrokerError as error:
+            if error.condition == ENTITY_NOT_FOUND:
+                raise no_entity(self._named()) from error
+            raise
+        if part or not isinstance(node, Queue | Topic):
+            raise no_entity(self._named())
         return node
+
+    def _named(self) -> str:
+        """Return the address by which clients know the entity."""
+        personality = self.space.personality
+        return self.native if personality is None else personality.named(self.native)

@@ -62,33 +62,9 @@ class EntityMessages:
             state = payloads.DEFERRED if facts["state"] == "deferred" else payloads.ACTIVE
             found.append({"message": _stamped(facts, state, whole)})
         if len(found) < count:
-            self._add_scheduled(found, count, first, session, whole)
+            queue = self._entity.queue()
+            _add_scheduled(queue, found, count, first, session, whole)
         return {"messages": found} if found else None
-
-    def _add_scheduled(
-        self,
-        found: list[dict[str, object]],
-        count: int,
-        first: int,
-        session: str | None,
-        whole: bool,
-    ) -> None:
-        """Add scheduled messages, whose numbers are above those of all others."""
-        queue: Queue = self._entity.queue()
-        size = 0
-        scheduled = [(number_of(one), one) for one in queue.lifecycle.list_scheduled()]
-        for number, one in sorted(scheduled, key=lambda pair: pair[0]):
-            if number < first:
-                continue
-            if session is not None and view_of(one.message).group_id != session:
-                continue
-            size += len(one.message.payload)
-            if len(found) >= count or (found and size > MAX_BYTES):
-                return
-            payload = payloads.stamped(
-                one.message.payload, number, payloads.SCHEDULED, with_body=whole
-            )
-            found.append({"message": payload})
 
     def receive(self, asked: Asked) -> dict[str, object] | None:
         """Return deferred messages by their sequence numbers: locked, or removed at once."""
@@ -121,3 +97,26 @@ def _stamped(facts: dict[str, object], state: int, whole: bool) -> bytes:
     assert isinstance(payload, bytes) and isinstance(sequence, int)
     locked_until = until if isinstance(until, Timestamp) else None
     return payloads.stamped(payload, sequence, state, locked_until, whole)
+
+
+def _add_scheduled(
+    queue: Queue,
+    found: list[dict[str, object]],
+    count: int,
+    first: int,
+    session: str | None,
+    whole: bool,
+) -> None:
+    """Add scheduled messages, whose numbers are above those of all others."""
+    size = 0
+    scheduled = [(number_of(one), one) for one in queue.lifecycle.list_scheduled()]
+    for number, one in sorted(scheduled, key=lambda pair: pair[0]):
+        if number < first:
+            continue
+        if session is not None and view_of(one.message).group_id != session:
+            continue
+        size += len(one.message.payload)
+        if len(found) >= count or (found and size > MAX_BYTES):
+            return
+        payload = payloads.stamped(one.message.payload, number, payloads.SCHEDULED, with_body=whole)
+        found.append({"message": payload})

@@ -80,7 +80,7 @@ class EntitySchedule:
         """Publish messages that become available later, all or none; return their numbers."""
         entity = self._entity
         entity.expect_send(asked)
-        node = entity.target()
+        node = entity.target(asked.request.party)
         messages = [self._message(one.get("message"), node) for one in asked.maps("messages")]
         _expect_room(node, messages)
         return {"sequence-numbers": longs([_publish(node, message) for message in messages])}
@@ -105,7 +105,7 @@ class EntitySchedule:
         """Drop scheduled messages by their numbers, all or none."""
         entity = self._entity
         entity.expect_send(asked)
-        node = entity.target()
+        node = entity.target(asked.request.party)
         numbers = set(asked.numbers("sequence-numbers"))
         found: list[tuple[Queue, int]] = []
         missing = set(numbers)

@@ -227,3 +227,11 @@ def test_a_subscription_has_the_operations_of_a_queue(net: Network) -> None:
     receiver.settle(Accepted())
     nothing = client.ask("peek-message", {"from-sequence-number": 0, "message-count": Int(1)})
     assert nothing.status == 204
+
+
+def test_an_entity_is_made_when_it_is_used(net: Network) -> None:
+    net.space.auto_create = POLICY
+    client = EntityClient(net, "new")
+    body = {"messages": [{"message": encoded(b"1", net.wall + 1000)}]}
+    client.body("schedule-message", body)
+    assert net.queue("new").figures()["scheduled"] == 1
