@@ -11,9 +11,11 @@ from ferrymq_servicebus.management.asked import Asked, Handler
 from ferrymq_servicebus.management.entity import Entity
 from ferrymq_servicebus.management.failures import done, expect, invalid
 
-# The end of the year 9999, of a lock that does not end. As a time of the last update, times from
-# here on ask for the sessions with messages, whenever they changed.
+# The end of the year 9999, of a lock that does not end.
 _NEVER: Final = 253_402_300_799_999
+# The time of the last update, a millisecond later, that asks for the sessions with messages,
+# whenever they changed.
+_WITH_MESSAGES: Final = _NEVER + 1
 
 
 class EntitySessions:
@@ -61,8 +63,8 @@ class EntitySessions:
     def list_sessions(self, asked: Asked) -> dict[str, object] | None:
         """Return the ids of sessions: those with messages, or those that changed since a time."""
         self._entity.expect_listen(asked)
-        since = asked.number("last-updated-time", _NEVER)
-        with_messages = since >= _NEVER
+        since = asked.number("last-updated-time", _WITH_MESSAGES)
+        with_messages = since >= _WITH_MESSAGES
         skip, top = asked.number("skip", 0), asked.number("top", MAX_TOP)
         if skip < 0 or top < 0:
             raise invalid("skip and top: numbers of at least 0 are needed")

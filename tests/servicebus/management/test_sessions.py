@@ -80,6 +80,7 @@ def test_sessions_with_messages_are_listed(net: Network) -> None:
     assert listed(client) == ["c", "b", "a"]
     assert listed(client, skip=1, top=1) == ["b"]
     assert listed(client, since=net.wall - 1500) == ["state", "c"]
+    assert listed(client, since=253402300799999) == []
 
 
 def test_the_messages_of_a_session_are_peeked_deferred_and_settled(net: Network) -> None:
