@@ -43,7 +43,7 @@ may = "dead-letter"
 where = ["q", "t::s"]
 """
 
-TOKEN = {"lock-tokens": uuids(bytes(16))}
+TOKEN: dict[str, object] = {"lock-tokens": uuids(bytes(16))}
 LISTEN: dict[str, dict[str, object]] = {
     "renew-lock": TOKEN,
     "peek-message": {"from-sequence-number": 0, "message-count": Int(1)},

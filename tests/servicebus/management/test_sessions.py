@@ -123,11 +123,12 @@ def test_the_end_of_the_link_takes_deferred_messages_back(net: Network) -> None:
     owner = attach(net.connect(), session="a", name="owner")
     owner.settle(Modified(undeliverable_here=True))
     body = {"sequence-numbers": longs(1), "receiver-settle-mode": UInt(1), "session-id": "a"}
-    (one,) = client.body("receive-by-sequence-number", body)["messages"]  # type: ignore[misc]
+    found = client.body("receive-by-sequence-number", body)["messages"]
+    assert isinstance(found, list)
     owner.close()
     done = {
         "disposition-status": "completed",
-        "lock-tokens": Array("uuid", [one["lock-token"]]),
+        "lock-tokens": Array("uuid", [found[0]["lock-token"]]),
     }
     lost = (410, "com.microsoft:message-lock-lost")
     assert client.refused("update-disposition", done) == lost
