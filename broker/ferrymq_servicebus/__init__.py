@@ -1,1 +1,22 @@
 """The personality `azure`: what clients of Azure Service Bus and Event Hubs expect of a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.server.personalities import PersonalityPackage
+from ferrymq_servicebus.personality import AzurePersonality
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.broker import Broker
+    from ferrymq_broker.nodes.personality import Personality
+
+
+def make(space: AddressSpace, broker: Broker, settings: Mapping[str, object]) -> Personality:
+    """Return the personality of a virtual host."""
+    return AzurePersonality(space, settings)
+
+
+AZURE = PersonalityPackage(make)

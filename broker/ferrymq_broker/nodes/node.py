@@ -130,7 +130,8 @@ class Space:
     is removed completely. `alternates` has the alternate addresses of exchanges. `partitioner`
     chooses the partition of a stream for a key. `position_words` has constants of selectors that
     mean the start or the end of a stream. `personality` is what clients of another broker expect;
-    None without any.
+    None without any. `forwarding` has the queues that are sending on the present message, the first
+    one first.
     """
 
     __slots__ = (
@@ -150,6 +151,7 @@ class Space:
         "partitioner",
         "position_words",
         "personality",
+        "forwarding",
     )
 
     def __init__(
@@ -159,6 +161,7 @@ class Space:
         self.max_nodes: int = max_nodes
         self.services: int = 0
         self.personality: Personality | None = None
+        self.forwarding: list[Node] = []
         self.agenda: Agenda = agenda
         self.timers: TimerHeap = timers
         self.durables: dict[str, Node] = {}

@@ -53,3 +53,13 @@ def take_personality(
             space.personality = package.make(space, broker, settings)
         except ValueError as error:
             raise ConfigError(f"personality: {error}") from None
+
+
+def begin_personalities(broker: Broker) -> None:
+    """Let every personality make what its virtual host has from the start. Raises `ConfigError`."""
+    for space in broker.spaces.values():
+        if space.personality is not None:
+            try:
+                space.personality.begin()
+            except ValueError as error:
+                raise ConfigError(f"personality: {error}") from None

@@ -11,10 +11,10 @@ rejected is published in the same pass and batch, because the client is told of 
 that batch.
 
 The annotations of a dead letter (all begin with ``x-opt-deadletter-``) tell the ``reason``, the
-``source`` (the queue) and the ``time`` of the last dead-lettering; the ``condition`` and
-``description`` of the consumer that rejected it; the ``first-reason`` and ``first-source``; the
-``count`` of dead-letterings; and the ``path``: the queues that dead-lettered it since a consumer
-last decided about it. A message that is about to enter a queue of its path again goes in a circle
+``source`` (the queue) and the ``time`` of the last dead-lettering; the ``condition``,
+``description`` and ``info`` of the consumer that rejected it; the ``first-reason`` and
+``first-source``; the ``count`` of dead-letterings; and the ``path``: the queues that dead-lettered
+it since a consumer last decided about it. A message that is about to enter a queue of its path again goes in a circle
 and is dropped.
 
 A queue with `return_rejected` publishes a rejected message to its reply-to first. The rights of its
@@ -67,6 +67,7 @@ TIME: Final = "x-opt-deadletter-time"
 COUNT: Final = "x-opt-deadletter-count"
 CONDITION: Final = "x-opt-deadletter-condition"
 DESCRIPTION: Final = "x-opt-deadletter-description"
+INFO: Final = "x-opt-deadletter-info"
 FIRST_REASON: Final = "x-opt-deadletter-first-reason"
 FIRST_SOURCE: Final = "x-opt-deadletter-first-source"
 PATH: Final = "x-opt-deadletter-path"
@@ -338,7 +339,7 @@ class DeadLetters(Node):
         for key in (DELIVERY_TIME, DELIVERY_DELAY, SCHEDULED_ENQUEUE_TIME):
             # The schedule of the message is over: it must not wait again.
             result.pop(key, None)
-        for key in (CONDITION, DESCRIPTION, PATH):
+        for key in (CONDITION, DESCRIPTION, INFO, PATH):
             result.pop(key, None)
         count = result.get(COUNT)
         deaths = count + 1 if isinstance(count, int) and 0 <= count < _MOST else 1
@@ -354,6 +355,8 @@ class DeadLetters(Node):
             result[CONDITION] = Symbol(error.condition)
             if error.description is not None:
                 result[DESCRIPTION] = error.description
+            if error.info:
+                result[INFO] = dict(error.info)
         if path:
             result[PATH] = path
         if message.ttl >= 0:

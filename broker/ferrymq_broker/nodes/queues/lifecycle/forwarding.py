@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 # The most queues, one after the other, that send a message on.
 MOST_HOPS: Final = 4
 
-# The queues that are sending on the present message, the first one first.
-_route: Final[list[Node]] = []
-
 
 @final
 class Forwarding:
@@ -42,11 +39,12 @@ class Forwarding:
             target = self._target()
         except BrokerError as error:
             return Refusal(error.condition, error.description)
-        _route.append(self.node)
+        route = self.node.space.forwarding
+        route.append(self.node)
         try:
             refusal = target.publish(message)
         finally:
-            _route.pop()
+            route.pop()
         if refusal is not None and not refusal.partly:
             return refusal
         self.count += 1
@@ -61,11 +59,12 @@ class Forwarding:
             target = self._target()
         except BrokerError as error:
             return Refusal(error.condition, error.description)
-        _route.append(self.node)
+        route = self.node.space.forwarding
+        route.append(self.node)
         try:
             return target.reserve(message, holders)
         finally:
-            _route.pop()
+            route.pop()
 
     def keeps(self, message: BrokerMessage) -> bool:
         """Return whether the message survives a crash where it goes; see `Node.keeps`."""
@@ -73,24 +72,26 @@ class Forwarding:
             target = self._target()
         except BrokerError:
             return False
-        _route.append(self.node)
+        route = self.node.space.forwarding
+        route.append(self.node)
         try:
             return target.keeps(message)
         finally:
-            _route.pop()
+            route.pop()
 
     def _target(self) -> Node:
         """Return the node that gets the message. Raises `BrokerError` if there is none, or if the
         message has come too far."""
+        route = self.node.space.forwarding
         here = self.node.address[:200]
-        if len(_route) >= MOST_HOPS:
+        if len(route) >= MOST_HOPS:
             raise BrokerError(
                 "amqp:not-allowed",
                 f"{here!r} would be queue {MOST_HOPS + 1} to send the message on; {MOST_HOPS} are "
                 "allowed",
             )
         target = self.node.space.target(self.address)
-        if target is self.node or target in _route:
+        if target is self.node or target in route:
             raise BrokerError(
                 "amqp:not-allowed", f"the message would come to {target.address[:200]!r} again"
             )

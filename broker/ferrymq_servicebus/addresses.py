@@ -1,0 +1,126 @@
+"""Paths of entities as clients write them, and the native addresses of the broker's nodes.
+
+| a client's path | native address |
+|---|---|
+| ``orders`` | ``orders`` |
+| ``news/Subscriptions/audit`` | ``news::audit`` |
+| ``orders/$DeadLetterQueue``, ``orders/$Transfer/$DeadLetterQueue`` | the same |
+| ``hub/ConsumerGroups/$Default/Partitions/3``, ``hub/Partitions/3`` | ``hub::3`` |
+| a path, then ``/$management`` | the native address, then ``/$management`` |
+
+A path may come as a URL of its namespace. Capitals do not matter: a native address has the spelling
+in which the entity was made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.values.names import DYNAMIC, PART
+from ferrymq_servicebus.entities import DEAD_LETTERS, TRANSFER_DEAD_LETTERS, entity_of
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.node import Node
+
+MANAGEMENT: Final = "/$management"
+# Nodes that belong to no entity, by their names without capitals.
+_OWN: Final = {"$cbs": "$cbs", "$management": "$management"}
+
+
+@final
+class EntityPaths:
+    """The paths of the entities of one virtual host."""
+
+    def __init__(self, space: AddressSpace) -> None:
+        self._space = space
+        # Native addresses by the same without capitals.
+        self._spelled: dict[str, str] = {name.casefold(): name for name in space.nodes}
+        space.on_change.append(self._on_change)
+
+    def _on_change(self, node: Node, added: bool) -> None:
+        key = node.address.casefold()
+        if added:
+            self._spelled.setdefault(key, node.address)
+        elif self._spelled.get(key) == node.address:
+            del self._spelled[key]
+
+    def native(self, path: str) -> str:
+        """Return the native address for a path; a native address stays as it is."""
+        if path.startswith(DYNAMIC) or path in self._space.nodes:
+            return path
+        path = entity_of(path)
+        own = _OWN.get(path.casefold())
+        if own is not None:
+            return own
+        owner, tail = _split(path)
+        return self._entity(owner) + tail
+
+    def _entity(self, path: str) -> str:
+        steps = path.split("/")
+        words = [step.casefold() for step in steps]
+        if len(steps) > 2 and words[-2] == "subscriptions":
+            topic = self._spelling("/".join(steps[:-2]))
+            return f"{topic}{PART}{self._subscription(topic, steps[-1])}"
+        number = ""
+        if len(steps) > 2 and words[-2] == "partitions":
+            number = f"{PART}{steps[-1]}"
+            steps, words = steps[:-2], words[:-2]
+        if len(steps) > 2 and words[-2] == "consumergroups":
+            steps = steps[:-2]
+        return self._spelling("/".join(steps)) + number
+
+    def _spelling(self, name: str) -> str:
+        return self._spelled.get(name.casefold(), name)
+
+    def _subscription(self, topic: str, name: str) -> str:
+        node = self._space.nodes.get(topic)
+        if isinstance(node, Topic):
+            folded = name.casefold()
+            for subscription in node.subscriptions():
+                if subscription.name.casefold() == folded:
+                    return subscription.name
+        return name
+
+    def named(self, native: str) -> str:
+        """Return the path for a native address."""
+        owner, tail = _split(native)
+        name, part, inner = owner.partition(PART)
+        if part:
+            step = "Subscriptions" if isinstance(self._space.find(name), Topic) else "Partitions"
+            owner = f"{name}/{step}/{inner}"
+        return owner + tail
+
+
+def entity_of_management(native: str) -> str:
+    """Return the native address of the entity whose management node this is; empty for other
+    addresses."""
+    return native.removesuffix(MANAGEMENT) if native.endswith(MANAGEMENT) else ""
+
+
+def names_subscription(path: str) -> bool:
+    """Return whether a path leads to a subscription of a topic."""
+    steps = _split(entity_of(path))[0].casefold().split("/")
+    return len(steps) > 2 and steps[-2] == "subscriptions"
+
+
+def consumer_group_of(path: str) -> str:
+    """Return the consumer group in the path of a partition; empty without one."""
+    steps = entity_of(path).split("/")
+    if len(steps) > 4 and steps[-2].casefold() == "partitions":
+        return steps[-3] if steps[-4].casefold() == "consumergroups" else ""
+    return ""
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return the path of an entity, and what follows it: its management node, or a sub-queue."""
+    rest = path
+    tail = ""
+    if rest.casefold().endswith(MANAGEMENT):
+        rest, tail = rest[: -len(MANAGEMENT)], MANAGEMENT
+    folded = rest.casefold()
+    for name in (TRANSFER_DEAD_LETTERS, DEAD_LETTERS):
+        if folded.endswith("/" + name.casefold()):
+            return rest[: -len(name) - 1], f"/{name}{tail}"
+    return rest, tail

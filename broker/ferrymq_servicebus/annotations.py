@@ -1,0 +1,207 @@
+"""Annotations of messages: those that only the service writes, and those of each delivery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from ferrymq_broker.nodes.message import restore
+from ferrymq_broker.nodes.message_draft import draft_of
+from ferrymq_broker.nodes.message_view import view_of
+from ferrymq_broker.nodes.sections import section_at, section_end
+from ferrymq_codec import codes
+from ferrymq_codec.compound import descriptor_bytes
+from ferrymq_codec.errors import CodecError
+from ferrymq_codec.reader import Reader
+from ferrymq_codec.writer import symbol_bytes
+from ferrymq_servicebus.dead_letters import explained
+from ferrymq_types.descriptors import HEADER, MESSAGE_ANNOTATIONS
+from ferrymq_types.messaging import Header, decode_header
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+ENQUEUED_TIME: Final = "x-opt-enqueued-time"
+SEQUENCE: Final = "x-opt-sequence-number"
+ENQUEUED_SEQUENCE: Final = "x-opt-enqueue-sequence-number"
+OFFSET: Final = "x-opt-offset"
+LOCKED_UNTIL: Final = "x-opt-locked-until"
+STATE: Final = "x-opt-message-state"
+SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
+DEAD_LETTER_SOURCE: Final = "x-opt-deadletter-source"
+
+# Those that a sender's message may not have.
+_RESERVED: Final = frozenset(
+    (ENQUEUED_TIME, SEQUENCE, ENQUEUED_SEQUENCE, OFFSET, LOCKED_UNTIL, STATE, DEAD_LETTER_SOURCE)
+)
+_NAMESPACE: Final = b"x-opt-"
+_SECTION: Final = descriptor_bytes(MESSAGE_ANNOTATIONS) + bytes((codes.MAP32,))
+_ENQUEUED_TIME_KEY: Final = symbol_bytes(ENQUEUED_TIME) + bytes((codes.TIMESTAMP,))
+_SEQUENCE_KEY: Final = symbol_bytes(SEQUENCE) + bytes((codes.LONG,))
+_ENQUEUED_SEQUENCE_KEY: Final = symbol_bytes(ENQUEUED_SEQUENCE) + bytes((codes.LONG,))
+_LOCKED_UNTIL_KEY: Final = symbol_bytes(LOCKED_UNTIL) + bytes((codes.TIMESTAMP,))
+_ACTIVE: Final = symbol_bytes(STATE) + bytes((codes.INT, 0, 0, 0, 0))
+_MAPS: Final = (codes.MAP8, codes.MAP32)
+# The header of a first delivery: the clients need the delivery-count, also if it is 0.
+_HEADER: Final = descriptor_bytes(HEADER)
+_NULL: Final = bytes((codes.NULL,))
+_TRUE: Final = bytes((codes.TRUE,))
+_FALSE: Final = bytes((codes.FALSE,))
+_UINT: Final = bytes((codes.UINT,))
+_WHAT: Final = "message-annotations"
+
+
+def admitted(message: BrokerMessage, now: i64) -> BrokerMessage:
+    """Return a message as it is kept: without the annotations that only the service writes, with
+    the time of its arrival in milliseconds since the epoch, and with a message-id.
+
+    A scheduled message arrives when it is due.
+    """
+    if message.opaque:
+        return message
+    scheduled = view_of(message).message_annotations.get(SCHEDULED_TIME)
+    if isinstance(scheduled, int) and scheduled > now:
+        now = scheduled
+    payload = message.payload
+    start = message.header_end
+    pairs, count, end = _pairs_at(payload, start)
+    w = BytesWriter()
+    w.write(_ENQUEUED_TIME_KEY)
+    write_i64_be(w, now)
+    w.write(pairs)
+    kept = restore(
+        payload[:start] + _section(w.getvalue(), count + 2) + payload[end:],
+        message.format,
+        message.special,
+        message.origin,
+    )
+    return _with_id(kept)
+
+
+def _with_id(message: BrokerMessage) -> BrokerMessage:
+    """Return the message with a message-id: the client for JavaScript cannot settle without."""
+    properties = view_of(message).properties
+    if properties is not None and properties.message_id is not None:
+        return message
+    draft = draft_of(message)
+    if draft is None:
+        return message
+    draft.properties().message_id = uuid4().hex
+    return draft.message()
+
+
+def _pairs_at(payload: bytes, start: i64) -> tuple[bytes, i64, i64]:
+    """Return the keys and values of the annotations at `start` without reserved names, the number
+    of items, and the end of the section."""
+    if section_at(payload, start) != MESSAGE_ANNOTATIONS:
+        return b"", 0, start
+    end = section_end(payload, start)
+    reader = Reader(payload, start, end)
+    reader.read_descriptor(_WHAT)
+    if payload[reader.pos] not in _MAPS:
+        return b"", 0, end
+    count: i64 = reader.enter_map(_WHAT)
+    if payload.find(_NAMESPACE, reader.pos, end) < 0:
+        return payload[reader.pos : end], count, end
+    kept: list[bytes] = []
+    for _ in range(count // 2):
+        begin = reader.pos
+        name = ""
+        if reader.peek_code(_WHAT) in (codes.SYMBOL8, codes.SYMBOL32):
+            name = reader.read_symbol(_WHAT)
+        else:
+            reader.skip_value(_WHAT)
+        reader.skip_value(_WHAT)
+        if name not in _RESERVED:
+            kept.append(payload[begin : reader.pos])
+    return b"".join(kept), 2 * len(kept), end
+
+
+def _section(pairs: bytes, count: i64) -> bytes:
+    w = BytesWriter()
+    w.write(_SECTION)
+    write_i32_be(w, i32(4 + len(pairs)))
+    write_i32_be(w, i32(count))
+    w.write(pairs)
+    return w.getvalue()
+
+
+def stamped(queue: Queue, entry: Entry, head: bytes, start: i64) -> tuple[bytes, i64]:
+    """Return the header and the annotations of a delivery, and where the rest of the message
+    begins (`Personality.stamp`)."""
+    message = entry.message
+    if message.opaque:
+        return head, start
+    head = header_bytes(_header_in(head) if head else message.header())
+    letter = message if queue.owner_queue is None else explained(message)
+    payload = letter.payload
+    try:
+        pairs, count, end = _raw_pairs_at(payload, letter.header_end)
+    except CodecError:
+        return head, message.header_end
+    w = BytesWriter()
+    w.write(_ACTIVE)
+    w.write(_SEQUENCE_KEY)
+    write_i64_be(w, entry.sequence)
+    w.write(_ENQUEUED_SEQUENCE_KEY)
+    write_i64_be(w, entry.sequence)
+    count += 6
+    if entry.lock is not None:
+        until = queue.locked_until(entry)
+        if until != 0:
+            w.write(_LOCKED_UNTIL_KEY)
+            write_i64_be(w, until)
+            count += 2
+    w.write(pairs)
+    head += _section(w.getvalue(), count)
+    if letter is message:
+        return head, end
+    # The properties of a dead letter are others than those that are kept; the body is the same.
+    return head + payload[end : view_of(letter).head_size], view_of(message).head_size
+
+
+def _header_in(head: bytes) -> Header:
+    reader = Reader(head)
+    reader.read_descriptor(_WHAT)
+    return decode_header(reader)
+
+
+def header_bytes(header: Header) -> bytes:
+    """Return an encoded header that has all its fields, the delivery-count too if it is 0."""
+    w = BytesWriter()
+    w.write(_TRUE if header.durable else _FALSE)
+    w.write(bytes((codes.UBYTE, header.priority)))
+    if header.ttl is None:
+        w.write(_NULL)
+    else:
+        w.write(_UINT)
+        write_i32_be(w, i32(_signed(header.ttl)))
+    w.write(_TRUE if header.first_acquirer else _FALSE)
+    w.write(_UINT)
+    write_i32_be(w, i32(_signed(header.delivery_count)))
+    fields = w.getvalue()
+    return _HEADER + bytes((codes.LIST8, 1 + len(fields), 5)) + fields
+
+
+def _signed(value: int) -> int:
+    """Return the number that has the same 32 bits with a sign."""
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def _raw_pairs_at(payload: bytes, start: i64) -> tuple[bytes, i64, i64]:
+    """Return the keys and values of the annotations that `admitted` has written, the number of
+    items, and the end of the section."""
+    if section_at(payload, start) != MESSAGE_ANNOTATIONS:
+        return b"", 0, start
+    end = section_end(payload, start)
+    reader = Reader(payload, start, end)
+    reader.read_descriptor(_WHAT)
+    if payload[reader.pos] not in _MAPS:
+        return b"", 0, end
+    count: i64 = reader.enter_map(_WHAT)
+    return payload[reader.pos : end], count, end

@@ -1,0 +1,87 @@
+"""The personality itself: each method is one call of the module that knows its subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.personality import Personality
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_servicebus.addresses import EntityPaths, entity_of_management
+from ferrymq_servicebus.annotations import admitted, stamped
+from ferrymq_servicebus.conditions import error_of
+from ferrymq_servicebus.entity_settings import declare_entities
+from ferrymq_servicebus.management.service import entity_service
+from ferrymq_servicebus.open_cbs import add_open_cbs
+from ferrymq_servicebus.outcomes import meant_outcome
+from ferrymq_servicebus.terms import grant_source, meant_source
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.link_terms import SourceTerms
+    from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.service import ServiceNode
+    from ferrymq_types.messaging import Source
+    from ferrymq_types.transport import Error
+    from ferrymq_types.unions import Outcome
+
+
+@final
+class AzurePersonality(Personality):
+    """What clients of Azure Service Bus and Event Hubs expect of one virtual host."""
+
+    def __init__(self, space: AddressSpace, settings: Mapping[str, object]) -> None:
+        super().__init__()
+        self._space = space
+        self._settings = settings
+        self._paths = EntityPaths(space)
+
+    def begin(self) -> None:
+        """Make the declared entities, and `$cbs`. Raises `ConfigError`."""
+        declare_entities(self._space, self._settings)
+        add_open_cbs(self._space)
+
+    def native(self, address: str) -> str:
+        """See `EntityPaths.native`."""
+        return self._paths.native(address)
+
+    def named(self, address: str) -> str:
+        """See `EntityPaths.named`."""
+        return self._paths.named(address)
+
+    def service(self, address: str) -> ServiceNode | None:
+        """Return a new management node of an entity."""
+        entity = entity_of_management(address)
+        return entity_service(self._space, address, entity) if entity else None
+
+    def entity_of_service(self, address: str) -> str:
+        """Return the entity that a management node is about."""
+        return entity_of_management(address)
+
+    def source(self, asked: Source, properties: dict[str, object]) -> Source:
+        """See `meant_source`."""
+        return meant_source(asked, properties)
+
+    def source_granted(self, terms: SourceTerms) -> None:
+        """See `grant_source`."""
+        grant_source(terms)
+
+    def admit(self, message: BrokerMessage, node: Node) -> BrokerMessage:
+        """See `admitted`."""
+        return admitted(message, node.agenda.wall)
+
+    def stamp(self, node: Node, entry: Entry, head: bytes, start: i64) -> tuple[bytes, i64]:
+        """See `stamped`."""
+        return stamped(node, entry, head, start) if isinstance(node, Queue) else (head, start)
+
+    def outcome(self, node: Node, entry: Entry, state: Outcome, ending: bool) -> Outcome:
+        """See `meant_outcome`."""
+        return meant_outcome(node, entry, state, ending)
+
+    def error(self, condition: str, description: str, info: dict[str, object] | None) -> Error:
+        """See `error_of`."""
+        return error_of(condition, description, info)

@@ -1,0 +1,72 @@
+"""What attaches ask for and are answered in the vendor's words: filters and link properties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_codec.scalars import Described, Symbol, Timestamp
+from ferrymq_servicebus.addresses import consumer_group_of, names_subscription
+from ferrymq_servicebus.conditions import VENDOR
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.link_terms import SourceTerms
+    from ferrymq_types.messaging import Source
+
+SESSION_FILTER: Final = VENDOR + "session-filter"
+LOCKED_UNTIL: Final = VENDOR + "locked-until-utc"
+_TIMEOUT: Final = VENDOR + "timeout"
+_EPOCH: Final = VENDOR + "epoch"
+
+# The broker's own words for the same.
+_SESSION: Final = "ferrymq:session"
+_SESSION_TIMEOUT: Final = "ferrymq:timeout"
+_SESSION_LOCKED_UNTIL: Final = "ferrymq:locked-until"
+_READER_EPOCH: Final = "ferrymq:epoch"
+_READER_GROUP: Final = "ferrymq:consumer-group"
+
+# .NET counts in steps of 100 ns from the year 1 on.
+_TICKS: Final = 10_000
+_TICKS_AT_EPOCH: Final = 621_355_968_000_000_000
+
+
+def meant_source(asked: Source, properties: dict[str, object]) -> Source:
+    """Return the source in the broker's words; `properties` of the link are changed likewise."""
+    address = asked.address or ""
+    filters: dict[str, object] = dict(asked.filter or {})
+    if SESSION_FILTER in filters:
+        filters["session"] = Described(Symbol(_SESSION), filters.pop(SESSION_FILTER))
+        if _TIMEOUT in properties:
+            properties[_SESSION_TIMEOUT] = properties[_TIMEOUT]
+        asked = replace(asked, filter=filters)
+    if _EPOCH in properties:
+        properties[_READER_EPOCH] = properties[_EPOCH]
+    group = consumer_group_of(address)
+    if group:
+        properties[_READER_GROUP] = group
+    if names_subscription(address):
+        # The topic is made, if it is made at all, as one.
+        asked = replace(asked, capabilities=[*(asked.capabilities or []), Symbol("topic")])
+    return asked
+
+
+def grant_source(terms: SourceTerms) -> None:
+    """Write the session that was granted, and until when it is locked, into the answer."""
+    granted = terms.filters.granted
+    properties = terms.granted_properties
+    if terms.session:
+        granted.pop("session", None)
+        granted[SESSION_FILTER] = terms.session
+        until = properties.pop(_SESSION_LOCKED_UNTIL, None)
+        if isinstance(until, Timestamp):
+            properties[LOCKED_UNTIL] = int(until) * _TICKS + _TICKS_AT_EPOCH
+    for name in (_TIMEOUT, _EPOCH):
+        if name in terms.asked_properties:
+            properties[name] = terms.asked_properties[name]
+    if "topic" in terms.granted_capabilities and not _asked_for_topic(terms):
+        terms.granted_capabilities.remove("topic")
+
+
+def _asked_for_topic(terms: SourceTerms) -> bool:
+    asked = terms.asked
+    return asked is not None and "topic" in (asked.capabilities or [])
