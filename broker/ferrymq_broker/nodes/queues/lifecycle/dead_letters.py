@@ -14,8 +14,8 @@ The annotations of a dead letter (all begin with ``x-opt-deadletter-``) tell the
 ``source`` (the queue) and the ``time`` of the last dead-lettering; the ``condition``,
 ``description`` and ``info`` of the consumer that rejected it; the ``first-reason`` and
 ``first-source``; the ``count`` of dead-letterings; and the ``path``: the queues that dead-lettered
-it since a consumer last decided about it. A message that is about to enter a queue of its path again goes in a circle
-and is dropped.
+it since a consumer last decided about it. A message that is about to enter a queue of its path
+again goes in a circle and is dropped.
 
 A queue with `return_rejected` publishes a rejected message to its reply-to first. The rights of its
 publisher are needed for that: no message gets where its publisher could not have sent it. Messages
