@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from tests.broker.access.guarded import guarded, is_open, lacks, user
 from tests.broker.harness import Network
@@ -46,3 +50,21 @@ def test_it_takes_the_right_to_create() -> None:
     assert lacks(user(net, "reader").receiver("news::audit")) == "create at 'news::audit'"
     assert is_open(user(net, "maker").receiver("news::audit"))
     assert is_open(user(net, "reader").receiver("news::audit"))
+
+
+def test_two_topics_may_declare_subscriptions_of_one_name(net: Network) -> None:
+    for name in ("news", "weather"):
+        topic = net.space.create(name, TopicPolicy())
+        assert isinstance(topic, Topic)
+        topic.declare_subscription("audit")
+        with pytest.raises(BrokerError, match="already"):
+            topic.declare_subscription("audit")
+    client = net.connect()
+    for name in ("news", "weather"):
+        receiver = client.receiver(f"{name}::audit", credit=1)
+        client.sender(name).send(name.encode())
+        assert receiver.bodies() == [name.encode()]
+    weather = net.space.nodes["weather"]
+    assert isinstance(weather, Topic)
+    weather.delete_subscription("audit")
+    assert is_open(net.connect().receiver("news::audit", credit=1))

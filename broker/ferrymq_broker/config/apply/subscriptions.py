@@ -15,7 +15,6 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.rule import Rule, make_rule
 from ferrymq_broker.nodes.topics.subscription import Subscription
-from ferrymq_broker.nodes.topics.subscription_identity import global_key
 from ferrymq_broker.nodes.topics.topic import Topic
 
 
@@ -47,7 +46,7 @@ def _mistakes(tables: Tables, place: Location) -> Iterator[ConfigMistake]:
 
 
 def _declare(topic: Topic, entry: DeclaredSubscription) -> None:
-    subscription = topic.durable(global_key(entry.name))
+    subscription = topic.declared_subscription(entry.name)
     if subscription is None:
         subscription = topic.declare_subscription(entry.name)
     if not entry.rule:

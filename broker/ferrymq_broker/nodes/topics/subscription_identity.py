@@ -81,6 +81,12 @@ def global_key(name: str) -> str:
     return f"global\0{name}"
 
 
+def topic_key(topic: str, name: str) -> str:
+    """Return the identity of a declared subscription that only its address names, because a
+    subscription of another topic has the global identity."""
+    return f"topic\0{topic}\0{name}"
+
+
 def public_name(name: str) -> str:
     """Return the name of a global subscription."""
     return _colons(escape(name))

@@ -25,6 +25,7 @@ from ferrymq_broker.nodes.topics.subscription_identity import (
     SubscriptionIdentity,
     global_key,
     public_name,
+    topic_key,
 )
 from ferrymq_broker.nodes.topics.subscription_registry import (
     EndedSubscriptions,
@@ -420,6 +421,11 @@ class Topic(SubscriptionOwner):
             )
         return subscription
 
+    def declared_subscription(self, name: str) -> Subscription | None:
+        """Return the global subscription of this name, declared or made by links; None if there
+        is none."""
+        return self._registry.get(public_name(name))
+
     def durable(self, key: str) -> Subscription | None:
         """Return the kept subscription with this identity; None if there is none."""
         return self._registry.find(key, True)
@@ -437,11 +443,15 @@ class Topic(SubscriptionOwner):
         stored.
 
         Links consume from it by its address, or under its name with the capabilities shared and
-        global. Raises `BrokerError` if there is one of that name, or no room.
+        global, unless another topic has had a subscription of this name before. Raises
+        `BrokerError` if the topic has one of that name, or no room.
         """
-        key = global_key(name)
-        if not name or key in self.space.durables:
+        if not name or self.declared_subscription(name) is not None:
             raise BrokerError("amqp:not-allowed", f"there is a subscription {name[:200]!r} already")
+        key = global_key(name)
+        if key in self.space.durables:
+            # One topic has the name for links that ask for shared and global.
+            key = topic_key(self.address, name)
         subscription = self._registry.add(
             public_name(name), key, True, filter, policy or self.policy.subscription
         )
