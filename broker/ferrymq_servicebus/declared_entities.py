@@ -18,7 +18,6 @@ from ferrymq_broker.config.apply.subscriptions import follow_rules
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.rule import Rule, make_rule
-from ferrymq_broker.nodes.topics.subscription_identity import global_key
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.values.names import DYNAMIC, PART
 from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
@@ -193,8 +192,7 @@ class DeclaredEntities:
 
 
 def _make_subscription(topic: Topic, declared: DeclaredSubscription) -> None:
-    key = global_key(declared.name)
-    subscription = topic.durable(key)
+    subscription = topic.declared_subscription(declared.name)
     if subscription is None:
         folded = declared.name.casefold()
         for other in topic.subscriptions():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from ferrymq_broker.config.units import MAX_DURATION, format_duration, parse_duration
@@ -25,7 +26,16 @@ def milliseconds_of(value: object) -> int:
     """
     if not isinstance(value, str):
         raise ValueError(_WRONG)
-    text = value.strip()
+    return _milliseconds(value.strip())
+
+
+def text_of(milliseconds: int) -> str:
+    """Return a duration for the text of an error."""
+    return format_duration(milliseconds)
+
+
+@lru_cache(1024)
+def _milliseconds(text: str) -> int:
     found = _FORM.fullmatch(text.upper())
     if found is None:
         try:
@@ -39,8 +49,3 @@ def milliseconds_of(value: object) -> int:
         if amount is not None:
             total += Fraction(amount) * unit
     return min(-int(-total // 1), MAX_DURATION)
-
-
-def text_of(milliseconds: int) -> str:
-    """Return a duration for the text of an error."""
-    return format_duration(milliseconds)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, final
 
 from ferrymq_broker.addresses.address_space import Template
@@ -291,5 +292,6 @@ def _with_default(groups: list[str]) -> tuple[str, ...]:
     return (DEFAULT_GROUP, *others)
 
 
+@lru_cache(1024)
 def _folded(key: str) -> str:
     return key.replace("-", "").replace("_", "").lower()

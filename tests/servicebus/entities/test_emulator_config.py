@@ -118,7 +118,9 @@ def test_event_hubs_are_streams(net: Network, tmp_path: Path) -> None:
     assert is_open(net.connect().receiver("hub::1", credit=1))
 
 
-def test_a_restart_keeps_the_entities_with_their_messages(tmp_path: Path) -> None:
+def test_a_restart_keeps_the_entities_with_their_messages(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     net = stored_network()
     start(net, written(tmp_path), tmp_path)
     client = net.connect()
@@ -132,6 +134,7 @@ def test_a_restart_keeps_the_entities_with_their_messages(tmp_path: Path) -> Non
     start(net, written(tmp_path, document), tmp_path)
     assert browse(net, "Orders/$DeadLetterQueue") == [b"a"]
     assert browse(net, "news::some") == [b"b"]
+    assert "not in the configuration" not in caplog.text
     assert net.queue("Orders").policy.delivery_limit == 6 and "ORDERS" not in net.space.nodes
     topic = net.space.nodes["news"]
     assert isinstance(topic, Topic)

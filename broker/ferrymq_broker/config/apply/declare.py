@@ -106,7 +106,6 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         declare_node(space, entry.name, policy)
         if isinstance(entry, Exchange):
             exchanges.append(entry)
-    _tell_of_others(space)
     if any(entry.pattern is not None for _, _, entry in tables.declared()):
         space.templates.append(template)
         _follow_patterns(space, template)
@@ -131,6 +130,7 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
     declare_subscriptions(tables, space)
     if space.personality is not None:
         space.personality.declare()
+    _tell_of_others(space)
 
 
 # -- nodes ------------------------------------------------------------------------------------
