@@ -33,7 +33,7 @@ from ferrymq_broker.nodes.node import (
 )
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.queues.sub_queues import expect_free_sub_queues
-from ferrymq_broker.values.names import DYNAMIC, MAX_ADDRESS_LENGTH, PART
+from ferrymq_broker.values.names import DYNAMIC, MAX_ADDRESS_LENGTH, MAX_SUB_QUEUE, PART
 from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
 from ferrymq_broker.values.rights import CREATE
 from ferrymq_codec.scalars import UInt
@@ -301,7 +301,8 @@ class AddressSpace(Space):
     def _future_owner_of(self, address: str) -> str:
         """Return the address of the queue that does not exist, but would be made with a sub-queue
         at this address; empty if there is none."""
-        cut = address.find("/")
+        # A longer end is no name of a sub-queue.
+        cut = address.find("/", max(1, len(address) - MAX_SUB_QUEUE - 1))
         while cut > 0:
             name = address[:cut]
             if name not in self.nodes and not name.startswith(("$", DYNAMIC)):

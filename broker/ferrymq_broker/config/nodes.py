@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ferrymq_broker.config.section import StrictSection, kebab
 from ferrymq_broker.config.units import Count, Duration, Expiry, Size
-from ferrymq_broker.values.names import MAX_ADDRESS_LENGTH, PART
+from ferrymq_broker.values.names import MAX_ADDRESS_LENGTH, MAX_SUB_QUEUE, PART
 from ferrymq_broker.values.policy import (
     ExchangePolicy,
     NodePolicy,
@@ -30,7 +30,7 @@ GroupName = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 # The name of a sub-queue; the address of the sub-queue is ``QUEUE/NAME``.
-SubQueueName = Annotated[str, Field(min_length=1, max_length=128)]
+SubQueueName = Annotated[str, Field(min_length=1, max_length=MAX_SUB_QUEUE)]
 
 
 class QueueSettings(StrictSection):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 MAX_ADDRESS_LENGTH: Final = 1024
+# How long the name of a sub-queue may be; its address is ``QUEUE/NAME``.
+MAX_SUB_QUEUE: Final = 128
 # The prefix of the addresses of dynamic nodes. After the node is deleted, no other node gets its
 # address.
 DYNAMIC: Final = "dynamic."

@@ -8,12 +8,14 @@ import pytest
 
 from ferrymq_broker.config import Config
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from ferrymq_types.messaging import Rejected
 from tests.broker.access.guarded import guarded, is_open, lacks, user
 from tests.broker.harness import Network
 from tests.broker.lifecycle.letters import bodies, browse, death, drain
+from tests.broker.management.asker import Asker
 from tests.broker.recovery.kit import send as send_durable
 from tests.broker.recovery.kit import stored, stored_network
 from tests.broker.topics.test_rules import asker_of
@@ -198,6 +200,11 @@ may = ["receive", "browse", "create"]
 where = "*"
 
 [[rule]]
+who = ["user:doctor", "user:reader"]
+may = "create"
+where = "dynamic.*"
+
+[[rule]]
 who = "user:stranger"
 may = "*"
 where = "orders/*"
@@ -212,3 +219,42 @@ def test_reading_it_takes_the_right_to_dead_letters_at_its_owner(name: str) -> N
     assert is_open(user(net, "doctor").receiver(address))
     assert lacks(user(net, "stranger").receiver(address)) == f"receive at {address!r}"
     assert is_open(user(net, "reader").receiver(name))
+
+
+def test_rights_at_a_subscription_count_for_its_sub_queues() -> None:
+    net = guarded("""
+        [[topic]]
+        name = "news"
+        [topic.subscription]
+        sub-queues = ["$Dead"]
+        dead-letter = "/$Dead"
+        [[subscription]]
+        topic = "news"
+        name = "audit"
+        [[rule]]
+        who = "user:doctor"
+        may = ["dead-letter"]
+        where = "news::audit"
+        [[rule]]
+        who = "user:reader"
+        may = ["receive", "browse"]
+        where = "news"
+        """)
+    address = "news::audit/$Dead"
+    doctor, reader = user(net, "doctor"), user(net, "reader")
+    assert is_open(doctor.receiver(address)) and is_open(doctor.receiver(address, mode="copy"))
+    assert lacks(reader.receiver(address)) == f"dead-letter at {address!r}"
+    assert is_open(reader.receiver("news::audit"))
+
+
+def test_management_judges_it_by_its_owner() -> None:
+    net = guarded(RULES)
+    install(net.space, net.broker)
+    doctor, reader = (Asker(net, user(net, name)) for name in ("doctor", "reader"))
+    assert doctor.ask("PEEK", "queue", "orders/$Dead").status == 200
+    assert reader.ask("PEEK", "queue", "orders/$Dead").status == 403
+    assert doctor.ask("PURGE", "queue", "orders/$Dead").status == 403
+    assert [row["name"] for row in doctor.query("queue", attributeNames=["name"])] == [
+        "orders",
+        "orders/$Dead",
+    ]
