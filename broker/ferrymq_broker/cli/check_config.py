@@ -286,6 +286,8 @@ def _explained(
         "redirect": found.elsewhere or None,
         "settings": None if policy is None else policy_attributes(policy),
     }
+    if found.owner:
+        explained["owner"] = found.owner
     if access is not None:
         explained["access"] = {
             "address": access.address,
@@ -336,6 +338,8 @@ def _print_explanation(found: Explanation, places: SourceLocations) -> None:
         lines.append(f"{found.node!r} is a {kind_of(found.policy)}, {how}")
         if found.part:
             lines.append(f"and {found.part!r} is a part of it")
+        if found.owner:
+            lines.append(f"with {found.owner!r}, to which it belongs")
         settings = friendly_settings(found.policy)
         lines += [f"  {key} = {value}" for key, value in settings.items()]
         if not settings:

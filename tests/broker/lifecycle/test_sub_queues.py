@@ -6,7 +6,10 @@ import tomllib
 
 import pytest
 
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.config import Config
+from ferrymq_broker.config.apply.explain import explain
+from ferrymq_broker.config.apply.explain_access import explain_access
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.topics.topic import Topic
@@ -258,3 +261,28 @@ def test_management_judges_it_by_its_owner() -> None:
         "orders",
         "orders/$Dead",
     ]
+
+
+def test_check_config_explains_it() -> None:
+    config = Config.model_validate(tomllib.loads(RULES + """
+            [[topic]]
+            name = "news"
+            [topic.subscription]
+            sub-queues = ["$Dead"]
+            [security.users]
+            doctor = "a password"
+            """))
+    doctor = UserIdentity("doctor")
+    for address, owner, how in (
+        ("orders/$Dead", "orders", "declared"),
+        ("jobs.7/$Dead", "jobs.7", "pattern"),
+        ("news::audit/$Dead", "news::audit", "declared"),
+    ):
+        found = explain(config, address)
+        assert (found.node, found.owner, found.found) == (address, owner, how)
+        assert isinstance(found.policy, QueuePolicy)
+        access = explain_access(config, address, doctor)
+        given = {each.right for each in access.verdicts if each.given}
+        assert given == (set() if "news" in address else {"dead-letter", "create"})
+        assert access.notes[-1].startswith("the node gets dead letters")
+    assert explain(config, "orders/$Other").owner == ""

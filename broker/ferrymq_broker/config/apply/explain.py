@@ -3,7 +3,7 @@ broker."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ferrymq_broker.addresses.templates import PatternTemplate
@@ -13,6 +13,7 @@ from ferrymq_broker.config.model import DEFAULT_HOST, Config
 from ferrymq_broker.config.nodes import kind_of, policy_attributes
 from ferrymq_broker.config.policy_resolution import auto_created, resolve_policy
 from ferrymq_broker.config.units import format_duration, format_size
+from ferrymq_broker.nodes.queues.sub_queues import sub_queue_policy
 from ferrymq_broker.values.names import DYNAMIC, PART
 from ferrymq_broker.values.policy import (
     ExchangePolicy,
@@ -38,7 +39,8 @@ class Explanation:
 
     `found` is ``declared``, ``pattern``, ``auto-create``, ``redirect``, ``broker`` (its own
     services) or ``nothing``. `node` is the address without aliases and part. `location` is the
-    place in the file, `followed` are the places of the aliases that were followed.
+    place in the file, `followed` are the places of the aliases that were followed. `owner` is the
+    address of the queue or the subscription whose sub-queue it is.
     """
 
     address: str
@@ -50,6 +52,7 @@ class Explanation:
     location: Location = ()
     followed: list[tuple[str, Location]] = field(default_factory=list)
     elsewhere: str = ""
+    owner: str = ""
 
 
 def tables_of(config: Config, host: str) -> tuple[Tables, Location]:
@@ -73,6 +76,9 @@ def explain(config: Config, address: str, host: str = DEFAULT_HOST) -> Explanati
     tables, place = tables_of(config, host)
     followed: list[tuple[str, Location]] = []
     node = _follow(tables, address, place, followed)
+    owned = _look_up_owner(config, tables, place, node)
+    if owned is not None:
+        return replace(owned, address=address, followed=followed)
     found = _look_up(config, tables, place, node)
     part = ""
     if found.found != "declared" and node.rfind(PART) > 0:
@@ -139,6 +145,26 @@ def _look_up(config: Config, tables: Tables, place: Location, node: str) -> Expl
     if made is None:
         return Explanation(node, node, "nothing", location=location)
     return Explanation(node, node, "auto-create", "", "", made, location)
+
+
+def _look_up_owner(
+    config: Config, tables: Tables, place: Location, node: str
+) -> Explanation | None:
+    """Return the explanation of a sub-queue; None if the address is not that of one."""
+    if any(entry.name == node for _, _, entry in tables.declared()):
+        return None
+    cut = node.find("/", 1)
+    while cut > 0:
+        owner, name = node[:cut], node[cut + 1 :]
+        topic, _, part = owner.rpartition(PART)
+        found = _look_up(config, tables, place, topic or owner)
+        policy = found.policy
+        if part and isinstance(policy, TopicPolicy):
+            policy = policy.subscription
+        if isinstance(policy, QueuePolicy) and name in policy.sub_queues:
+            return replace(found, node=node, policy=sub_queue_policy(policy), owner=owner)
+        cut = node.find("/", cut + 1)
+    return None
 
 
 def _place(place: Location, kind: str, at: int, entry: DeclaredNode) -> Location:

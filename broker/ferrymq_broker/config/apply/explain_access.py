@@ -103,6 +103,8 @@ def explain_access(
     tables, place = tables_of(config, host)
     found = explain(config, address, host)
     meant = f"{found.node}{PART}{found.part}" if found.part else found.node
+    if found.owner:
+        meant = found.owner
     open = not config.security.takes_tokens and not any(
         each.rule for each in (config, *config.virtual_host)
     )
@@ -143,7 +145,9 @@ def _notes(config: Config, tables: Tables, found: Explanation, address: str) -> 
         notes.append("the connection that the node was made for may receive from it")
     if found.found == "auto-create" or found.found == "pattern":
         notes.append("a link to this address needs create too while the node does not exist")
-    if node_of(address) in _letter_boxes(config, tables):
+    if found.owner:
+        notes.append("the rights at a sub-queue are those at its owner")
+    if found.owner or node_of(address) in _letter_boxes(config, tables):
         notes.append("the node gets dead letters: receiving and browsing need dead-letter instead")
     if config.security.takes_tokens:
         notes.append("tokens may give more rights, except those that a rule refuses")
