@@ -270,15 +270,20 @@ def install_tokens(
     broker.token_deadline = int(security.tokens.deadline * 1000)
     services = []
     for space in broker.spaces.values():
-        own = {
-            key.name: rule
-            for key in security.shared_access_key
-            if key.virtual_host == space.name and (rule := make_key_rule(key)) is not None
-        }
+        own = rules_of_keys(security, space.name)
         service = Cbs(broker, space, verifier, own, security.tokens.limit, signature_types).service
         space.insert_service(service)
         services.append(service)
     return services
+
+
+def rules_of_keys(security: Security, host: str) -> dict[str, Rule]:
+    """Return the rules of the keys themselves in a virtual host, by the names of the keys."""
+    return {
+        key.name: rule
+        for key in security.shared_access_key
+        if key.virtual_host == host and (rule := make_key_rule(key)) is not None
+    }
 
 
 def _read(request: Request, types: Sequence[str]) -> tuple[str, str, str]:

@@ -13,6 +13,8 @@ from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.tokens import is_url
 
 if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.security.request_tokens import RequestTokens
     from ferrymq_broker.security.tokens import TokenVerifier
 
 
@@ -34,6 +36,18 @@ def take_tokens(
     verifier = make_verifier(security, clock)
     install_tokens(security, broker, verifier, signature_types)
     return verifier
+
+
+def request_tokens(
+    security: Security, broker: Broker, space: AddressSpace, verifier: TokenVerifier | None
+) -> RequestTokens | None:
+    """Return the judge of tokens of single requests in a virtual host; None without tokens."""
+    if verifier is None:
+        return None
+    from ferrymq_broker.security.cbs import rules_of_keys
+    from ferrymq_broker.security.request_tokens import RequestTokens
+
+    return RequestTokens(broker, space, verifier, rules_of_keys(security, space.name))
 
 
 def check_tokens(config: Config) -> tuple[list[ConfigMistake], list[str]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.management.dialect import ManagementDialect
-from ferrymq_broker.server.http_handlers import HttpHandler, HttpHandlers
+from ferrymq_broker.server.http_handlers import HttpHandlerFactory, HttpHandlers, HttpHost
 
 if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
+    from ferrymq_broker.security.request_tokens import RequestTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +22,15 @@ class HostTables:
     `dialects` are for the management node. `position_words` are constants that mean the start or
     the end of a stream if a selector compares an offset with them. `signature_types` are names of
     shared access signatures for ``$cbs``. `websocket_paths` are paths of requests without a slash
-    at the end, in lower case. `http_handlers` answer HTTP requests, by the beginning of the path;
-    ``""`` is for all paths.
+    at the end, in lower case. `http_handlers` make handlers of HTTP requests, by the beginning of
+    the path; ``""`` is for all paths.
     """
 
     dialects: tuple[ManagementDialect, ...] = ()
     position_words: Mapping[object, int] = field(default_factory=dict)
     signature_types: tuple[str, ...] = ()
     websocket_paths: tuple[str, ...] = ()
-    http_handlers: Mapping[str, HttpHandler] = field(default_factory=dict)
+    http_handlers: Mapping[str, HttpHandlerFactory] = field(default_factory=dict)
 
     def joined(self, more: HostTables) -> HostTables:
         """Return these entries and `more`."""
@@ -45,8 +47,13 @@ class HostTables:
         for space in broker.spaces.values():
             space.position_words.update(self.position_words)
 
-    def mount(self, broker: Broker, handlers: HttpHandlers) -> None:
-        """Mount the HTTP handlers in every virtual host."""
-        for space in broker.spaces:
-            for prefix, handler in self.http_handlers.items():
-                handlers.mount(space, prefix, handler)
+    def mount(
+        self,
+        broker: Broker,
+        handlers: HttpHandlers,
+        tokens: Callable[[AddressSpace], RequestTokens | None],
+    ) -> None:
+        """Mount the HTTP handlers in every virtual host, whose requests `tokens` judges."""
+        for space in broker.spaces.values():
+            for prefix, make in self.http_handlers.items():
+                handlers.mount(space.name, prefix, make(HttpHost(space, broker, tokens(space))))

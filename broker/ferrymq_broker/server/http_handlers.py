@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ferrymq_broker.connections.authentication import ClientTransport
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.broker import Broker
+    from ferrymq_broker.security.request_tokens import RequestTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,20 @@ class HttpResponse:
 # Handles a request at once, in a pass of the broker. The response is written when all changes of
 # the pass are on disk.
 HttpHandler: TypeAlias = Callable[[HttpRequest], HttpResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpHost:
+    """What a handler works for: a virtual host. `tokens` judges the tokens of requests; None if the
+    broker takes no tokens."""
+
+    space: AddressSpace
+    broker: Broker
+    tokens: RequestTokens | None = None
+
+
+# Makes the handler for a virtual host.
+HttpHandlerFactory: TypeAlias = Callable[[HttpHost], HttpHandler]
 
 
 class HttpHandlers:

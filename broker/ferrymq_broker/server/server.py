@@ -25,7 +25,7 @@ from ferrymq_broker.monitoring.store_stats import StoreStats
 from ferrymq_broker.security.authenticators import Authenticators
 from ferrymq_broker.security.config_checks import warnings_of_strangers
 from ferrymq_broker.security.tls_reload import TlsRegistry
-from ferrymq_broker.security.token_setup import take_tokens
+from ferrymq_broker.security.token_setup import request_tokens, take_tokens
 from ferrymq_broker.server.admission import Admission
 from ferrymq_broker.server.connection_limits import ConnectionLimits
 from ferrymq_broker.server.event_hubs import EVENT_HUBS
@@ -204,7 +204,11 @@ class BrokerServer:
             self.on_reload.append(lambda: self.admission.authenticators.refresh(force=True))
             for warning in warnings_of_strangers(config):
                 log.warning(warning)
-            self.tables.mount(self.broker, self.http_handlers)
+            self.tables.mount(
+                self.broker,
+                self.http_handlers,
+                lambda space: request_tokens(config.security, self.broker, space, verifier),
+            )
             await self._listeners.start(config.listener)
             if self.failure is not None:
                 raise self.failure

@@ -1,0 +1,68 @@
+"""Rights of single requests that bring their own token, such as those over HTTP.
+
+Over AMQP a token is for a connection (`cbs.py`); here it is for one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.access.access import ConnectionAccess
+from ferrymq_broker.access.grants import Grant
+from ferrymq_broker.access.identity import UserIdentity
+from ferrymq_broker.access.rules import BoundRules, Rule, bind_rules
+from ferrymq_broker.security.jwt_verifier import TokenRefusedError
+from ferrymq_broker.security.shared_access import host_of, scope_of
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.broker import Broker
+    from ferrymq_broker.security.tokens import TokenVerifier
+
+
+class SignedAccess:
+    """What a shared access signature gives. `scope` is the path for which it was signed; empty for
+    the whole virtual host."""
+
+    def __init__(self, scope: str, identity: UserIdentity, rules: BoundRules) -> None:
+        self.scope = scope
+        self._identity = identity
+        self._rules = rules
+
+    def at(self, address: str) -> ConnectionAccess:
+        """Return the rights at an address and below it; ``""`` is for all addresses. The caller has
+        compared the address with the scope."""
+        access = ConnectionAccess(self._identity, [])
+        access.put_grant(Grant(address, self._identity, self._rules))
+        return access
+
+
+class RequestTokens:
+    """The judge of tokens for one virtual host. `own` are the rules of the keys themselves, by the
+    names of the keys."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        space: AddressSpace,
+        verifier: TokenVerifier,
+        own: Mapping[str, Rule],
+    ) -> None:
+        self._broker = broker
+        self._space = space
+        self._verifier = verifier
+        self._own = own
+
+    def check_signature(self, token: str) -> SignedAccess:
+        """Return what a shared access signature gives. Raises `TokenRefusedError`."""
+        signed = self._verifier.check_signature(token)
+        host = host_of(signed.resource)
+        space = None if host is None else self._broker.hosts.get(host)
+        if space is not None and space is not self._space:
+            # A token of one virtual host gives no rights at another one.
+            raise TokenRefusedError("the token is for another virtual host")
+        identity = signed.identity
+        own = self._own.get(identity.key) if identity.key else None
+        rules = bind_rules([*self._space.rules, *([] if own is None else [own])], identity)
+        return SignedAccess(scope_of(signed.resource), identity, rules)
