@@ -31,6 +31,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/management/test_admin_users.py",
     ),
     "broker/audit": ("broker/audit/",),
+    "broker/azure-administration": ("broker/administration/",),
     "broker/azure-management": ("servicebus/management/",),
     "broker/browsing": (
         "broker/queues/test_browsing.py",

@@ -1,0 +1,54 @@
+"""What a client of the administration may do, by the token in its request."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from ferrymq_broker import audit
+from ferrymq_broker.access.access import ConnectionAccess
+from ferrymq_broker.access.identity import UserIdentity
+from ferrymq_broker.security.jwt_verifier import TokenRefusedError
+from ferrymq_broker.security.shared_access import covers, is_signature
+from ferrymq_broker.server.http_handlers import HttpHost, HttpRequest
+from ferrymq_servicebus.administration.errors import HttpError
+
+# The detail for every refused token, which does not tell why.
+_REFUSED: Final = "the token in the field Authorization is missing, wrong or has expired"
+
+
+class Authority(Protocol):
+    """A judge of requests."""
+
+    def access(self, request: HttpRequest, address: str) -> ConnectionAccess:
+        """Return the rights of the client of a request about the node at an address; ``""`` is the
+        whole namespace. Raises `HttpError` (401)."""
+        ...
+
+
+class TokenAuthority:
+    """A judge by shared access signatures. If the broker has neither rules nor keys, everybody may
+    do everything, as over AMQP."""
+
+    def __init__(self, host: HttpHost) -> None:
+        self._host = host
+
+    def access(self, request: HttpRequest, address: str) -> ConnectionAccess:
+        """Return the rights of the client of a request."""
+        tokens = self._host.tokens
+        if tokens is None and not self._host.broker.guarded:
+            return ConnectionAccess(UserIdentity(None), None)
+        token = request.headers.get("authorization", "")
+        path = request.path.strip("/")
+        if tokens is None or not is_signature(token):
+            raise self._refusal(request, path, "there is no shared access signature")
+        try:
+            signed = tokens.check_signature(token)
+        except TokenRefusedError as error:
+            raise self._refusal(request, path, str(error)) from None
+        if not covers(signed.scope.casefold(), path.casefold()):
+            raise self._refusal(request, path, "the token is for something else")
+        return signed.at(address if signed.scope else "")
+
+    def _refusal(self, request: HttpRequest, path: str, reason: str) -> HttpError:
+        audit.token_refused(request.client.peer, None, path[:200], reason)
+        return HttpError(401, _REFUSED)

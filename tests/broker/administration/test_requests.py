@@ -1,0 +1,205 @@
+"""Plain HTTP requests to the administration."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from urllib.parse import quote
+from xml.etree.ElementTree import fromstring
+
+import aiohttp
+import pytest
+
+from ferrymq_broker.config import Config
+from ferrymq_broker.config.listeners import Listener
+from ferrymq_broker.config.security import Security
+from ferrymq_broker.server import BrokerServer
+from ferrymq_servicebus.administration.durations import FOREVER, read_duration, write_duration
+from ferrymq_servicebus.administration.errors import HttpError
+from ferrymq_servicebus.administration.paths import AdministrationPath, parse_path
+from ferrymq_servicebus.administration.service import make_handler
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+SB = "{http://schemas.microsoft.com/netservices/2010/10/servicebus/connect}"
+VERSION = "api-version=2021-05"
+
+
+def server_with(**security: object) -> BrokerServer:
+    config = Config(
+        listener=[Listener(url="any://127.0.0.1:0"), Listener(url="any://127.0.0.1:0")],
+        security=Security.model_validate(security),
+    )
+    server = BrokerServer(config)
+    server.tables = replace(server.tables, http_handlers={"": make_handler})
+    return server
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[BrokerServer]:
+    async with server_with() as server:
+        yield server
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+def entry(kind: str = "QueueDescription", inside: str = "") -> str:
+    return (
+        '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">'
+        f'<{kind} xmlns="{SB[1:-1]}" xmlns:i="http://www.w3.org/2001/XMLSchema-instance">'
+        f"{inside}</{kind}></content></entry>"
+    )
+
+
+def url(server: BrokerServer, path: str, more: str = VERSION) -> str:
+    return f"http://127.0.0.1:{server.port}/{path}?{more}"
+
+
+async def test_a_queue_by_plain_requests(
+    server: BrokerServer, session: aiohttp.ClientSession
+) -> None:
+    at = url(server, "a/b c")
+    async with session.put(at, data=entry(inside="<LockDuration>PT45S</LockDuration>")) as answer:
+        assert answer.status == 201
+        assert answer.headers["Content-Type"] == "application/atom+xml;type=entry;charset=utf-8"
+        made = fromstring(await answer.text())
+    assert made.findtext(f"{ATOM}title") == "a/b c"
+    description = made.find(f"{ATOM}content/{SB}QueueDescription")
+    assert description is not None
+    assert description.findtext(f"{SB}LockDuration") == "PT45S"
+    assert description.findtext(f"{SB}AutoDeleteOnIdle") == FOREVER
+    async with session.put(at, data=entry()) as answer:
+        assert answer.status == 409
+        failed = fromstring(await answer.text())
+        assert failed.tag == "Error" and failed.findtext("Code") == "409"
+    async with session.put(at, data=entry(), headers={"If-Match": "*"}) as answer:
+        assert answer.status == 200
+    async with session.get(url(server, "$Resources/Queues")) as answer:
+        feed = fromstring(await answer.text())
+        assert [each.findtext(f"{ATOM}title") for each in feed.iter(f"{ATOM}entry")] == ["a/b c"]
+    async with session.delete(at) as answer:
+        assert answer.status == 200
+    async with session.get(at) as answer:
+        assert answer.status == 404
+        assert "The messaging entity" in await answer.text()
+
+
+async def test_a_listener_of_its_own(server: BrokerServer, session: aiohttp.ClientSession) -> None:
+    own = server.addresses[1]
+    async with session.put(f"http://127.0.0.1:{own.port}/orders", data=entry()) as answer:
+        assert answer.status == 201
+    async with session.get(url(server, "orders")) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "", "nonsense", "<entry/>", entry("Strange"), entry("RuleDescription"),
+        entry("SubscriptionDescription"), entry(inside="<LockDuration>1</LockDuration>"),
+        entry(inside="<MaxDeliveryCount>-1</MaxDeliveryCount>"),
+        entry(inside="<RequiresSession>yes</RequiresSession>"),
+        entry(inside="<Status>Disabled</Status>"),
+        entry(inside="<a>" * 20 + "</a>" * 20), entry(inside="<a/>" * 3000),
+        f'<!DOCTYPE entry [<!ENTITY a "b">]>{entry()}',
+        f'<!DOCTYPE entry SYSTEM "file:///etc/passwd">{entry()}',
+    ],
+    ids=range(14),
+)  # fmt: skip
+async def test_bodies_that_are_refused(
+    server: BrokerServer, session: aiohttp.ClientSession, body: str
+) -> None:
+    async with session.put(url(server, "orders"), data=body) as answer:
+        assert answer.status == 400
+        assert fromstring(await answer.text()).findtext("Code") == "400"
+    assert "orders" not in server.broker.default.nodes
+
+
+async def test_requests_that_are_refused(
+    server: BrokerServer, session: aiohttp.ClientSession
+) -> None:
+    for method, path, status in (
+        ("POST", "orders", 405), ("PUT", "$Resources/queues", 405),
+        ("DELETE", "$namespaceinfo", 405),
+        ("GET", "$strange", 404), ("GET", "a//b", 400), ("GET", "news/subscriptions", 404),
+        ("PUT", "orders/$DeadLetterQueue", 400), ("PUT", "a::b", 400), ("GET", "x" * 1100, 400),
+    ):  # fmt: skip
+        async with session.request(method, url(server, path), data=entry()) as answer:
+            assert answer.status == status, (method, path)
+    for query in ("$skip=x", "$top=-1", "$skip=99999999999"):
+        async with session.get(url(server, "$Resources/queues", query)) as answer:
+            assert answer.status == 400
+
+
+def signature(resource: str, name: str, key: str) -> str:
+    until = "4000000000"
+    resource = quote(resource, safe="")
+    signed = hmac.digest(key.encode(), f"{resource}\n{until}".encode(), "sha256")
+    sig = quote(base64.b64encode(signed).decode(), safe="")
+    return f"SharedAccessSignature sr={resource}&sig={sig}&se={until}&skn={name}"
+
+
+async def test_a_token_is_for_what_it_was_signed_for(session: aiohttp.ClientSession) -> None:
+    key = {"name": "owner", "primary": "owner-key", "may": "*"}
+    async with server_with(shared_access_key=[key]) as server:
+        of_queue = {"Authorization": signature("sb://localhost/Orders", "owner", "owner-key")}
+        of_all = {"Authorization": signature("http://localhost/", "owner", "owner-key")}
+        for headers, method, path, status in (
+            ({}, "PUT", "orders", 401),
+            ({"Authorization": "Bearer x"}, "PUT", "orders", 401),
+            (of_queue, "PUT", "orders2", 401),
+            (of_queue, "PUT", "orders", 201),
+            (of_queue, "GET", "$Resources/queues", 401),
+            (of_queue, "GET", "$namespaceinfo", 401),
+            (of_all, "GET", "$Resources/queues", 200),
+            (of_all, "PUT", "orders2", 201),
+            (of_queue, "DELETE", "orders2", 401),
+            (of_queue, "DELETE", "ORDERS", 200),
+        ):
+            request = session.request(method, url(server, path), data=entry(), headers=headers)
+            async with request as answer:
+                assert answer.status == status, (method, path)
+                if status == 401:
+                    assert answer.headers["WWW-Authenticate"] == "SharedAccessSignature"
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("PT1M", 60_000), ("P1DT2H3M4.5S", 93_784_500), ("P14D", 1_209_600_000), ("PT0.25S", 250)],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert read_duration(text) == milliseconds
+    assert write_duration(milliseconds) == text
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "1M", "P1Y", "PT1M1H", "PTS", "P1D2H"])
+def test_texts_that_are_no_durations(text: str) -> None:
+    with pytest.raises(HttpError):
+        read_duration(text)
+
+
+def test_endless_durations() -> None:
+    assert read_duration(FOREVER) == 0 and write_duration(0) == FOREVER
+    assert read_duration("P10675199DT2H48M5.477581S") == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/orders", ("entity", "orders", "", "")),
+        ("/a/b/c", ("entity", "a/b/c", "", "")),
+        ("/news/Subscriptions", ("subscriptions", "news", "", "")),
+        ("/a/news/subscriptions/audit/", ("subscription", "a/news", "audit", "")),
+        ("/news/subscriptions/audit/RULES", ("rules", "news", "audit", "")),
+        ("/news/subscriptions/audit/rules/r", ("rule", "news", "audit", "r")),
+        ("/$Resources/Topics", ("topics", "", "", "")),
+        ("/$NamespaceInfo", ("namespace", "", "", "")),
+    ],
+)
+def test_paths(path: str, meant: tuple[str, str, str, str]) -> None:
+    assert parse_path(path) == AdministrationPath(*meant)
