@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.grants import Grant
@@ -65,4 +66,6 @@ class RequestTokens:
         identity = signed.identity
         own = self._own.get(identity.key) if identity.key else None
         rules = bind_rules([*self._space.rules, *([] if own is None else [own])], identity)
-        return SignedAccess(scope_of(signed.resource), identity, rules)
+        # Some clients sign the URL of the request, as it is, with its query.
+        scope = scope_of(unquote(signed.resource.partition("?")[0], errors="replace"))
+        return SignedAccess(scope, identity, rules)

@@ -7,10 +7,12 @@ cannot be declared, and nothing outside the document is read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
-from xml.etree.ElementTree import Element, SubElement, TreeBuilder, tostring
+from xml.etree.ElementTree import Element, SubElement, TreeBuilder
 from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
 
 from ferrymq_servicebus.administration.errors import HttpError
 
@@ -24,6 +26,8 @@ TYPE: Final = f"{{{INSTANCE}}}type"
 
 MOST_BYTES: Final = 65536
 _DEPTH: Final = 16
+# Characters that no document may have (XML 1.0 §2.2).
+_INVISIBLE: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ELEMENTS: Final = 2000
 # Divides a namespace from a name in expat's callbacks.
 _DIVIDER: Final = "}"
@@ -136,9 +140,55 @@ def error(status: int, detail: str) -> Element:
 
 
 def encode(root: Element) -> bytes:
-    """Return the bytes of a document."""
-    encoded: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
-    return encoded
+    """Return the bytes of a document.
+
+    Some clients look for names without prefixes, and for the prefixes that the vendor uses. So each
+    namespace is the default one where it begins, except that of attributes (``i``) and of counts
+    (``d2p1``).
+    """
+    pieces = ['<?xml version="1.0" encoding="utf-8"?>']
+    _write(pieces, root, "", False)
+    return "".join(pieces).encode()
+
+
+def _write(pieces: list[str], element: Element, default: str, instance: bool) -> None:
+    """Append an element. `default` is the default namespace there, and `instance` whether the
+    prefix ``i`` is declared."""
+    namespace, tag = _split(element.tag)
+    declared = ""
+    if namespace == COUNTS:
+        tag = f"d2p1:{tag}"
+    elif namespace != default:
+        declared = f' xmlns="{namespace}"'
+        default = namespace
+        if namespace == SERVICE_BUS:
+            declared += f' xmlns:i="{INSTANCE}"'
+            instance = True
+    if len(element) and _split(element[0].tag)[0] == COUNTS:
+        declared += f' xmlns:d2p1="{COUNTS}"'
+    pieces.append(f"<{tag}{declared}")
+    for key, value in element.items():
+        where, word = _split(key)
+        if where == INSTANCE:
+            assert instance
+            word = f"i:{word}"
+        pieces.append(f" {word}={quoteattr(value)}")
+    if not len(element) and not element.text:
+        pieces.append("/>")
+        return
+    pieces.append(">")
+    pieces.append(escape(_INVISIBLE.sub("\ufffd", element.text or "")))
+    for child in element:
+        _write(pieces, child, default, instance)
+    pieces.append(f"</{tag}>")
+
+
+def _split(tag: str) -> tuple[str, str]:
+    """Return the namespace and the name of a tag."""
+    if not tag.startswith("{"):
+        return "", tag
+    namespace, _, word = tag[1:].partition("}")
+    return namespace, word
 
 
 def _add(parent: Element, tag: str, text: str) -> Element:

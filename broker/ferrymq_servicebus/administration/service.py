@@ -60,6 +60,8 @@ _Entity = TypeVar("_Entity")
 _PAGE: Final = 100
 # The most that a request may skip.
 _FARTHEST: Final = 10_000_000
+# Characters that need no encoding in the path of a URL (RFC 3986 §3.3).
+_IN_PATHS: Final = "/$!'()*,;:@&=+~"
 # A name of no entity, which only rules for all names match.
 _ANY_NAME: Final = "?"
 _QUEUE: Final = "QueueDescription"
@@ -140,11 +142,11 @@ class Administration:
         if path.kind == "queues":
             work.expect_namespace()
             nodes = self._named(Queue)
-            return work.page(nodes, "Queues", lambda node: self._entry_of(work, node, True))
+            return work.page(nodes, "Queues", lambda node: self._entry_of(work, node))
         if path.kind == "topics":
             work.expect_namespace()
             nodes = self._named(Topic)
-            return work.page(nodes, "Topics", lambda node: self._entry_of(work, node, True))
+            return work.page(nodes, "Topics", lambda node: self._entry_of(work, node))
         if path.kind == "entity":
             node = self._entity(work)
             return work.document(self._entry_of(work, node))
@@ -160,10 +162,12 @@ class Administration:
             return work.document(self._subscription_entry(work, topic, subscription))
         rules = [] if subscription.rules is None else subscription.rules.all()
         if path.kind == "rules":
-            return work.page(rules, "Rules", lambda rule: self._rule_entry(work, rule.name, rule))
+            return work.page(
+                rules, "Rules", lambda rule: self._rule_entry(work, subscription, rule)
+            )
         for rule in rules:
             if rule.name.casefold() == path.rule.casefold():
-                return work.document(self._rule_entry(work, rule.name, rule))
+                return work.document(self._rule_entry(work, subscription, rule))
         raise self._missing(path)
 
     def _put(self, work: _Work) -> HttpResponse:
@@ -237,7 +241,7 @@ class Administration:
         self._memory.make(named, node, description, self._now())
         return work.document(self._entry_of(work, node), 201)
 
-    def _entry_of(self, work: _Work, node: Node, listed: bool = False) -> Element:
+    def _entry_of(self, work: _Work, node: Node) -> Element:
         """Return the entry of a queue or a topic."""
         memory = self._memory.of(node.address, node)
         description: Description = dict(_DEFAULTS)
@@ -259,7 +263,7 @@ class Administration:
             description["CountDetails"] = _counts(0, 0, 0)
         self._add_times(description, node.address, node)
         times = self._times(node.address, node)
-        return work.made(node.address, write(kind, description), times, listed)
+        return work.made(node.address, node.address, write(kind, description), times)
 
     def _add_counts(self, description: Description, queue: Queue) -> None:
         dead = self._space.nodes.get(f"{queue.address}/{DEAD_LETTERS}")
@@ -310,9 +314,8 @@ class Administration:
         self._add_times(description, address, subscription)
         times = self._times(address, subscription)
         name = _name_of(subscription)
-        return work.made(
-            name, write(_SUBSCRIPTION, description), times, work.path.subscription == ""
-        )
+        path = f"{topic.address}/Subscriptions/{name}"
+        return work.made(name, path, write(_SUBSCRIPTION, description), times)
 
     # -- rules ---------------------------------------------------------------------------
 
@@ -329,11 +332,13 @@ class Administration:
             raise HttpError(409, f"the rule {name[:100]!r} exists already")
         topic.add_rule(subscription, rule)
         work.note("UPDATE-RULE" if update else "ADD-RULE", "subscription", subscription.address)
-        return work.document(self._rule_entry(work, name, rule), 200 if update else 201)
+        return work.document(self._rule_entry(work, subscription, rule), 200 if update else 201)
 
-    def _rule_entry(self, work: _Work, name: str, rule: Rule) -> Element:
+    def _rule_entry(self, work: _Work, subscription: Subscription, rule: Rule) -> Element:
         times = self._times(None, None)
-        return work.made(name, write_rule(rule, times[0]), times, work.path.rule == "")
+        topic, _, part = subscription.address.rpartition(PART)
+        path = f"{topic}/Subscriptions/{part}/Rules/{rule.name}"
+        return work.made(rule.name, path, write_rule(rule, times[0]), times)
 
     def _rule_name(self, subscription: Subscription, name: str) -> str:
         """Return the name of the rule as it was made, or `name` if there is none."""
@@ -508,18 +513,18 @@ class _Work:
 
     # -- responses -----------------------------------------------------------------------
 
-    def made(
-        self, title: str, description: Element, times: tuple[str, str], listed: bool
-    ) -> Element:
-        """Return an entry; `listed` is whether it is in a feed."""
-        url = f"{self.request.base}{quote(self.request.path)}"
-        if listed:
-            url = f"{url}/{quote(title, safe='')}"
+    def made(self, title: str, path: str, description: Element, times: tuple[str, str]) -> Element:
+        """Return an entry of an entity, whose id is a URL with `path`: clients take the names from
+        there."""
+        url = f"{self.request.base}/{quote(path, safe=_IN_PATHS)}"
+        version = self.request.query.get("api-version")
+        if version is not None:
+            url = f"{url}?{urlencode({'api-version': version})}"
         return atom.entry(title, url, times, description)
 
     def entry(self, title: str, description: Element, times: tuple[str, str]) -> HttpResponse:
         """Return a response with one entry."""
-        return self.document(self.made(title, description, times, False))
+        return self.document(self.made(title, "$namespaceinfo", description, times))
 
     def document(self, entry: Element, status: int = 200) -> HttpResponse:
         """Return a response with this entry."""

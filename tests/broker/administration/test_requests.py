@@ -149,6 +149,9 @@ async def test_a_token_is_for_what_it_was_signed_for(session: aiohttp.ClientSess
     async with server_with(shared_access_key=[key]) as server:
         of_queue = {"Authorization": signature("sb://localhost/Orders", "owner", "owner-key")}
         of_all = {"Authorization": signature("http://localhost/", "owner", "owner-key")}
+        # Some clients sign the URL of each request.
+        whole = url(server, "$Resources/queues")
+        of_url = {"Authorization": signature(whole, "owner", "owner-key")}
         for headers, method, path, status in (
             ({}, "PUT", "orders", 401),
             ({"Authorization": "Bearer x"}, "PUT", "orders", 401),
@@ -156,6 +159,8 @@ async def test_a_token_is_for_what_it_was_signed_for(session: aiohttp.ClientSess
             (of_queue, "PUT", "orders", 201),
             (of_queue, "GET", "$Resources/queues", 401),
             (of_queue, "GET", "$namespaceinfo", 401),
+            (of_url, "GET", "$Resources/queues", 200),
+            (of_url, "GET", "$namespaceinfo", 401),
             (of_all, "GET", "$Resources/queues", 200),
             (of_all, "PUT", "orders2", 201),
             (of_queue, "DELETE", "orders2", 401),
