@@ -63,6 +63,7 @@ async def test_administration(pki: Pki) -> None:
             "MessageEntityNotFoundError",
         ],
         "pages": [["orders", "queue-0"], ["queue-1", "queue-2"], ["queue-3"]],
+        "forwarding": "queue-0",
         "subscription": ["news", "audit", 4],
         "lists": [["news"], ["audit"]],
         "counts": [0, 0],

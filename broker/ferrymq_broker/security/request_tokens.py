@@ -35,8 +35,12 @@ class SignedAccess:
         """Return the rights at an address and below it; ``""`` is for all addresses. The caller has
         compared the address with the scope."""
         access = ConnectionAccess(self._identity, [])
-        access.put_grant(Grant(address, self._identity, self._rules))
+        self.add_to(access, address)
         return access
+
+    def add_to(self, access: ConnectionAccess, address: str) -> None:
+        """Add the rights at an address to those of another token of the request."""
+        access.put_grant(Grant(address, self._identity, self._rules))
 
 
 class RequestTokens:

@@ -12,8 +12,21 @@ from ferrymq_broker.security.shared_access import covers, is_signature
 from ferrymq_broker.server.http_handlers import HttpHost, HttpRequest
 from ferrymq_servicebus.administration.errors import HttpError
 
+# Fields with tokens for the entities to which messages or dead letters are forwarded.
+_OF_TARGETS: Final = (
+    "servicebussupplementaryauthorization",
+    "servicebusdlqsupplementaryauthorization",
+)
 # The detail for every refused token, which does not tell why.
 _REFUSED: Final = "the token in the field Authorization is missing, wrong or has expired"
+
+
+def _path_of(scope: str, request: HttpRequest) -> str:
+    """Return the path of a scope; some clients sign the host and the port without a scheme."""
+    host = request.base.partition("://")[2].casefold()
+    if scope.casefold() == host:
+        return ""
+    return scope[len(host) + 1 :] if scope.casefold().startswith(f"{host}/") else scope
 
 
 class Authority(Protocol):
@@ -45,9 +58,20 @@ class TokenAuthority:
             signed = tokens.check_signature(token)
         except TokenRefusedError as error:
             raise self._refusal(request, path, str(error)) from None
-        if not covers(signed.scope.casefold(), path.casefold()):
+        scope = _path_of(signed.scope, request)
+        if not covers(scope.casefold(), path.casefold()):
             raise self._refusal(request, path, "the token is for something else")
-        return signed.at(address if signed.scope else "")
+        access = signed.at(address if scope else "")
+        for field in _OF_TARGETS:
+            more = request.headers.get(field, "")
+            if not is_signature(more):
+                continue
+            try:
+                target = tokens.check_signature(more)
+            except TokenRefusedError as error:
+                raise self._refusal(request, path, str(error)) from None
+            target.add_to(access, _path_of(target.scope, request))
+        return access
 
     def _refusal(self, request: HttpRequest, path: str, reason: str) -> HttpError:
         audit.token_refused(request.client.peer, None, path[:200], reason)

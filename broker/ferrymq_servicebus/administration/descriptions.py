@@ -1,7 +1,8 @@
 """Descriptions of entities: their properties by name, as XML elements.
 
-A description maps the vendor's names to values: durations in milliseconds (0: no limit), numbers,
-booleans and texts. The order of the tables is the order of the elements, which clients rely on.
+A description maps the vendor's names to values: numbers, booleans and texts. Durations are texts if
+they were received, and numbers of milliseconds to send, 0 for no limit. The order of the tables is
+the order of the elements, which clients rely on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 from xml.etree.ElementTree import Element, SubElement
 
 from ferrymq_servicebus.administration.atom import COUNTS, INSTANCE, name
-from ferrymq_servicebus.administration.durations import read_duration, write_duration
+from ferrymq_servicebus.administration.durations import write_duration
 from ferrymq_servicebus.administration.errors import HttpError
 
 Description: TypeAlias = dict[str, object]
@@ -158,8 +159,7 @@ def write(kind: str, description: Mapping[str, object]) -> Element:
             for each, count in value.items():
                 SubElement(child, name(each, COUNTS)).text = str(count)
         elif form == "duration":
-            assert isinstance(value, int)
-            child.text = write_duration(value)
+            child.text = write_duration(value) if isinstance(value, int) else str(value)
         elif form == "bool":
             child.text = "true" if value else "false"
         else:
@@ -170,8 +170,6 @@ def write(kind: str, description: Mapping[str, object]) -> Element:
 def _value(tag: str, kind: Kind, text: str) -> object:
     if len(text) > _LONGEST:
         raise HttpError(400, f"{tag} has more than {_LONGEST} characters")
-    if kind == "duration":
-        return read_duration(text)
     if kind == "bool":
         if text.lower() not in ("true", "false"):
             raise HttpError(400, f"{tag}: {text[:_SHOWN]!r} must be true or false")

@@ -1,69 +1,94 @@
-"""Descriptions of entities as policies of the broker's nodes, and the other way round.
-
-What a policy cannot say is not kept: sizes of messages, express entities, partitions, metadata.
-"""
+"""Descriptions of entities as settings of the broker's nodes, and the other way round."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
-from urllib.parse import unquote
 
+from ferrymq_broker.config.nodes import policy_attributes
 from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from ferrymq_servicebus.administration.errors import HttpError
+from ferrymq_servicebus.entities import (
+    QUEUE_SETTINGS,
+    SUBSCRIPTION_SETTINGS,
+    TOPIC_SETTINGS,
+    EntityError,
+    queue_policy,
+    subscription_policy,
+    topic_policy,
+)
 
-DEAD_LETTERS: Final = "$DeadLetterQueue"
-_OWN_DEAD_LETTERS: Final = f"/{DEAD_LETTERS}"
-# Told of entities without a limit.
+# Told of entities without a limit of their size.
 MEGABYTES: Final = 1024
-_MEGABYTE: Final = 1024 * 1024
+_MEBIBYTE: Final = 1024 * 1024
 _LOCK: Final = 60_000
-_LONGEST_LOCK: Final = 300_000
-_DELIVERIES: Final = 10
+_WINDOW: Final = 600_000
 # Told of queues whose messages may be delivered any number of times.
 _ANY_NUMBER: Final = 2_147_483_647
-_WINDOW: Final = 600_000
+# The settings that a description of a queue or a subscription has.
+_OF_RECEIVERS: Final = (
+    "lock-duration",
+    "delivery-limit",
+    "message-ttl",
+    "drop-expired",
+    "dead-letter",
+    "forward-to",
+    "sessions",
+    "auto-delete",
+)
+_OF_QUEUES: Final = (*_OF_RECEIVERS, "duplicate-window", "max-bytes")
+_OF_TOPICS: Final = ("duplicate-window", "auto-delete")
+# What a topic says for the queues of its subscriptions.
+_OF_TOPICS_QUEUES: Final = ("message-ttl", "max-bytes")
 
 
-def queue_policy(description: Mapping[str, object]) -> QueuePolicy:
-    """Return the policy of a queue, or of the queue of a subscription. Raises `HttpError` (400)."""
-    lock = _number(description, "LockDuration", _LOCK)
-    if not 0 < lock <= _LONGEST_LOCK:
-        raise HttpError(400, "LockDuration must be at most five minutes")
-    deliveries = _number(description, "MaxDeliveryCount", _DELIVERIES)
-    if deliveries < 1:
-        raise HttpError(400, "MaxDeliveryCount must be at least 1")
-    duplicates = description.get("RequiresDuplicateDetection") is True
-    forward_dead = _target(description, "ForwardDeadLetteredMessagesTo")
-    if _text(description, "Status") not in ("", "Active"):
-        raise HttpError(400, "Status: entities can only be active")
-    return QueuePolicy(
-        lock_duration=lock,
-        deferral=True,
-        delivery_limit=deliveries - 1 or -1,
-        message_ttl=_number(description, "DefaultMessageTimeToLive", 0),
-        max_bytes=_number(description, "MaxSizeInMegabytes", 0) * _MEGABYTE,
-        sessions=description.get("RequiresSession") is True,
-        duplicate_window=(
-            _number(description, "DuplicateDetectionHistoryTimeWindow", _WINDOW)
-            if duplicates
-            else 0
-        ),
-        auto_delete=_number(description, "AutoDeleteOnIdle", 0) or -1,
-        sub_queues=(DEAD_LETTERS,),
-        drop_expired=description.get("DeadLetteringOnMessageExpiration") is not True,
-        dead_letter=forward_dead or _OWN_DEAD_LETTERS,
-        forward_to=_target(description, "ForwardTo"),
-        unpack_batches=True,
-    )
+def new_queue(description: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings of a new queue. Raises `HttpError` (400)."""
+    with _told():
+        return policy_attributes(queue_policy(_known(description, QUEUE_SETTINGS)))
+
+
+def changed_queue(description: Mapping[str, object], before: QueuePolicy) -> dict[str, object]:
+    """Return the settings of a queue that a description changes. Raises `HttpError` (400)."""
+    return _changed(new_queue(_sized(description, before.max_bytes)), before, _OF_QUEUES)
+
+
+def new_topic(description: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings of a new topic. Raises `HttpError` (400)."""
+    with _told():
+        return policy_attributes(topic_policy(_known(description, TOPIC_SETTINGS)))
+
+
+def changed_topic(description: Mapping[str, object], before: TopicPolicy) -> dict[str, object]:
+    """Return the settings of a topic that a description changes. Raises `HttpError` (400)."""
+    wanted = new_topic(_sized(description, before.subscription.max_bytes))
+    of_queues = wanted["subscription"]
+    assert isinstance(of_queues, dict)
+    changed = {key: of_queues[key] for key in _OF_TOPICS_QUEUES}
+    kept = policy_attributes(before.subscription)
+    return {**{key: wanted[key] for key in _OF_TOPICS}, "subscription": {**kept, **changed}}
+
+
+def new_subscription(description: Mapping[str, object], topic: TopicPolicy) -> dict[str, object]:
+    """Return the settings of the queue of a new subscription. Raises `HttpError` (400)."""
+    with _told():
+        known = _known(description, SUBSCRIPTION_SETTINGS)
+        return policy_attributes(subscription_policy(known, topic=topic))
+
+
+def changed_subscription(
+    description: Mapping[str, object], topic: TopicPolicy, before: QueuePolicy
+) -> dict[str, object]:
+    """Return the settings that a description changes. Raises `HttpError` (400)."""
+    return _changed(new_subscription(description, topic), before, _OF_RECEIVERS)
 
 
 def queue_description(policy: QueuePolicy) -> dict[str, object]:
     """Return the description of a queue with a policy."""
     found: dict[str, object] = {
         "LockDuration": policy.lock_duration or _LOCK,
-        "MaxSizeInMegabytes": policy.max_bytes // _MEGABYTE or MEGABYTES,
+        "MaxSizeInMegabytes": policy.max_bytes // _MEBIBYTE or MEGABYTES,
         "RequiresDuplicateDetection": policy.duplicate_window > 0,
         "RequiresSession": policy.sessions,
         "DefaultMessageTimeToLive": policy.message_ttl,
@@ -81,6 +106,43 @@ def queue_description(policy: QueuePolicy) -> dict[str, object]:
     return found
 
 
+def topic_description(policy: TopicPolicy) -> dict[str, object]:
+    """Return the description of a topic with a policy."""
+    return {
+        "DefaultMessageTimeToLive": policy.subscription.message_ttl,
+        "MaxSizeInMegabytes": policy.subscription.max_bytes // _MEBIBYTE or MEGABYTES,
+        "RequiresDuplicateDetection": policy.duplicate_window > 0,
+        "DuplicateDetectionHistoryTimeWindow": policy.duplicate_window or _WINDOW,
+        "AutoDeleteOnIdle": policy.auto_delete,
+    }
+
+
+def _changed(
+    wanted: dict[str, object], before: QueuePolicy, keys: tuple[str, ...]
+) -> dict[str, object]:
+    changed = {key: wanted[key] for key in keys}
+    own = str(changed["dead-letter"])
+    if own.startswith("/"):
+        if own[1:] in before.sub_queues:
+            # They are not changed. They tell that the address is the queue's own.
+            changed["sub-queues"] = list(before.sub_queues)
+        else:
+            # A queue that something else made, without a place of its own for dead letters.
+            del changed["dead-letter"]
+    return changed
+
+
+def _sized(description: Mapping[str, object], bytes: int) -> Mapping[str, object]:
+    """Return the description without a size that was only told."""
+    if bytes == 0 and description.get("MaxSizeInMegabytes") == MEGABYTES:
+        return {**description, "MaxSizeInMegabytes": 0}
+    return description
+
+
+def _known(description: Mapping[str, object], names: tuple[str, ...]) -> dict[str, object]:
+    return {key: description[key] for key in (*names, "Status") if key in description}
+
+
 def _deliveries(limit: int) -> int:
     """Return how often a message is delivered, for a limit of failed deliveries."""
     if limit == 0:
@@ -88,42 +150,10 @@ def _deliveries(limit: int) -> int:
     return max(limit, 0) + 1
 
 
-def topic_policy(description: Mapping[str, object]) -> TopicPolicy:
-    """Return the policy of a topic; its messages' time to live is that of its subscriptions."""
-    window = _number(description, "DuplicateDetectionHistoryTimeWindow", _WINDOW)
-    return TopicPolicy(
-        duplicate_window=window if description.get("RequiresDuplicateDetection") is True else 0,
-        subscription=replace(
-            queue_policy({}), message_ttl=_number(description, "DefaultMessageTimeToLive", 0)
-        ),
-        auto_delete=_number(description, "AutoDeleteOnIdle", 0) or -1,
-        unpack_batches=True,
-    )
-
-
-def topic_description(policy: TopicPolicy) -> dict[str, object]:
-    """Return the description of a topic with a policy."""
-    return {
-        "RequiresDuplicateDetection": policy.duplicate_window > 0,
-        "DuplicateDetectionHistoryTimeWindow": policy.duplicate_window or _WINDOW,
-        "DefaultMessageTimeToLive": policy.subscription.message_ttl,
-        "AutoDeleteOnIdle": policy.auto_delete,
-    }
-
-
-def _number(description: Mapping[str, object], key: str, default: int) -> int:
-    value = description.get(key, default)
-    return value if isinstance(value, int) else default
-
-
-def _text(description: Mapping[str, object], key: str) -> str:
-    value = description.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _target(description: Mapping[str, object], key: str) -> str:
-    """Return the address of an entity, which may be given as a URL."""
-    text = _text(description, key)
-    if "://" not in text:
-        return text.strip("/")
-    return unquote(text.partition("://")[2].partition("/")[2]).strip("/")
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn errors about entities into errors of the request."""
+    try:
+        yield
+    except EntityError as error:
+        raise HttpError(400, str(error)) from None

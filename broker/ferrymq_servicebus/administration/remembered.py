@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TOLD: Final = frozenset(
     {
         "EnableBatchedOperations", "EnablePartitioning", "EnableExpress", "SupportOrdering",
-        "UserMetadata", "MaxMessageSizeInKilobytes", "MaxSizeInMegabytes",
+        "UserMetadata", "MaxMessageSizeInKilobytes",
         "DeadLetteringOnFilterEvaluationExceptions", "DuplicateDetectionHistoryTimeWindow",
         "FilteringMessagesBeforePublishing", "EnableSubscriptionPartitioning",
     }

@@ -13,7 +13,6 @@ from xml.etree.ElementTree import Element
 
 from ferrymq_broker import audit
 from ferrymq_broker.access.access import ConnectionAccess
-from ferrymq_broker.config.nodes import policy_attributes
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.rule import Rule
 from ferrymq_broker.management import ADDRESS
@@ -29,7 +28,6 @@ from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.server.http_handlers import HttpHandler, HttpHost, HttpRequest, HttpResponse
 from ferrymq_broker.values.names import DYNAMIC, PART
-from ferrymq_broker.values.policy import NodePolicy
 from ferrymq_broker.values.rights import MANAGE
 from ferrymq_servicebus.administration import atom
 from ferrymq_servicebus.administration.authority import Authority, TokenAuthority
@@ -43,16 +41,19 @@ from ferrymq_servicebus.administration.descriptions import (
 from ferrymq_servicebus.administration.errors import HttpError, of_broker, of_management
 from ferrymq_servicebus.administration.paths import AdministrationPath, parse_path
 from ferrymq_servicebus.administration.policies import (
-    DEAD_LETTERS,
-    MEGABYTES,
+    changed_queue,
+    changed_subscription,
+    changed_topic,
+    new_queue,
+    new_subscription,
+    new_topic,
     queue_description,
-    queue_policy,
     topic_description,
-    topic_policy,
 )
 from ferrymq_servicebus.administration.remembered import Memory
-from ferrymq_servicebus.administration.rule_documents import DEFAULT_RULE, read_rule, write_rule
+from ferrymq_servicebus.administration.rule_documents import read_rule, write_rule
 from ferrymq_servicebus.administration.times import iso
+from ferrymq_servicebus.entities import DEAD_LETTERS, DEFAULT_RULE, TRANSFER_DEAD_LETTERS
 
 _Entity = TypeVar("_Entity")
 
@@ -216,30 +217,40 @@ class Administration:
     def _put_entity(
         self, work: _Work, kind: str, description: Description, update: bool
     ) -> HttpResponse:
-        type: EntityType = self._queues if kind == _QUEUE else self._topics
-        policy: NodePolicy
-        policy = queue_policy(description) if kind == _QUEUE else topic_policy(description)
         named = work.path.entity
         node = self._find(named)
         if update:
-            work.expect(named if node is None else node.address)
-            if node is None or node.kind != type.short:
-                raise self._missing(work.path)
-            attributes = policy_attributes(policy)
-            assert isinstance(type, QueueEntities | TopicEntities)
-            work.call(type, "UPDATE", node.address, attributes, type.update)
-            self._memory.change(node.address, node, description, self._now())
-            return work.document(self._entry_of(work, node))
+            return self._change_entity(work, kind, description, node)
         if named.startswith(DYNAMIC) or PART in named or "/$" in named:
             raise HttpError(400, f"the name {named[:100]!r} is reserved")
-        assert isinstance(type, QueueEntities | TopicEntities)
-        call = work.authorised(type, "CREATE", named, policy_attributes(policy))
+        if kind == _QUEUE:
+            types: QueueEntities | TopicEntities = self._queues
+            settings = new_queue(description)
+        else:
+            types = self._topics
+            settings = new_topic(description)
+        call = work.authorised(types, "CREATE", named, settings)
         if node is not None:
             raise HttpError(409, f"the entity {named[:100]!r} exists already")
-        work.run("CREATE", type, call, type.create)
+        work.run("CREATE", types, call, types.create)
         node = self._space.nodes[named]
         self._memory.make(named, node, description, self._now())
         return work.document(self._entry_of(work, node), 201)
+
+    def _change_entity(
+        self, work: _Work, kind: str, description: Description, node: Node | None
+    ) -> HttpResponse:
+        work.expect(work.path.entity if node is None else node.address)
+        if kind == _QUEUE and isinstance(node, Queue):
+            settings = changed_queue(description, node.policy)
+            work.call(self._queues, "UPDATE", node.address, settings, self._queues.update)
+        elif kind == _TOPIC and isinstance(node, Topic):
+            settings = changed_topic(description, node.policy)
+            work.call(self._topics, "UPDATE", node.address, settings, self._topics.update)
+        else:
+            raise self._missing(work.path)
+        self._memory.change(node.address, node, description, self._now())
+        return work.document(self._entry_of(work, node))
 
     def _entry_of(self, work: _Work, node: Node) -> Element:
         """Return the entry of a queue or a topic."""
@@ -255,30 +266,32 @@ class Administration:
             assert isinstance(node, Topic)
             kind = _TOPIC
             description.update(topic_description(node.policy))
-            description["MaxSizeInMegabytes"] = MEGABYTES
             description.update(memory.told)
             subscriptions = [each for each in node.subscriptions() if each.declared]
             description["SubscriptionCount"] = len(subscriptions)
             description["SizeInBytes"] = sum(int(each.queue.bytes) for each in subscriptions)
-            description["CountDetails"] = _counts(0, 0, 0)
+            description["CountDetails"] = _counts(0, 0, 0, 0)
         self._add_times(description, node.address, node)
         times = self._times(node.address, node)
         return work.made(node.address, node.address, write(kind, description), times)
 
     def _add_counts(self, description: Description, queue: Queue) -> None:
-        dead = self._space.nodes.get(f"{queue.address}/{DEAD_LETTERS}")
-        dead_count = 0 if dead is None else int(dead.message_count())
         figures = queue.figures()
-        scheduled = figures["scheduled"]
-        active = max(0, figures["messages"] - scheduled)
-        description["MessageCount"] = active + scheduled + dead_count
-        description["CountDetails"] = _counts(active, dead_count, scheduled)
+        dead = self._count_of(queue, DEAD_LETTERS)
+        transfer = self._count_of(queue, TRANSFER_DEAD_LETTERS)
+        active = figures["available"] + figures["acquired"]
+        # Deferred messages are in the sum only.
+        description["MessageCount"] = figures["messages"] + dead + transfer
+        description["CountDetails"] = _counts(active, dead, figures["scheduled"], transfer)
+
+    def _count_of(self, queue: Queue, name: str) -> int:
+        node = self._space.nodes.get(f"{queue.address}/{name}")
+        return 0 if node is None else int(node.message_count())
 
     # -- subscriptions -------------------------------------------------------------------
 
     def _put_subscription(self, work: _Work, element: Element, update: bool) -> HttpResponse:
         description = read(element)
-        policy = policy_attributes(queue_policy(description))
         topic = self._topic(work)
         name = work.path.subscription
         there = self._find_subscription(topic, name)
@@ -286,11 +299,13 @@ class Administration:
         if update:
             if there is None:
                 raise self._missing(work.path)
-            work.call(types, "UPDATE", there.address, policy, types.update)
+            settings = changed_subscription(description, topic.policy, there.queue.policy)
+            work.call(types, "UPDATE", there.address, settings, types.update)
             self._memory.change(there.address, there, description, self._now())
             return work.document(self._subscription_entry(work, topic, there))
         address = f"{topic.address}{PART}{name}"
-        call = work.authorised(types, "CREATE", address, policy)
+        settings = new_subscription(description, topic.policy)
+        call = work.authorised(types, "CREATE", address, settings)
         if there is not None:
             raise HttpError(409, f"the subscription {name[:100]!r} exists already")
         first = element.find(atom.name("DefaultRuleDescription"))
@@ -567,11 +582,11 @@ def _name_of(subscription: Subscription) -> str:
     return subscription.address.rpartition(PART)[2]
 
 
-def _counts(active: int, dead: int, scheduled: int) -> dict[str, int]:
+def _counts(active: int, dead: int, scheduled: int, transfer: int) -> dict[str, int]:
     return {
         "ActiveMessageCount": active,
         "DeadLetterMessageCount": dead,
         "ScheduledMessageCount": scheduled,
         "TransferMessageCount": 0,
-        "TransferDeadLetterMessageCount": 0,
+        "TransferDeadLetterMessageCount": transfer,
     }

@@ -144,7 +144,7 @@ async def test_errors_are_the_exceptions_of_the_client(
         with pytest.raises(HttpResponseError) as error:
             client.create_queue("orders", lock_duration=timedelta(minutes=6))
         assert error.value.status_code == 400
-        assert "LockDuration must be at most five minutes" in str(error.value)
+        assert "LockDuration" in str(error.value)
         with pytest.raises(HttpResponseError):
             client.create_queue("$cbs2")
 

@@ -45,6 +45,8 @@ async function main() {
   for await (const page of client.listQueues().byPage({ maxPageSize: 2 })) {
     said.pages.push(page.map((each) => each.name));
   }
+  const forwarding = await client.createQueue("forwarding", { forwardTo: "queue-0" });
+  said.forwarding = forwarding.forwardTo;
   await client.createTopic("news");
   const subscription = await client.createSubscription("news", "audit", { maxDeliveryCount: 4 });
   said.subscription = [
