@@ -12,6 +12,7 @@ from ferrymq_broker.server.http_handlers import HttpHandlerFactory, HttpHandlers
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
+    from ferrymq_broker.connections.authentication import ClientTransport
     from ferrymq_broker.security.request_tokens import RequestTokens
 
 
@@ -52,8 +53,11 @@ class HostTables:
         broker: Broker,
         handlers: HttpHandlers,
         tokens: Callable[[AddressSpace], RequestTokens | None],
+        needs_login: Callable[[ClientTransport], bool],
     ) -> None:
-        """Mount the HTTP handlers in every virtual host, whose requests `tokens` judges."""
+        """Mount the HTTP handlers in every virtual host, whose requests `tokens` judges.
+        `needs_login` is that of `HttpHost`."""
         for space in broker.spaces.values():
             for prefix, make in self.http_handlers.items():
-                handlers.mount(space.name, prefix, make(HttpHost(space, broker, tokens(space))))
+                host = HttpHost(space, broker, tokens(space), needs_login)
+                handlers.mount(space.name, prefix, make(host))

@@ -49,11 +49,12 @@ HttpHandler: TypeAlias = Callable[[HttpRequest], HttpResponse]
 @dataclass(frozen=True, slots=True)
 class HttpHost:
     """What a handler works for: a virtual host. `tokens` judges the tokens of requests; None if the
-    broker takes no tokens."""
+    broker takes no tokens. `needs_login` returns whether a client has to name itself."""
 
     space: AddressSpace
     broker: Broker
-    tokens: RequestTokens | None = None
+    tokens: RequestTokens | None
+    needs_login: Callable[[ClientTransport], bool]
 
 
 # Makes the handler for a virtual host.

@@ -208,6 +208,7 @@ class BrokerServer:
                 self.broker,
                 self.http_handlers,
                 lambda space: request_tokens(config.security, self.broker, space, verifier),
+                self.admission.authenticators.is_required,
             )
             await self._listeners.start(config.listener)
             if self.failure is not None:

@@ -253,18 +253,16 @@ async def test_topics_subscriptions_and_rules(client: ServiceBusAdministrationCl
     await in_thread(work)()
 
 
-async def test_an_entity_can_be_used_at_once(
-    client: ServiceBusAdministrationClient, pki: Pki
-) -> None:
-    await in_thread(client.create_topic)("news")
-    await in_thread(client.create_subscription)("news", "all")
-    async with serving(pki.tls(), "any://127.0.0.1:0") as server:
-        server.http_handlers.mount("default", "", make_handler_of(server))
-        open_client = ServiceBusAdministrationClient.from_connection_string(
+async def test_an_entity_can_be_used_at_once(pki: Pki) -> None:
+    """A broker that knows no keys ignores the token."""
+    server = serving(pki.tls(), "any://127.0.0.1:0")
+    server.tables = replace(server.tables, http_handlers={"": make_handler})
+    async with server:
+        client = ServiceBusAdministrationClient.from_connection_string(
             text(server), connection_verify=str(pki.path("ca")), retry_total=0
         )
-        await in_thread(open_client.create_topic)("news")
-        await in_thread(open_client.create_subscription)("news", "all")
+        await in_thread(client.create_topic)("news")
+        await in_thread(client.create_subscription)("news", "all")
         url = f"amqps://localhost:{server.port}"
         async with (
             ferrymq.connect(url, ssl=pki.trusting()) as connection,
@@ -275,13 +273,6 @@ async def test_an_entity_can_be_used_at_once(
             delivery = await receiver.receive(timeout=20)
             assert delivery.message.body == b"hello"
             await delivery.accept()
-
-
-def make_handler_of(server: BrokerServer) -> Any:
-    """The administration of a broker without tokens."""
-    from ferrymq_broker.server.http_handlers import HttpHost
-
-    return make_handler(HttpHost(server.broker.default, server.broker))
 
 
 async def test_who_may_administer(server: BrokerServer, pki: Pki) -> None:

@@ -253,6 +253,36 @@ async def test_a_token_is_for_what_it_was_signed_for(session: aiohttp.ClientSess
                     assert answer.headers["WWW-Authenticate"] == "SharedAccessSignature"
 
 
+@pytest.mark.parametrize(
+    ("settings", "rules", "status"),
+    [
+        ({}, [], 201),
+        ({"users": {"alice": "secret"}}, [], 401),
+        ({"users": {"alice": "secret"}, "anonymous": True}, [], 201),
+        ({"anonymous": False}, [], 401),
+        ({}, [{"who": "*", "may": ["send"], "where": "*"}], 401),
+        ({}, [{"who": "*", "may": ["create"], "where": "orders"}], 201),
+    ],
+)
+async def test_clients_without_a_token(
+    session: aiohttp.ClientSession,
+    settings: dict[str, object],
+    rules: list[dict[str, object]],
+    status: int,
+) -> None:
+    config = Config.model_validate(
+        {"listener": [{"url": "any://127.0.0.1:0"}], "security": settings, "rule": rules}
+    )
+    server = BrokerServer(config)
+    server.tables = replace(server.tables, http_handlers={"": make_handler})
+    async with server:
+        for headers in ({}, {"Authorization": signature("sb://localhost/", "any", "key")}):
+            async with session.put(url(server, "orders"), data=entry(), headers=headers) as answer:
+                assert answer.status == status
+            if status == 201:
+                server.broker.default.remove(server.broker.default.nodes["orders"])
+
+
 async def test_forwarding_takes_a_token_for_its_target(session: aiohttp.ClientSession) -> None:
     key = {"name": "owner", "primary": "owner-key", "may": "*"}
     inside = "<ForwardTo>sb://localhost/archive</ForwardTo>"
