@@ -9,6 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import uvloop
 from proton import Message as ProtonMessage
 from proton.utils import BlockingConnection
 
@@ -136,6 +137,28 @@ async def test_with_tls_and_without(pki: Pki, session: aiohttp.ClientSession) ->
             assert await answer.text() == f"GET|/x||http://127.0.0.1:{server.port}||False|"
         await session.close()
         await empty(server)
+
+
+def test_the_event_loop_of_the_process(pki: Pki) -> None:
+    """`ferrymq serve` runs on uvloop, whose transports are others."""
+
+    async def work() -> None:
+        limits = Limits(handshake_timeout=2.0)
+        async with serving(pki.tls(), "any://127.0.0.1:0", limits=limits) as server:
+            server.http_handlers.mount("default", "", hello)
+            at = f"localhost:{server.port}"
+            for url in (f"amqps://{at}", f"wss://{at}", f"amqp://{at}", f"ws://{at}"):
+                await exchange(url, pki.trusting() if "s:" in url and url[:3] != "ws:" else None)
+            async with aiohttp.ClientSession() as session:
+                for url, trusted in ((f"https://{at}/x", pki.trusting()), (f"http://{at}/x", True)):
+                    async with session.get(url, ssl=trusted) as answer:
+                        assert answer.status == 200
+            for said in (b"\x16\x03\x01\x00\x05hello", b"rubbish", AMQP):
+                await answer_to(server.port, said)
+            await empty(server)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(work(), 60))
 
 
 async def test_a_certificate_logs_in(pki: Pki) -> None:
