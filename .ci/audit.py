@@ -26,6 +26,7 @@ OURS = (
     "ferrymq_codec",
     "ferrymq_types",
     "ferrymq_broker",
+    "ferrymq_servicebus",
     "pyspark_ferrymq",
     "ferrymq_codegen",
     "ferrymq_pytest",

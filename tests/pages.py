@@ -32,6 +32,8 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "broker/audit": ("broker/audit/",),
     "broker/azure-administration": ("broker/administration/",),
+    "broker/azure-entities": ("servicebus/entities/",),
+    "broker/azure": ("servicebus/test_personality.py",),
     "broker/azure-management": ("servicebus/management/",),
     "broker/browsing": (
         "broker/queues/test_browsing.py",
@@ -129,6 +131,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "wire/test_drains.py",
         "wire/test_flow_state.py",
     ),
+    "broker/forwarding": ("broker/lifecycle/test_forwarding.py",),
     "broker/groups": ("broker/queues/test_groups.py",),
     "broker/last-value": ("broker/lifecycle/test_last_value.py",),
     "broker/limits": (

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.personalities import PersonalityPackage
+from ferrymq_servicebus.administration.service import make_handler
 from ferrymq_servicebus.personality import AzurePersonality
 
 if TYPE_CHECKING:
@@ -14,9 +17,11 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.personality import Personality
 
 
-def make(space: AddressSpace, broker: Broker, settings: Mapping[str, object]) -> Personality:
+def make(
+    space: AddressSpace, broker: Broker, settings: Mapping[str, object], folder: Path
+) -> Personality:
     """Return the personality of a virtual host."""
-    return AzurePersonality(space, settings)
+    return AzurePersonality(space, settings, folder)
 
 
-AZURE = PersonalityPackage(make)
+AZURE = PersonalityPackage(make, HostTables(http_handlers={"": make_handler}))

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final, final
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.values.names import DYNAMIC, PART
 from ferrymq_servicebus.entities import DEAD_LETTERS, TRANSFER_DEAD_LETTERS, entity_of
+from ferrymq_servicebus.entity_names import EntityNames
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
-    from ferrymq_broker.nodes.node import Node
 
 MANAGEMENT: Final = "/$management"
 # Nodes that belong to no entity, by their names without capitals.
@@ -35,16 +35,7 @@ class EntityPaths:
 
     def __init__(self, space: AddressSpace) -> None:
         self._space = space
-        # Native addresses by the same without capitals.
-        self._spelled: dict[str, str] = {name.casefold(): name for name in space.nodes}
-        space.on_change.append(self._on_change)
-
-    def _on_change(self, node: Node, added: bool) -> None:
-        key = node.address.casefold()
-        if added:
-            self._spelled.setdefault(key, node.address)
-        elif self._spelled.get(key) == node.address:
-            del self._spelled[key]
+        self._names = EntityNames(space)
 
     def native(self, path: str) -> str:
         """Return the native address for a path; a native address stays as it is."""
@@ -55,33 +46,21 @@ class EntityPaths:
         if own is not None:
             return own
         owner, tail = _split(path)
-        return self._entity(owner) + tail
+        return self._names.spelled(self._entity(owner)) + tail
 
-    def _entity(self, path: str) -> str:
+    @staticmethod
+    def _entity(path: str) -> str:
         steps = path.split("/")
         words = [step.casefold() for step in steps]
         if len(steps) > 2 and words[-2] == "subscriptions":
-            topic = self._spelling("/".join(steps[:-2]))
-            return f"{topic}{PART}{self._subscription(topic, steps[-1])}"
+            return f"{'/'.join(steps[:-2])}{PART}{steps[-1]}"
         number = ""
         if len(steps) > 2 and words[-2] == "partitions":
             number = f"{PART}{steps[-1]}"
             steps, words = steps[:-2], words[:-2]
         if len(steps) > 2 and words[-2] == "consumergroups":
             steps = steps[:-2]
-        return self._spelling("/".join(steps)) + number
-
-    def _spelling(self, name: str) -> str:
-        return self._spelled.get(name.casefold(), name)
-
-    def _subscription(self, topic: str, name: str) -> str:
-        node = self._space.nodes.get(topic)
-        if isinstance(node, Topic):
-            folded = name.casefold()
-            for subscription in node.subscriptions():
-                if subscription.name.casefold() == folded:
-                    return subscription.name
-        return name
+        return "/".join(steps) + number
 
     def named(self, native: str) -> str:
         """Return the path for a native address."""
@@ -100,8 +79,8 @@ def entity_of_management(native: str) -> str:
 
 
 def names_subscription(path: str) -> bool:
-    """Return whether a path leads to a subscription of a topic."""
-    steps = _split(entity_of(path))[0].casefold().split("/")
+    """Return whether a path is that of a subscription of a topic."""
+    steps = entity_of(path).casefold().split("/")
     return len(steps) > 2 and steps[-2] == "subscriptions"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
@@ -34,15 +35,18 @@ if TYPE_CHECKING:
 class AzurePersonality(Personality):
     """What clients of Azure Service Bus and Event Hubs expect of one virtual host."""
 
-    def __init__(self, space: AddressSpace, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self, space: AddressSpace, settings: Mapping[str, object], folder: Path | None = None
+    ) -> None:
         super().__init__()
         self._space = space
         self._settings = settings
+        self._folder = folder
         self._paths = EntityPaths(space)
 
-    def begin(self) -> None:
+    def declare(self) -> None:
         """Make the declared entities, and `$cbs`. Raises `ConfigError`."""
-        declare_entities(self._space, self._settings)
+        declare_entities(self._space, self._settings, self._folder)
         add_open_cbs(self._space)
 
     def native(self, address: str) -> str:

@@ -161,7 +161,7 @@ def test_the_table_of_settings_has_every_setting_of_a_queue_and_its_default() ->
     defaults = {key: re.split(r"[:` ]+", text.strip("` "))[0] for key, text in rows}
     settings = policy_attributes(QueuePolicy())
     assert defaults.keys() == settings.keys()
-    words = {"none": "", "off": 0, "as": "", "false": False, "true": True}
+    words = {"none": "", "off": 0, "as": "", "false": False, "true": True, "empty": []}
     for key, value in settings.items():
         word = defaults[key]
         default = words.get(word, word)

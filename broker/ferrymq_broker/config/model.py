@@ -7,9 +7,18 @@ also be text with a unit (`units`).
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from ferrymq_broker.config.access import check_named
 from ferrymq_broker.config.capture import Capture
@@ -33,6 +42,7 @@ from ferrymq_broker.config.limits import Limits
 from ferrymq_broker.config.listeners import Listener, check_listener
 from ferrymq_broker.config.log import Log
 from ferrymq_broker.config.memory import available_memory
+from ferrymq_broker.config.paths import FOLDER
 from ferrymq_broker.config.section import Section, kebab
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.storage import Store
@@ -93,6 +103,20 @@ class PersonalitySection(Section):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     name: str = ""
+    _folder: Path = PrivateAttr(default_factory=Path)
+
+    @model_validator(mode="after")
+    def _note_folder(self, info: ValidationInfo) -> PersonalitySection:
+        context = info.context
+        folder = context.get(FOLDER) if isinstance(context, dict) else None
+        if isinstance(folder, Path):
+            self._folder = folder
+        return self
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the configuration file, to which paths in it are relative."""
+        return self._folder
 
     @property
     def settings(self) -> dict[str, object]:

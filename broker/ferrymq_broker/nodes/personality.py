@@ -43,11 +43,6 @@ class Personality:
         Raises `ConfigError` for what cannot be declared.
         """
 
-    def begin(self) -> None:
-        """Make what the virtual host has from the start. Called once, when stored nodes have been
-        restored and those of the configuration made, before there are clients. Raises `ValueError`
-        for settings that do not fit what was stored."""
-
     # -- addresses -----------------------------------------------------------------------
 
     def native(self, address: str) -> str:

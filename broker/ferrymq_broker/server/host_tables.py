@@ -40,6 +40,7 @@ class HostTables:
             position_words={**self.position_words, **more.position_words},
             signature_types=self.signature_types + more.signature_types,
             websocket_paths=self.websocket_paths + more.websocket_paths,
+            http_handlers={**self.http_handlers, **more.http_handlers},
         )
 
     def add_words(self, broker: Broker) -> None:

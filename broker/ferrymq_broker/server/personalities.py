@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.config.errors import ConfigError
@@ -13,6 +14,7 @@ from ferrymq_broker.server.host_tables import HostTables
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
+    from ferrymq_broker.config.model import PersonalitySection
     from ferrymq_broker.nodes.personality import Personality
 
 GROUP: Final = "ferrymq.personalities"
@@ -23,11 +25,11 @@ class PersonalityPackage:
     """What an entry point names.
 
     `make` is called once for each virtual host, before the store is read, with the settings of the
-    configuration; it raises `ValueError` if it cannot use them. `tables` are for the tables of the
-    broker.
+    configuration and its folder; it raises `ValueError` if it cannot use them. `tables` are for the tables
+    of the broker.
     """
 
-    make: Callable[[AddressSpace, Broker, Mapping[str, object]], Personality]
+    make: Callable[[AddressSpace, Broker, Mapping[str, object], Path], Personality]
     tables: HostTables = field(default_factory=HostTables)
 
 
@@ -44,22 +46,12 @@ def find_personality(name: str) -> PersonalityPackage:
 
 
 def take_personality(
-    package: PersonalityPackage, broker: Broker, settings: Mapping[str, object]
+    package: PersonalityPackage, broker: Broker, section: PersonalitySection
 ) -> None:
     """Give every virtual host its personality. Raises `ConfigError` for settings that the package
     cannot use."""
     for space in broker.spaces.values():
         try:
-            space.personality = package.make(space, broker, settings)
+            space.personality = package.make(space, broker, section.settings, section.folder)
         except ValueError as error:
             raise ConfigError(f"personality: {error}") from None
-
-
-def begin_personalities(broker: Broker) -> None:
-    """Let every personality make what its virtual host has from the start. Raises `ConfigError`."""
-    for space in broker.spaces.values():
-        if space.personality is not None:
-            try:
-                space.personality.begin()
-            except ValueError as error:
-                raise ConfigError(f"personality: {error}") from None

@@ -33,11 +33,7 @@ from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.http_handlers import HttpHandlers
 from ferrymq_broker.server.kick_users import UserKick
 from ferrymq_broker.server.listeners import Listeners
-from ferrymq_broker.server.personalities import (
-    begin_personalities,
-    find_personality,
-    take_personality,
-)
+from ferrymq_broker.server.personalities import find_personality, take_personality
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.server.startup_progress import OnProgress, readiness_of
@@ -165,7 +161,7 @@ class BrokerServer:
             if config.personality.name:
                 package = find_personality(config.personality.name)
                 self.tables = self.tables.joined(package.tables)
-                take_personality(package, self.broker, config.personality.settings)
+                take_personality(package, self.broker, config.personality)
             self.tables.add_words(self.broker)
             # Set the time for recovery and declarations.
             self.broker.begin_pass(self.clock.now())
@@ -173,7 +169,6 @@ class BrokerServer:
                 self._storage = await self._recover(config.store.path)
                 self.broker.begin_pass(self.clock.now())
             declare(config, self.broker)
-            begin_personalities(self.broker)
             for space in self.broker.spaces.values():
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 keeper = self._storage if space is self.broker.default else None

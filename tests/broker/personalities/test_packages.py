@@ -42,7 +42,9 @@ class Shop(Personality):
         return address.removeprefix(self.prefix)
 
 
-def make_shop(space: AddressSpace, broker: Broker, settings: Mapping[str, object]) -> Personality:
+def make_shop(
+    space: AddressSpace, broker: Broker, settings: Mapping[str, object], folder: Path
+) -> Personality:
     prefix = settings.get("prefix", "")
     if not isinstance(prefix, str):
         raise ValueError("prefix: text is needed")

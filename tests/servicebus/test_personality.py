@@ -1,0 +1,319 @@
+"""The personality on the wire: paths, annotations, outcomes, dead letters, sessions and errors."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_codec.scalars import Symbol, Timestamp, UInt
+from ferrymq_servicebus.addresses import EntityPaths
+from ferrymq_servicebus.personality import AzurePersonality
+from ferrymq_types.messaging import (
+    Accepted,
+    ApplicationProperties,
+    Data,
+    Header,
+    MessageAnnotations,
+    Modified,
+    Properties,
+    Rejected,
+    Released,
+    Source,
+)
+from ferrymq_types.transport import Error, SenderSettleMode
+from ferrymq_types.unions import Outcome
+from tests.broker.harness import (
+    Network,
+    Receiver,
+    decode,
+    encode,
+    header,
+    message_annotations,
+)
+
+DEAD_LETTER = "com.microsoft:dead-letter"
+SESSION = "com.microsoft:session-filter"
+TICKS = 621_355_968_000_000_000
+
+SETTINGS = {
+    "queue": [{"name": "Orders"}, {"name": "sq", "requires-session": True}],
+    "topic": [{"name": "News", "subscription": [{"name": "Audit"}]}],
+    "hub": [{"name": "Clicks", "partition-count": 2}],
+}
+
+
+@pytest.fixture
+def net() -> Network:
+    net = Network()
+    personality = AzurePersonality(net.space, SETTINGS)
+    net.space.personality = personality
+    personality.declare()
+    return net
+
+
+def properties(payload: bytes) -> Properties:
+    return next(s for s in decode(payload) if isinstance(s, Properties))
+
+
+def application(payload: bytes) -> dict[str, object]:
+    found = [s.value for s in decode(payload) if isinstance(s, ApplicationProperties)]
+    return found[0] if found else {}
+
+
+def first(net: Network, path: str = "orders", **wishes: object) -> Receiver:
+    """A receiver that has got one message."""
+    receiver = net.connect().receiver(path, credit=1, **wishes)  # type: ignore[arg-type]
+    assert len(receiver.deliveries) == 1, receiver.error
+    return receiver
+
+
+def queue_of(net: Network, address: str) -> Queue:
+    node = net.space.find(address)
+    assert isinstance(node, Queue)
+    return node
+
+
+# -- paths -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "native"),
+    [
+        ("orders", "Orders"),
+        ("/ORDERS/", "Orders"),
+        ("amqps://localhost:1/orders", "Orders"),
+        ("sb://localhost:1/orders/$management", "Orders/$management"),
+        ("orders/$deadletterqueue", "Orders/$DeadLetterQueue"),
+        ("orders/$transfer/$deadletterqueue", "Orders/$Transfer/$DeadLetterQueue"),
+        ("orders/$DeadLetterQueue/$management", "Orders/$DeadLetterQueue/$management"),
+        ("news/subscriptions/AUDIT", "News::Audit"),
+        ("news/Subscriptions/audit/$DeadLetterQueue", "News::Audit/$DeadLetterQueue"),
+        ("clicks/consumergroups/$Default/partitions/1", "Clicks::1"),
+        ("clicks/ConsumerGroups/$Default", "Clicks"),
+        ("clicks/Partitions/0", "Clicks::0"),
+        ("a/b/c", "a/b/c"),
+        ("$CBS", "$cbs"),
+        ("$management", "$management"),
+        ("News::Audit", "News::Audit"),
+    ],
+)
+def test_paths(net: Network, path: str, native: str) -> None:
+    paths = EntityPaths(net.space)
+    assert paths.native(path) == native
+    assert paths.native(native) == native
+    assert paths.native(paths.named(native)) == native
+
+
+def test_entities_are_made_on_first_use_with_their_own_settings(net: Network) -> None:
+    net.connect().sender("amqps://localhost/New")
+    policy = queue_of(net, "New").policy
+    assert (policy.lock_duration, policy.deferral, policy.delivery_limit) == (60_000, True, 9)
+    assert net.connect().sender("new").attached and net.space.find("new") is None
+
+
+# -- what is sent ------------------------------------------------------------------------------
+
+
+def test_a_delivery_has_the_annotations_of_the_service(net: Network) -> None:
+    net.connect().sender("orders").send_sections(
+        MessageAnnotations({Symbol("x-opt-partition-key"): "k"}), Data(value=b"a")
+    )
+    (delivery,) = first(net).deliveries
+    annotations = message_annotations(delivery.payload)
+    now = annotations.pop("x-opt-enqueued-time")
+    assert isinstance(now, Timestamp) and now == net.space.agenda.wall
+    assert annotations.pop("x-opt-locked-until") == Timestamp(now + 60_000)
+    assert annotations == {
+        "x-opt-sequence-number": 1,
+        "x-opt-enqueue-sequence-number": 1,
+        "x-opt-message-state": 0,
+        "x-opt-partition-key": "k",
+    }
+    assert len(delivery.tag) == 16 and UUID(bytes_le=delivery.tag)
+    assert properties(delivery.payload).message_id
+
+
+def test_the_header_always_has_the_delivery_count(net: Network) -> None:
+    sender = net.connect().sender("orders")
+    sender.send_sections(Header(durable=True, priority=7, ttl=UInt(5000)), Data(value=b"a"))
+    receiver = first(net)
+    assert header(receiver.deliveries[0].payload) == Header(
+        durable=True, priority=7, ttl=5000, first_acquirer=False, delivery_count=0
+    )
+    # The field is there, although it is 0: five fields, the last one of them a uint.
+    assert receiver.deliveries[0].payload[:5] == b"\x00\x53\x70\xc0\x0f"
+    receiver.settle(Modified(delivery_failed=True))
+    assert header(first(net).deliveries[0].payload).delivery_count == 1
+
+
+def test_annotations_of_the_service_are_dropped_from_messages_that_come(net: Network) -> None:
+    forged = {
+        Symbol(f"x-opt-{name}"): 77
+        for name in ("enqueued-time", "sequence-number", "offset", "locked-until", "message-state")
+    }
+    net.connect().sender("orders").send_sections(
+        MessageAnnotations({**forged, Symbol("x-opt-deadletter-source"): "x", Symbol("own"): 1}),
+        Data(value=b"a"),
+    )
+    annotations = message_annotations(first(net).deliveries[0].payload)
+    assert 77 not in annotations.values() and "x-opt-deadletter-source" not in annotations
+    assert annotations["own"] == 1
+
+
+def test_receive_and_delete(net: Network) -> None:
+    net.connect().sender("orders").send(b"a")
+    receiver = first(net, snd=SenderSettleMode.SETTLED)
+    assert receiver.deliveries[0].remote_settled
+    assert "x-opt-locked-until" not in message_annotations(receiver.deliveries[0].payload)
+    assert queue_of(net, "Orders").message_count() == 0
+
+
+# -- outcomes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outcome", "count"),
+    [
+        (Modified(delivery_failed=True), 1),
+        (Modified(), 1),
+        (Rejected(), 1),
+        (Rejected(error=Error(condition="amqp:internal-error")), 1),
+        (Released(), 1),
+    ],
+)
+def test_a_message_that_comes_back_counts(net: Network, outcome: Outcome, count: int) -> None:
+    net.connect().sender("orders").send(b"a")
+    first(net).settle(outcome)
+    assert header(first(net).deliveries[0].payload).delivery_count == count
+
+
+def test_what_is_released_while_the_link_is_drained_does_not_count(net: Network) -> None:
+    net.connect().sender("orders").send(b"a")
+    receiver = net.connect().receiver("orders", credit=5)
+    receiver.drain()
+    receiver.settle(Released())
+    assert header(first(net).deliveries[0].payload).delivery_count == 0
+
+
+def test_abandoning_and_deferring_with_properties(net: Network) -> None:
+    net.connect().sender("orders").send_sections(
+        ApplicationProperties({"kept": 1, "changed": 1}), Data(value=b"a")
+    )
+    first(net).settle(Modified(message_annotations={"changed": 2, "new": "n"}))
+    again = first(net)
+    assert application(again.deliveries[0].payload) == {"kept": 1, "changed": 2, "new": "n"}
+    again.settle(Modified(undeliverable_here=True))
+    entries = queue_of(net, "Orders").entries
+    assert (entries.available, entries.acquired) == (0, 0)
+    assert queue_of(net, "Orders").message_count() == 1
+
+
+# -- dead letters ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [Symbol, str])
+def test_a_message_is_dead_lettered_with_a_reason(net: Network, key: type[str]) -> None:
+    net.connect().sender("orders").send(b"a")
+    info: dict[str, object] = {
+        key("DeadLetterReason"): "bäd",
+        key("DeadLetterErrorDescription"): "no good",
+        key("mine"): 5,
+    }
+    first(net).settle(Rejected(error=Error(condition=DEAD_LETTER, info=info)))
+    receiver = first(net, "orders/$DeadLetterQueue")
+    payload = receiver.deliveries[0].payload
+    assert application(payload) == {
+        "DeadLetterReason": "bäd",
+        "DeadLetterErrorDescription": "no good",
+        "mine": 5,
+    }
+    assert message_annotations(payload)["x-opt-deadletter-source"] == "Orders"
+    assert receiver.bodies() == [b"a"]
+    receiver.settle(Accepted())
+    assert queue_of(net, "Orders/$DeadLetterQueue").message_count() == 0
+
+
+def test_too_many_deliveries(net: Network) -> None:
+    net.connect().sender("orders").send(b"a")
+    for _ in range(10):
+        first(net).settle(Modified(delivery_failed=True))
+    payload = first(net, "orders/$deadletterqueue").deliveries[0].payload
+    assert application(payload)["DeadLetterReason"] == "MaxDeliveryCountExceeded"
+
+
+# -- sessions, topics --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", ["s", None])
+def test_a_session_is_named_or_the_next_one(net: Network, asked: str | None) -> None:
+    net.connect().sender("SQ").send_sections(Properties(group_id="s"), Data(value=b"a"))
+    receiver = first(net, "sq", source=Source(address="sq", filter={SESSION: asked}))
+    assert receiver.remote_source.filter == {SESSION: "s"}
+    assert receiver.remote_source.address == "sq"
+    attach = receiver.link.remote_attach
+    assert attach is not None and attach.properties is not None
+    until = attach.properties["com.microsoft:locked-until-utc"]
+    assert isinstance(until, int) and (until - TICKS) % 10_000 == 0 and until > TICKS
+    assert len(receiver.deliveries[0].tag) == 16
+
+
+def test_no_session_is_free_in_time(net: Network) -> None:
+    receiver = net.connect().receiver(
+        None,
+        source=Source(address="sq", filter={SESSION: None}),
+        properties={"com.microsoft:timeout": UInt(1000)},
+    )
+    assert not receiver.attached
+    net.advance(2)
+    assert receiver.error is not None and receiver.error.condition == "com.microsoft:timeout"
+
+
+def test_a_session_with_an_owner(net: Network) -> None:
+    source = Source(address="sq", filter={SESSION: "s"})
+    assert net.connect().receiver(None, source=source).error is None
+    error = net.connect().receiver(None, source=source).error
+    assert error is not None and error.condition == "com.microsoft:session-cannot-be-locked"
+
+
+def test_a_subscription(net: Network) -> None:
+    net.connect().sender("news").send(b"a")
+    receiver = first(net, "news/subscriptions/audit")
+    assert receiver.remote_source.address == "news/subscriptions/audit"
+    receiver.settle(Rejected(error=Error(condition=DEAD_LETTER)))
+    assert first(net, "news/Subscriptions/audit/$DeadLetterQueue").bodies() == [b"a"]
+
+
+# -- errors ------------------------------------------------------------------------------------
+
+
+def test_a_missing_entity(net: Network) -> None:
+    receiver = net.connect().receiver("orders/subscriptions/none")
+    assert receiver.error is not None
+
+
+def test_a_lost_lock(net: Network) -> None:
+    net.connect().sender("orders").send(b"a")
+    receiver = first(net)
+    (delivery,) = receiver.take()
+    net.advance(61)
+    delivery.update(Accepted())
+    net.run()
+    state = delivery.remote_state
+    assert isinstance(state, Rejected) and state.error is not None
+    assert state.error.condition == "com.microsoft:message-lock-lost"
+
+
+def test_messages_in_a_foreign_format_are_left_alone(net: Network) -> None:
+    net.connect().sender("orders").send_encoded(b"opaque", message_format=0x100)
+    assert first(net).deliveries[0].payload == b"opaque"
+
+
+def test_everyone_may_put_a_token_where_none_is_checked(net: Network) -> None:
+    client = net.connect()
+    receiver = client.receiver("$cbs", credit=1)
+    client.sender("$cbs").send_encoded(
+        encode(Properties(message_id=1), ApplicationProperties({"operation": "put-token"}))
+    )
+    assert application(receiver.deliveries[0].payload)["status-code"] == 202
