@@ -69,8 +69,8 @@ class _Reader:
         self._builder = TreeBuilder()
         self._depth = 0
         self._elements = 0
-        # The prefixes in use; values name their types by a prefix, which the tree does not keep.
-        self.parser = parser = expat.ParserCreate(namespace_separator=_DIVIDER)
+        # Another encoding in the XML declaration does not count: not every codec is for texts.
+        self.parser = parser = expat.ParserCreate("utf-8", namespace_separator=_DIVIDER)
         parser.buffer_text = True
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end

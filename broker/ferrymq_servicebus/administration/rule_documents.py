@@ -27,6 +27,9 @@ _PAIR: Final = "KeyValueOfstringanyType"
 # What every SQL expression carries.
 _LEVEL: Final = "20"
 _INT32: Final = 0x7FFF_FFFF
+_INT64: Final = 0x7FFF_FFFF_FFFF_FFFF
+# The most characters of a number.
+_DIGITS: Final = 20
 _PREFIX: Final = "d6p1"
 
 
@@ -71,7 +74,10 @@ def _value(element: Element) -> object:
     kind = _type(element)
     try:
         if kind in ("int", "long", "short", "byte"):
-            return int(text)
+            number = int(text[:_DIGITS])
+            if abs(number) > _INT64 or len(text) > _DIGITS:
+                raise ValueError
+            return number
         if kind in ("double", "float", "decimal"):
             return float(text)
         if kind == "dateTime":
