@@ -14,8 +14,12 @@ import pytest
 import ferrymq
 from ferrymq import Message
 from ferrymq_broker.config.security import Security
+from ferrymq_broker.nodes.message import admit
 from ferrymq_broker.server import BrokerServer
+from ferrymq_codec.scalars import Timestamp
 from ferrymq_servicebus.administration.service import make_handler
+from ferrymq_types.messaging import Data, MessageAnnotations
+from tests.broker.harness import encode
 from tests.broker.tls.conftest import pki as pki
 from tests.broker.tls.pki import Pki, serving
 
@@ -160,13 +164,10 @@ async def test_what_a_queue_holds(
     assert before.total_message_count == 0 and isinstance(before.created_at_utc, datetime)
     space = server.broker.default
     sub_queue = space.nodes["orders/$DeadLetterQueue"]
-    from ferrymq_broker.nodes.message import BrokerMessage
-
     server.broker.begin_pass(server.clock.now())
-    payload = b"\x00\x53\x75\xa0\x05hello"
     for node, count in ((space.nodes["orders"], 3), (sub_queue, 2)):
         for _ in range(count):
-            node.publish(BrokerMessage(payload, 0, 0))
+            node.publish(admit(encode(Data(b"hello")), 0))
     server.broker.finish_pass()
     after = await in_thread(client.get_queue_runtime_properties)("orders")
     assert after.active_message_count == 3
@@ -174,6 +175,26 @@ async def test_what_a_queue_holds(
     assert after.scheduled_message_count == 0
     assert after.total_message_count == 5
     assert after.size_in_bytes > 0
+
+
+async def test_what_a_subscription_holds(
+    server: BrokerServer, client: ServiceBusAdministrationClient
+) -> None:
+    await in_thread(client.create_topic)("news")
+    await in_thread(client.create_subscription)("news", "audit")
+    space = server.broker.default
+    server.broker.begin_pass(server.clock.now())
+    later = Timestamp(int(server.broker.clock.now + server.broker.clock.epoch + 3600) * 1000)
+    when = MessageAnnotations({"x-opt-scheduled-enqueue-time": later})
+    for _ in range(2):
+        space.nodes["news"].publish(admit(encode(Data(b"now")), 0))
+    space.nodes["news"].publish(admit(encode(when, Data(b"later")), 0))
+    space.nodes["news::audit/$DeadLetterQueue"].publish(admit(encode(Data(b"dead")), 0))
+    server.broker.finish_pass()
+    figures = await in_thread(client.get_subscription_runtime_properties)("news", "audit")
+    assert figures.active_message_count == 2
+    assert figures.dead_letter_message_count == 1
+    assert figures.total_message_count == 4
 
 
 async def test_listing_in_pages(client: ServiceBusAdministrationClient) -> None:
