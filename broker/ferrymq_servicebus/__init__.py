@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.personalities import PersonalityPackage
-from ferrymq_servicebus.administration.service import make_handler
 from ferrymq_servicebus.personality import AzurePersonality
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.nodes.personality import Personality
+    from ferrymq_broker.server.http_handlers import HttpHandler, HttpHost
 
 
 def make(
@@ -24,4 +24,11 @@ def make(
     return AzurePersonality(space, settings, folder)
 
 
-AZURE = PersonalityPackage(make, HostTables(http_handlers={"": make_handler}))
+def administer(host: HttpHost) -> HttpHandler:
+    """Return the handler of HTTP requests for a virtual host."""
+    from ferrymq_servicebus.administration.service import make_handler
+
+    return make_handler(host)
+
+
+AZURE = PersonalityPackage(make, HostTables(http_handlers={"": administer}))

@@ -25,8 +25,8 @@ class PersonalityPackage:
     """What an entry point names.
 
     `make` is called once for each virtual host, before the store is read, with the settings of the
-    configuration and its folder; it raises `ValueError` if it cannot use them. `tables` are for the tables
-    of the broker.
+    configuration and its folder; it raises `ValueError` if it cannot use them. `tables` are for the
+    tables of the broker.
     """
 
     make: Callable[[AddressSpace, Broker, Mapping[str, object], Path], Personality]

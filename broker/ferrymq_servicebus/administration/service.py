@@ -54,6 +54,7 @@ from ferrymq_servicebus.administration.remembered import Memory
 from ferrymq_servicebus.administration.rule_documents import read_rule, write_rule
 from ferrymq_servicebus.administration.times import iso
 from ferrymq_servicebus.entities import DEAD_LETTERS, DEFAULT_RULE, TRANSFER_DEAD_LETTERS
+from ferrymq_servicebus.entity_names import EntityNames
 
 _Entity = TypeVar("_Entity")
 
@@ -100,6 +101,7 @@ class Administration:
         self._queues = QueueEntities(space)
         self._topics = TopicEntities(space)
         self._subscriptions = SubscriptionEntities(space)
+        self._names = EntityNames(space)
         self._memory = Memory(space, self._now())
 
     def handle(self, request: HttpRequest) -> HttpResponse:
@@ -382,14 +384,7 @@ class Administration:
 
     def _find(self, name: str) -> Node | None:
         """Return the node of an entity, whose name is matched without case."""
-        nodes = self._space.nodes
-        node = nodes.get(name)
-        if node is None:
-            wanted = name.casefold()
-            for address, each in nodes.items():
-                if address.casefold() == wanted:
-                    node = each
-                    break
+        node = self._space.nodes.get(self._names.spelled(name))
         return node if node is not None and _is_entity(node.address) else None
 
     def _entity(self, work: _Work) -> Node:
