@@ -18,8 +18,9 @@ FOLLOWED = {"tutorial/README", "tutorial/worker"}
 GENERATED = {f"client/{of_client.GENERATED}"}
 # `tests/testing/test_page.py` runs these with pytest.
 WITH_PYTEST = {"testing-with-a-broker"}
-# `test_rabbitmq.py` and `test_azure.py` of the client run these.
-SERVICES = {"client/azure", "client/rabbitmq"}
+# `test_rabbitmq.py` and `test_azure.py` of the client, and `administration/test_page.py` of the
+# broker run these.
+SERVICES = {"client/azure", "client/rabbitmq", "broker/azure-administration"}
 RUN = {
     *of_broker.PAGES,
     *of_client.PAGES,
