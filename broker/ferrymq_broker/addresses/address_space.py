@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from ferrymq_broker.addresses.address_records import drop_alias, keep_node, put_alias, put_node
 from ferrymq_broker.addresses.declared_nodes import CONFIGURATION, Declarations
@@ -63,6 +63,7 @@ class AddressRedirect:
         self.address: str = address
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Template:
     """A template for nodes that are made when a client names them."""
 
