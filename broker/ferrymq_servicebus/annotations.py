@@ -40,6 +40,9 @@ _RESERVED: Final = frozenset(
     (ENQUEUED_TIME, SEQUENCE, ENQUEUED_SEQUENCE, OFFSET, LOCKED_UNTIL, STATE, DEAD_LETTER_SOURCE)
 )
 _NAMESPACE: Final = b"x-opt-"
+# Those that a kept message may have, if a topic has scheduled it.
+_NUMBERED: Final = frozenset((SEQUENCE,))
+_NUMBER: Final = SEQUENCE.encode()
 _SECTION: Final = descriptor_bytes(MESSAGE_ANNOTATIONS) + bytes((codes.MAP32,))
 _ENQUEUED_TIME_KEY: Final = symbol_bytes(ENQUEUED_TIME) + bytes((codes.TIMESTAMP,))
 _SEQUENCE_KEY: Final = symbol_bytes(SEQUENCE) + bytes((codes.LONG,))
@@ -69,7 +72,7 @@ def admitted(message: BrokerMessage, now: i64) -> BrokerMessage:
         now = scheduled
     payload = message.payload
     start = message.header_end
-    pairs, count, end = _pairs_at(payload, start)
+    pairs, count, end = _pairs_at(payload, start, _RESERVED, _NAMESPACE)
     w = BytesWriter()
     w.write(_ENQUEUED_TIME_KEY)
     write_i64_be(w, now)
@@ -95,9 +98,12 @@ def _with_id(message: BrokerMessage) -> BrokerMessage:
     return draft.message()
 
 
-def _pairs_at(payload: bytes, start: i64) -> tuple[bytes, i64, i64]:
-    """Return the keys and values of the annotations at `start` without reserved names, the number
-    of items, and the end of the section."""
+def _pairs_at(
+    payload: bytes, start: i64, names: frozenset[str], mark: bytes
+) -> tuple[bytes, i64, i64]:
+    """Return the keys and values of the annotations at `start` without those of these names, the
+    number of items, and the end of the section. A section without the bytes `mark` has none of
+    them."""
     if section_at(payload, start) != MESSAGE_ANNOTATIONS:
         return b"", 0, start
     end = section_end(payload, start)
@@ -106,7 +112,7 @@ def _pairs_at(payload: bytes, start: i64) -> tuple[bytes, i64, i64]:
     if payload[reader.pos] not in _MAPS:
         return b"", 0, end
     count: i64 = reader.enter_map(_WHAT)
-    if payload.find(_NAMESPACE, reader.pos, end) < 0:
+    if payload.find(mark, reader.pos, end) < 0:
         return payload[reader.pos : end], count, end
     kept: list[bytes] = []
     for _ in range(count // 2):
@@ -117,7 +123,7 @@ def _pairs_at(payload: bytes, start: i64) -> tuple[bytes, i64, i64]:
         else:
             reader.skip_value(_WHAT)
         reader.skip_value(_WHAT)
-        if name not in _RESERVED:
+        if name not in names:
             kept.append(payload[begin : reader.pos])
     return b"".join(kept), 2 * len(kept), end
 
@@ -141,7 +147,7 @@ def stamped(queue: Queue, entry: Entry, head: bytes, start: i64) -> tuple[bytes,
     letter = message if queue.owner_queue is None else explained(message)
     payload = letter.payload
     try:
-        pairs, count, end = _raw_pairs_at(payload, letter.header_end)
+        pairs, count, end = _pairs_at(payload, letter.header_end, _NUMBERED, _NUMBER)
     except CodecError:
         return head, message.header_end
     w = BytesWriter()
@@ -191,17 +197,3 @@ def header_bytes(header: Header) -> bytes:
 def _signed(value: int) -> int:
     """Return the number that has the same 32 bits with a sign."""
     return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def _raw_pairs_at(payload: bytes, start: i64) -> tuple[bytes, i64, i64]:
-    """Return the keys and values of the annotations that `admitted` has written, the number of
-    items, and the end of the section."""
-    if section_at(payload, start) != MESSAGE_ANNOTATIONS:
-        return b"", 0, start
-    end = section_end(payload, start)
-    reader = Reader(payload, start, end)
-    reader.read_descriptor(_WHAT)
-    if payload[reader.pos] not in _MAPS:
-        return b"", 0, end
-    count: i64 = reader.enter_map(_WHAT)
-    return payload[reader.pos : end], count, end

@@ -28,7 +28,7 @@ def meant_outcome(node: Node, entry: Entry, state: Outcome, ending: bool) -> Out
     """Return what a client means by an outcome. `ending`: while the link is drained or ends."""
     if isinstance(state, Modified):
         if state.message_annotations:
-            _change(node, entry, state.message_annotations)
+            change_properties(node, entry, state.message_annotations)
         return Modified(
             delivery_failed=not state.undeliverable_here,
             undeliverable_here=state.undeliverable_here,
@@ -42,7 +42,7 @@ def meant_outcome(node: Node, entry: Entry, state: Outcome, ending: bool) -> Out
     return state
 
 
-def _change(node: Node, entry: Entry, properties: dict[str, object]) -> None:
+def change_properties(node: Node, entry: Entry, properties: dict[str, object]) -> None:
     """Set application-properties, which these clients send as annotations of the outcome."""
     message = node.message_of(entry)
     draft = None if message is None else draft_of(message)

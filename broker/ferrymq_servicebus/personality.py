@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.personality import Personality
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_servicebus.addresses import EntityPaths, entity_of_management
 from ferrymq_servicebus.annotations import admitted, stamped
 from ferrymq_servicebus.conditions import error_of
@@ -39,6 +40,7 @@ class AzurePersonality(Personality):
         self, space: AddressSpace, settings: Mapping[str, object], folder: Path | None = None
     ) -> None:
         super().__init__()
+        self.text_offsets = True
         self._space = space
         self._settings = settings
         self._folder = folder
@@ -75,8 +77,10 @@ class AzurePersonality(Personality):
         grant_source(terms)
 
     def admit(self, message: BrokerMessage, node: Node) -> BrokerMessage:
-        """See `admitted`."""
-        return admitted(message, node.agenda.wall)
+        """See `admitted`. Events of a stream are kept as they come."""
+        if isinstance(node, Queue | Topic):
+            return admitted(message, node.agenda.wall)
+        return message
 
     def stamp(self, node: Node, entry: Entry, head: bytes, start: i64) -> tuple[bytes, i64]:
         """See `stamped`."""

@@ -10,6 +10,7 @@ from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_codec.scalars import Symbol, Timestamp, UInt
 from ferrymq_servicebus.addresses import EntityPaths
 from ferrymq_servicebus.personality import AzurePersonality
+from ferrymq_types.filters import SelectorFilter
 from ferrymq_types.messaging import (
     Accepted,
     ApplicationProperties,
@@ -32,6 +33,7 @@ from tests.broker.harness import (
     header,
     message_annotations,
 )
+from tests.servicebus.management.requests import EntityClient, encoded, uuids
 
 DEAD_LETTER = "com.microsoft:dead-letter"
 SESSION = "com.microsoft:session-filter"
@@ -235,6 +237,39 @@ def test_a_message_is_dead_lettered_with_a_reason(net: Network, key: type[str]) 
     assert queue_of(net, "Orders/$DeadLetterQueue").message_count() == 0
 
 
+def test_a_scheduled_message_of_a_topic_has_one_sequence_number(net: Network) -> None:
+    due = net.wall + 1000
+    client = EntityClient(net, "News")
+    client.body("schedule-message", {"messages": [{"message": encoded(b"a", int(due))}]})
+    net.advance(2)
+    payload = first(net, "news/subscriptions/audit").deliveries[0].payload
+    assert payload.count(b"x-opt-sequence-number") == 1
+    annotations = message_annotations(payload)
+    assert annotations["x-opt-sequence-number"] == 1
+    assert annotations["x-opt-enqueued-time"] == Timestamp(due)
+
+
+def test_a_request_abandons_with_properties(net: Network) -> None:
+    net.connect().sender("orders").send(b"a")
+    tokens = uuids(first(net).take()[0].tag)
+    client = EntityClient(net, "Orders")
+    asked = {"disposition-status": "abandoned", "lock-tokens": tokens}
+    client.body("update-disposition", {**asked, "properties-to-modify": {"new": "n"}})
+    assert application(first(net).deliveries[0].payload) == {"new": "n"}
+
+
+def test_a_dead_letter_is_peeked_with_its_reason(net: Network) -> None:
+    net.connect().sender("orders").send(b"a")
+    tokens = uuids(first(net).take()[0].tag)
+    asked = {"disposition-status": "suspended", "lock-tokens": tokens, "deadletter-reason": "bad"}
+    EntityClient(net, "Orders").body("update-disposition", asked)
+    client = EntityClient(net, "Orders/$DeadLetterQueue")
+    found = client.body("peek-message", {"from-sequence-number": 0, "message-count": 5})
+    messages = found["messages"]
+    assert isinstance(messages, list) and len(messages) == 1
+    assert application(messages[0]["message"]) == {"DeadLetterReason": "bad"}
+
+
 def test_too_many_deliveries(net: Network) -> None:
     net.connect().sender("orders").send(b"a")
     for _ in range(10):
@@ -283,6 +318,43 @@ def test_a_subscription(net: Network) -> None:
     assert receiver.remote_source.address == "news/subscriptions/audit"
     receiver.settle(Rejected(error=Error(condition=DEAD_LETTER)))
     assert first(net, "news/Subscriptions/audit/$DeadLetterQueue").bodies() == [b"a"]
+
+
+# -- event hubs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("annotations", [None, {"own": 1}, {"own": 1, "x-opt-offset": 5}])
+def test_an_event_has_its_offset_as_text(
+    net: Network, annotations: dict[str | int, object] | None
+) -> None:
+    sections = [] if annotations is None else [MessageAnnotations(dict(annotations))]
+    sender = net.connect().sender("clicks/Partitions/1")
+    for _ in range(12):
+        sender.send_sections(*sections, Data(value=b"a"))
+    address = "Clicks/ConsumerGroups/$Default/Partitions/1"
+    start = SelectorFilter("amqp.annotation.x-opt-offset > '9'")
+    receiver = net.connect().receiver(
+        None, credit=5, source=Source(address=address, filter={"start": start})
+    )
+    found = [message_annotations(one.payload) for one in receiver.deliveries]
+    assert [(one["x-opt-offset"], one["x-opt-sequence-number"]) for one in found] == [
+        ("10", 10),
+        ("11", 11),
+    ]
+    assert all(one.get("own") == (None if annotations is None else 1) for one in found)
+    assert all(isinstance(one["x-opt-enqueued-time"], Timestamp) for one in found)
+
+
+def test_a_reader_with_a_higher_epoch_takes_the_partition(net: Network) -> None:
+    address = "clicks/ConsumerGroups/$Default/Partitions/0"
+    first_one = net.connect().receiver(address, properties={"com.microsoft:epoch": 1})
+    other = "clicks/ConsumerGroups/other/Partitions/0"
+    beside = net.connect().receiver(other, properties={"com.microsoft:epoch": 1})
+    net.connect().receiver(address, properties={"com.microsoft:epoch": 2})
+    assert first_one.error is not None and first_one.error.condition == "amqp:link:stolen"
+    assert beside.error is None
+    lower = net.connect().receiver(address, properties={"com.microsoft:epoch": 1})
+    assert lower.error is not None and lower.error.condition == "amqp:link:stolen"
 
 
 # -- errors ------------------------------------------------------------------------------------

@@ -43,6 +43,9 @@ class Personality:
         Raises `ConfigError` for what cannot be declared.
         """
 
+    # Whether the annotation with the offset of a record is a string.
+    text_offsets: bool = False
+
     # -- addresses -----------------------------------------------------------------------
 
     def native(self, address: str) -> str:

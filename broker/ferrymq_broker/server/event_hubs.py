@@ -61,13 +61,13 @@ class _OfStreams(EntityType):
 
     def authorise(self, operation: str, call: Call) -> None:
         """Check the right to read the stream."""
-        if not may_look(call.party, self.space, call.name):
+        if not may_look(call.party, self.space, self.space.meant_by(call.name)):
             raise forbidden(operation, self.short, call.name)
 
     def stream(self, call: Call) -> Stream:
         """Return the stream that a request names. Raises `ManagementError`."""
         name = call.required_name()
-        node = self.space.find(name)
+        node = self.space.find(self.space.meant_by(name))
         if not isinstance(node, Stream):
             raise self.missing(name)
         return node

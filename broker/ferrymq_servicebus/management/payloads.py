@@ -10,6 +10,7 @@ from ferrymq_broker.nodes.message import BrokerMessage, restore
 from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_codec.errors import CodecError
 from ferrymq_codec.scalars import Int, Timestamp
+from ferrymq_servicebus.dead_letters import explained
 from ferrymq_types.messaging import Data, encode_data
 
 SEQUENCE: Final = "x-opt-sequence-number"
@@ -40,7 +41,7 @@ def stamped(
     if locked_until is not None:
         annotations[LOCKED_UNTIL] = locked_until
     try:
-        message = restore(payload, 0, False, 0)
+        message = explained(restore(payload, 0, False, 0))
         if not with_body:
             message = _without_body(message)
         return message.annotated(annotations).payload

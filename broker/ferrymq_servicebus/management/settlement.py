@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ferrymq_broker.management.locks import QueueLocks
 from ferrymq_codec.containers import Array
+from ferrymq_servicebus.dead_letters import DEAD_LETTER
 from ferrymq_servicebus.management.asked import Asked, Handler
 from ferrymq_servicebus.management.entity import Entity
 from ferrymq_servicebus.management.failures import done, expect, invalid
-
-DEAD_LETTER: Final = "com.microsoft:dead-letter"
+from ferrymq_servicebus.outcomes import change_properties
 
 
 class EntityLocks:
@@ -38,24 +36,37 @@ class EntityLocks:
         """Give locked messages an outcome."""
         self._entity.expect_listen(asked)
         arguments = _outcome(asked)
-        arguments["tokens"] = asked.tokens("lock-tokens")
+        tokens = asked.tokens("lock-tokens")
+        arguments["tokens"] = tokens
+        if arguments["outcome"] != "rejected":
+            self._change(tokens, asked.map("properties-to-modify"))
         arguments.update(asked.of_session())
         expect(done(self._settle(asked.call(arguments))))
         return {}
+
+    def _change(self, tokens: list[bytes], properties: dict[str, object] | None) -> None:
+        """Set application-properties of the messages, if all of them are locked."""
+        queue = self._entity.queue()
+        if not properties or queue.locks is None:
+            return
+        found = [queue.locks.find(token) for token in tokens]
+        entries = [lock.entry for lock in found if lock is not None and lock.entry is not None]
+        if len(entries) == len(tokens):
+            for entry in entries:
+                change_properties(queue, entry, properties)
 
 
 def _outcome(asked: Asked) -> dict[str, object]:
     """Return the arguments of SETTLE for a disposition status. Raises `RequestFailed`."""
     status = asked.text("disposition-status")
-    changed = asked.map("properties-to-modify")
     if status == "completed":
         return {"outcome": "accepted"}
     if status == "abandoned":
-        found: dict[str, object] = {"outcome": "modified", "delivery-failed": True}
-    elif status in ("defered", "deferred"):
-        found = {"outcome": "deferred"}
-    elif status == "suspended":
-        info: dict[str, object] = dict(changed or {})
+        return {"outcome": "modified", "delivery-failed": True}
+    if status in ("defered", "deferred"):
+        return {"outcome": "deferred"}
+    if status == "suspended":
+        info: dict[str, object] = dict(asked.map("properties-to-modify") or {})
         for key, name in (
             ("deadletter-reason", "DeadLetterReason"),
             ("deadletter-description", "DeadLetterErrorDescription"),
@@ -63,8 +74,4 @@ def _outcome(asked: Asked) -> dict[str, object]:
             if asked.arguments.get(key) is not None:
                 info[name] = asked.text(key)
         return {"outcome": "rejected", "condition": DEAD_LETTER, "info": info}
-    else:
-        raise invalid(f"disposition-status: {status[:100]!r} is none")
-    if changed:
-        found["annotations"] = changed
-    return found
+    raise invalid(f"disposition-status: {status[:100]!r} is none")

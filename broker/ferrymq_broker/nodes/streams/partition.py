@@ -108,6 +108,7 @@ class StreamPartition(Node):
         "held",
         "_warned",
         "_entry",
+        "_text",
         "_max_age",
         "_max_bytes",
         "_max_records",
@@ -131,6 +132,9 @@ class StreamPartition(Node):
         # Whether it has been logged that holds keep much more than the limits.
         self._warned = False
         self._entry = partition_entry(number)
+        personality = self.space.personality
+        # Whether offsets are told as text.
+        self._text = personality is not None and personality.text_offsets
         self._expiry = _Expiry(self)
         self._max_age: i64 = ENDLESS
         self._max_bytes: i64 = ENDLESS
@@ -488,6 +492,7 @@ class StreamPartition(Node):
             segment.times[index],
             self._entry,
             skipped,
+            self._text,
         )
 
     def encode(self, segment: LogSegment, index: i64, skipped: i64) -> BrokerMessage:
@@ -499,7 +504,12 @@ class StreamPartition(Node):
             format = formats.get(index, 0)
         if (format >> 8) == 0:
             payload = stamped(
-                payload, segment.first + index, segment.times[index], self._entry, skipped
+                payload,
+                segment.first + index,
+                segment.times[index],
+                self._entry,
+                skipped,
+                self._text,
             )
         message = BrokerMessage(payload, format, 0)
         if (format >> 8) == 0 and section_at(payload, 0) == HEADER:

@@ -8,6 +8,8 @@
 They are put before the bytes of the sender's annotations, which come before the bytes of the bare
 message; neither is decoded. Only if the sender's annotations have names of this kind are they
 decoded, to remove these names.
+
+In a virtual host whose personality has `text_offsets`, the offset is a string.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ SKIPPED: Final = "x-opt-skipped"
 _OURS: Final = 107
 _ITEMS: Final = 8
 _OFFSET_KEY: Final = symbol_bytes(OFFSET) + bytes((codes.LONG,))
+_OFFSET_TEXT_KEY: Final = symbol_bytes(OFFSET) + bytes((codes.STRING8,))
 # The start of the annotations up to the value of the offset: without other annotations, and with
 # some.
 _SECTION: Final = descriptor_bytes(MESSAGE_ANNOTATIONS)
@@ -62,24 +65,27 @@ def partition_entry(number: i64) -> bytes:
     return w.getvalue()
 
 
-def stamped(payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64) -> bytes:
+def stamped(
+    payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64, text: bool
+) -> bytes:
     """Return the payload of a delivery of a message in AMQP's own format.
 
     `time` is in milliseconds since the epoch, `partition` comes from `partition_entry`. `skipped`
     is how many records the reader has lost before this one; it is written if it is not 0. A message
-    whose annotations cannot be read is left unchanged.
+    whose annotations cannot be read is left unchanged. `text` is whether the offset is a string.
     """
-    head, start = stamp(payload, offset, time, partition, skipped)
+    head, start = stamp(payload, offset, time, partition, skipped, text)
     return head + payload[start:] if start else head + payload
 
 
 def stamp(
-    payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64
+    payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64, text: bool
 ) -> tuple[bytes, int]:
     """Return the first sections of such a payload, and where the rest of the message begins, which
     is sent unchanged."""
     w = BytesWriter()
     start: i64 = 0
+    ours = _with_text(offset, time, partition) if text else b""
     try:
         code = section_at(payload, 0)
         if code == HEADER:
@@ -90,7 +96,12 @@ def stamp(
             w.write(_GAP)
             write_i64_be(w, skipped)
         if code == MESSAGE_ANNOTATIONS:
-            start = _merge(w, payload, start, offset, time, partition)
+            start = _merge(w, payload, start, offset, time, partition, ours)
+        elif ours:
+            w.write(_LONG)
+            write_i32_be(w, i32(4 + len(ours)))
+            write_i32_be(w, i32(_ITEMS))
+            w.write(ours)
         else:
             w.write(_SHORT)
             _write_values(w, offset, time, partition)
@@ -99,8 +110,24 @@ def stamp(
     return w.getvalue(), start
 
 
-def _write_values(w: BytesWriter, offset: i64, time: i64, partition: bytes) -> None:
-    write_i64_be(w, offset)
+def _with_text(offset: i64, time: i64, partition: bytes) -> bytes:
+    """Return the four keys with their values, of which the offset is a string."""
+    digits = str(offset).encode()
+    w = BytesWriter()
+    w.write(_OFFSET_TEXT_KEY)
+    w.write(bytes((len(digits),)))
+    w.write(digits)
+    _write_values(w, offset, time, partition, False)
+    return w.getvalue()
+
+
+def _write_values(
+    w: BytesWriter, offset: i64, time: i64, partition: bytes, first: bool = True
+) -> None:
+    """Write the values with the keys between them; without the `first` one, the offset, begin
+    with the second key."""
+    if first:
+        write_i64_be(w, offset)
     w.write(_SEQUENCE_KEY)
     write_i64_be(w, offset)
     w.write(_TIME_KEY)
@@ -109,10 +136,16 @@ def _write_values(w: BytesWriter, offset: i64, time: i64, partition: bytes) -> N
 
 
 def _merge(
-    w: BytesWriter, payload: bytes, start: i64, offset: i64, time: i64, partition: bytes
+    w: BytesWriter,
+    payload: bytes,
+    start: i64,
+    offset: i64,
+    time: i64,
+    partition: bytes,
+    ours: bytes,
 ) -> i64:
-    """Write the broker's annotations followed by those of the sender at `start`; return the end of
-    the latter."""
+    """Write the broker's annotations, `ours` if there are any bytes in it, followed by those of the
+    sender at `start`; return the end of the latter."""
     reader = Reader(payload, start, len(payload))
     reader.read_descriptor("message-annotations")
     end: i64
@@ -133,10 +166,14 @@ def _merge(
         reader.skip_value("message-annotations")
         end = reader.pos
     w.write(_LONG)
-    write_i32_be(w, i32(4 + _OURS + len(others)))
+    size: i64 = len(ours) if ours else _OURS
+    write_i32_be(w, i32(4 + size + len(others)))
     write_i32_be(w, i32(_ITEMS + count))
-    w.write(_OFFSET_KEY)
-    _write_values(w, offset, time, partition)
+    if ours:
+        w.write(ours)
+    else:
+        w.write(_OFFSET_KEY)
+        _write_values(w, offset, time, partition)
     w.write(others)
     return end
 
