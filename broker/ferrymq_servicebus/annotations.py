@@ -83,18 +83,23 @@ def admitted(message: BrokerMessage, now: i64) -> BrokerMessage:
         message.special,
         message.origin,
     )
-    return _with_id(kept)
+    return _with_properties(kept)
 
 
-def _with_id(message: BrokerMessage) -> BrokerMessage:
-    """Return the message with a message-id: the client for JavaScript cannot settle without."""
-    properties = view_of(message).properties
-    if properties is not None and properties.message_id is not None:
+def _with_properties(message: BrokerMessage) -> BrokerMessage:
+    """Return the message with a message-id, without which the client for JavaScript cannot settle,
+    and without absolute-expiry-time: the ttl of the header counts alone."""
+    found = view_of(message).properties
+    expires = found is not None and found.absolute_expiry_time is not None
+    if found is not None and found.message_id is not None and not expires:
         return message
     draft = draft_of(message)
     if draft is None:
         return message
-    draft.properties().message_id = uuid4().hex
+    properties = draft.properties()
+    properties.absolute_expiry_time = None
+    if properties.message_id is None:
+        properties.message_id = uuid4().hex
     return draft.message()
 
 

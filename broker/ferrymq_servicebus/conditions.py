@@ -24,7 +24,7 @@ def error_of(condition: str, description: str, info: dict[str, object] | None) -
     A missing entity is known to the client for JavaScript by the words of the description alone.
     """
     if condition == _NOT_FOUND:
-        description = f"The messaging entity could not be found: {description}"
+        description = f"The messaging entity of this request could not be found: {description}"
     return Error(
         condition=_CONDITIONS.get(condition, condition), description=description, info=info
     )

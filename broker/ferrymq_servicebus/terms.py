@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from ferrymq_broker.errors import BrokerError
 from ferrymq_codec.scalars import Described, Symbol, Timestamp
 from ferrymq_servicebus.addresses import consumer_group_of, names_subscription
 from ferrymq_servicebus.conditions import VENDOR
@@ -51,9 +52,13 @@ def meant_source(asked: Source, properties: dict[str, object]) -> Source:
 
 
 def grant_source(terms: SourceTerms) -> None:
-    """Write the session that was granted, and until when it is locked, into the answer."""
+    """Write the session that was granted, and until when it is locked, into the answer. Raises
+    `BrokerError` if a session was asked for where there are none."""
     granted = terms.filters.granted
     properties = terms.granted_properties
+    asked = terms.asked
+    if asked is not None and SESSION_FILTER in (asked.filter or {}) and not terms.session:
+        raise BrokerError("amqp:not-allowed", "the entity has no sessions")
     if terms.session:
         granted.pop("session", None)
         granted[SESSION_FILTER] = terms.session

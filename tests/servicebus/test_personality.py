@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from uuid import UUID
 
 import pytest
@@ -164,6 +165,14 @@ def test_annotations_of_the_service_are_dropped_from_messages_that_come(net: Net
     assert annotations["own"] == 1
 
 
+def test_the_ttl_alone_says_when_a_message_expires(net: Network) -> None:
+    net.connect().sender("orders").send_sections(
+        Properties(message_id="m", absolute_expiry_time=Timestamp(1)), Data(value=b"a")
+    )
+    found = properties(first(net).deliveries[0].payload)
+    assert (found.message_id, found.absolute_expiry_time) == ("m", None)
+
+
 def test_receive_and_delete(net: Network) -> None:
     net.connect().sender("orders").send(b"a")
     receiver = first(net, snd=SenderSettleMode.SETTLED)
@@ -312,6 +321,15 @@ def test_a_session_with_an_owner(net: Network) -> None:
     assert error is not None and error.condition == "com.microsoft:session-cannot-be-locked"
 
 
+def test_a_session_where_there_are_none(net: Network) -> None:
+    error = (
+        net.connect().receiver(None, source=Source(address="orders", filter={SESSION: "s"})).error
+    )
+    assert error is not None and error.condition == "amqp:not-allowed"
+    net.connect().sender("orders").send(b"a")
+    assert first(net).bodies() == [b"a"]
+
+
 def test_a_subscription(net: Network) -> None:
     net.connect().sender("news").send(b"a")
     receiver = first(net, "news/subscriptions/audit")
@@ -361,8 +379,10 @@ def test_a_reader_with_a_higher_epoch_takes_the_partition(net: Network) -> None:
 
 
 def test_a_missing_entity(net: Network) -> None:
-    receiver = net.connect().receiver("orders/subscriptions/none")
-    assert receiver.error is not None
+    net.space.templates.clear()
+    error = net.connect().receiver("missing").error
+    assert error is not None and error.condition == "amqp:not-found"
+    assert re.search("The messaging entity .+ could not be found", error.description or "")
 
 
 def test_a_lost_lock(net: Network) -> None:
