@@ -7,7 +7,8 @@ client that does not return are kept from all other clients. For queues and for 
 client the deliveries are kept (durability unsettled-state). Deliveries of shared subscriptions go
 to other links, those of a session to its next owner, and streams and browsers hold nothing.
 
-If the queue locks messages, their locks outlive the link instead of the deliveries.
+If the queue locks messages, their locks outlive the link instead of the deliveries. In a virtual
+host with a personality deliveries end with the link.
 
 The broker grants what it keeps: without a store, or for a node that is not stored, it grants no
 durability, but it does grant expiry policy and timeout. A dynamic node ends with its link. So does
@@ -181,9 +182,10 @@ def remember_source(
     durable: i64 = asked.durable.value
     if not parts.shared.agenda.changes.enabled or queue.store_id == 0:
         durable = 0
-    locked = queue.locks_messages()
-    if locked and durable > 1:
-        # The locks outlive the link, not the deliveries.
+    # The locks outlive the link instead; and what a personality adds to a delivery is not the same
+    # each time, so that the rest of a delivery could not be sent over another link.
+    passing = queue.locks_messages() or queue.space.personality is not None
+    if passing and durable > 1:
         durable = 1
     policy = asked.expiry_policy.value
     timeout: i64 = asked.timeout
@@ -213,7 +215,7 @@ def remember_source(
         terminus = SourceTerminus(identity, termini, asked, queue, id)
         termini.add(terminus)
         terminus.attach(link)
-    terminus.holds = asked.durable.value > 1 and not locked
+    terminus.holds = asked.durable.value > 1 and not passing
     terminus.default = default
     terminus.grant(policy, timeout)
     return terminus
