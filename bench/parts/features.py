@@ -36,7 +36,7 @@ max-length = 100_000
 
 [[queue]]
 name = "locked"
-lock-duration = "1min"
+lock-duration = "1m"
 
 [[topic]]
 name = "topic"
