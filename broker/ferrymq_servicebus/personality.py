@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @final
 class AzurePersonality(Personality):
-    """What clients of Azure Service Bus and Event Hubs expect of one virtual host."""
+    """The personality of one virtual host for clients of Azure Service Bus and Event Hubs."""
 
     def __init__(
         self, space: AddressSpace, settings: Mapping[str, object], folder: Path | None = None

@@ -73,7 +73,7 @@ _DEFAULT_PRIORITY: Final = 4
 
 
 class Statement:
-    """One statement of an action, which changes one property. `identifier` is the property."""
+    """A statement of an action: it changes the property `identifier`."""
 
     __slots__ = ("identifier",)
 

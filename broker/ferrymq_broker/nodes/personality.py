@@ -28,7 +28,7 @@ MOST_STAMPED: Final = 1024
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Personality:
-    """What the clients of a virtual host expect beyond AMQP 1.0.
+    """The answers of a virtual host to what its clients expect beyond AMQP 1.0.
 
     Each method may raise `BrokerError`, except `named`, `stamp` and `error`,
     which answer with their arguments if these are strange to them.

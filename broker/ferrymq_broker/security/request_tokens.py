@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class SignedAccess:
-    """What a shared access signature gives. `scope` is the path for which it was signed; empty for
-    the whole virtual host."""
+    """The rights that a shared access signature gives. `scope` is the path for which it was signed;
+    empty for the whole virtual host."""
 
     def __init__(self, scope: str, identity: UserIdentity, rules: BoundRules) -> None:
         self.scope = scope

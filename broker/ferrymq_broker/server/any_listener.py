@@ -177,7 +177,7 @@ class DetectingProtocol(asyncio.Protocol):
         protocol.data_received(data)
 
     def _hand_over(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
-        """Let another protocol go on with the connection, in the place of this one."""
+        """Give the connection to another protocol, which takes the place of this one."""
         self._finish()
         self._server.connection_limits.hand_over(self, protocol)
         transport.set_protocol(protocol)

@@ -1,4 +1,4 @@
-"""What clients of Azure expect of every virtual host, and the streams in the form of Event Hubs.
+"""Tables for clients of Azure in every virtual host, and the streams in the form of Event Hubs.
 
 `EVENT_HUBS` has all of it, for the tables of the broker. READ of a hub and of a partition: the
 clients use the node ``$management`` of the virtual host, and expect the status of a response under

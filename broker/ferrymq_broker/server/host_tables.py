@@ -1,4 +1,4 @@
-"""What clients of other brokers expect of a virtual host, as entries of the broker's own tables."""
+"""Entries of the broker's own tables for what clients of other brokers expect."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ HttpHandler: TypeAlias = Callable[[HttpRequest], HttpResponse]
 
 @dataclass(frozen=True, slots=True)
 class HttpHost:
-    """What a handler works for: a virtual host. `tokens` judges the tokens of requests; None if the
-    broker takes no tokens. `needs_login` returns whether a client has to name itself."""
+    """The virtual host that a handler works for. `tokens` judges the tokens of requests; None if
+    the broker takes no tokens. `needs_login` returns whether a client has to name itself."""
 
     space: AddressSpace
     broker: Broker

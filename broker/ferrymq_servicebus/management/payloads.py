@@ -10,15 +10,9 @@ from ferrymq_broker.nodes.message import BrokerMessage, restore
 from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_codec.errors import CodecError
 from ferrymq_codec.scalars import Int, Timestamp
+from ferrymq_servicebus.annotations import ENQUEUED_SEQUENCE, LOCKED_UNTIL, SEQUENCE, STATE
 from ferrymq_servicebus.dead_letters import explained
 from ferrymq_types.messaging import Data, encode_data
-
-SEQUENCE: Final = "x-opt-sequence-number"
-ENQUEUED_SEQUENCE: Final = "x-opt-enqueue-sequence-number"
-OFFSET: Final = "x-opt-offset"
-LOCKED_UNTIL: Final = "x-opt-locked-until"
-STATE: Final = "x-opt-message-state"
-SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
 
 ACTIVE: Final = 0
 DEFERRED: Final = 1

@@ -15,6 +15,7 @@ from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_codec.errors import DecodeError
+from ferrymq_servicebus.annotations import SCHEDULED_TIME, SEQUENCE
 from ferrymq_servicebus.management.asked import Asked, Handler, longs
 from ferrymq_servicebus.management.failures import (
     MESSAGE_NOT_FOUND,
@@ -22,7 +23,6 @@ from ferrymq_servicebus.management.failures import (
     RequestFailed,
     invalid,
 )
-from ferrymq_servicebus.management.payloads import SCHEDULED_TIME, SEQUENCE
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node

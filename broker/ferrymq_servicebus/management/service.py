@@ -12,6 +12,7 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_codec.scalars import Int, Symbol
+from ferrymq_servicebus.conditions import VENDOR
 from ferrymq_servicebus.management.asked import Asked, Handler
 from ferrymq_servicebus.management.entity import Entity
 from ferrymq_servicebus.management.failures import (
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
 
-_PREFIX: Final = "com.microsoft:"
 _OK: Final = 200
 _NO_CONTENT: Final = 204
 _INTERNAL: Final = "amqp:internal-error"
@@ -83,7 +83,7 @@ class EntityManagement:
         name = request.application_properties.get("operation")
         if not isinstance(name, str):
             raise invalid("the request has no operation")
-        handler = self._operations.get(name.removeprefix(_PREFIX))
+        handler = self._operations.get(name.removeprefix(VENDOR))
         if handler is None:
             raise RequestFailed(
                 NOT_IMPLEMENTED, "amqp:not-implemented", f"there is no operation {name[:200]!r}"
@@ -101,7 +101,7 @@ class EntityManagement:
         if status == UNAUTHORIZED:
             audit.access_refused(party.peer, party.user, description, host, via="management")
             return
-        name = str(request.application_properties.get("operation")).removeprefix(_PREFIX)
+        name = str(request.application_properties.get("operation")).removeprefix(VENDOR)
         if status == _OK and name in _AUDITED:
             audit.changed(
                 party.peer, party.user, host, name, "entity", self._native, status, description

@@ -39,7 +39,7 @@ class EntitySessions:
         }
 
     def renew(self, asked: Asked) -> dict[str, object] | None:
-        """Let the lock of a session begin anew; return when it ends."""
+        """Renew the lock of a session; return when it ends."""
         self._entity.expect_listen(asked)
         asked.text("session-id")
         until = expect(done(self._renew(asked.call(asked.of_session()))))["expiration"]

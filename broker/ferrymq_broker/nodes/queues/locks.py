@@ -161,8 +161,8 @@ class MessageLocks(Timer):
         return None if lock is None or lock.held() is None else lock
 
     def renew(self, lock: MessageLock) -> i64:
-        """Let the lock hold for the whole duration from now on; return its deadline. The lock must
-        have a deadline."""
+        """Extend the lock to the whole duration from now on; return its deadline. The lock must
+        have a deadline already."""
         deadline = self._agenda.now + self.duration
         if deadline != lock.deadline:
             lock.deadline = deadline
@@ -175,7 +175,7 @@ class MessageLocks(Timer):
         return lock.deadline != 0 and lock.deadline <= self._agenda.now and not lock.enlisted
 
     def watch(self, lock: MessageLock) -> None:
-        """Let the lock lapse at its deadline."""
+        """Schedule the end of the lock at its deadline."""
         heap = self._heap
         self._order += 1
         due = lock.deadline
@@ -215,7 +215,7 @@ class MessageLocks(Timer):
                 heap.push(record[0], record[1], record[2])
 
     def on_time(self, now: i64) -> None:
-        """Let the locks lapse that are due."""
+        """End the locks that are due."""
         slices = self._agenda.slices
         left: i64 = _BATCH
         heap = self._heap
@@ -241,7 +241,7 @@ class MessageLocks(Timer):
     # -- the end of the queue --------------------------------------------------------------
 
     def stop(self) -> None:
-        """Let no lock lapse any more, because the queue is deleted."""
+        """Stop the timer of the locks, because the queue is deleted."""
         self._timers.cancel(self)
 
     def give_up(self, slices: Slices) -> MessageLock | None:

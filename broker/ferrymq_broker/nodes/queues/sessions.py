@@ -414,7 +414,7 @@ class Sessions:
         self.node.space.timers.cancel(waiter)
 
     def serve_waiting(self) -> None:
-        """Let attaches that wait go on, as long as sessions are free."""
+        """Continue attaches that wait, as long as sessions are free."""
         while self.waiting and self._has_free():
             waiter, _ = self.waiting.popitem(last=False)
             self.node.space.timers.cancel(waiter)
