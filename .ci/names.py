@@ -42,6 +42,7 @@ COUNTERPARTS: Final[dict[str, str]] = {
     "Store": _DECLARED,
     "Stream": _DECLARED,
     "Subscription": _DECLARED,
+    "SubscriptionRule": _DECLARED,
     "Topic": _DECLARED,
     "Transaction": _FACES,
 }

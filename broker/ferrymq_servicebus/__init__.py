@@ -26,7 +26,7 @@ def make(
 
 def administer(host: HttpHost) -> HttpHandler:
     """Return the handler of HTTP requests for a virtual host."""
-    from ferrymq_servicebus.administration.service import make_handler
+    from ferrymq_servicebus.administration.http_api import make_handler
 
     return make_handler(host)
 

@@ -17,7 +17,7 @@ from ferrymq_broker.config.apply.store_conflicts import difference
 from ferrymq_broker.config.apply.subscriptions import follow_rules
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.filters.rule import Rule, make_rule
+from ferrymq_broker.filters.rule import SubscriptionRule, make_rule
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.values.names import DYNAMIC, PART
 from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
@@ -40,13 +40,13 @@ _Policy = TypeVar("_Policy", bound=NodePolicy)
 
 @final
 @dataclass
-class DeclaredSubscription:
+class SubscriptionEntity:
     """A subscription: its `topic`, its name, the policy of its queue, and its rules by name."""
 
     topic: str
     name: str
     policy: QueuePolicy
-    rules: dict[str, Rule]
+    rules: dict[str, SubscriptionRule]
 
 
 @final
@@ -60,7 +60,7 @@ class DeclaredEntities:
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodePolicy] = {}
-        self.subscriptions: dict[tuple[str, str], DeclaredSubscription] = {}
+        self.subscriptions: dict[tuple[str, str], SubscriptionEntity] = {}
         self.mistakes: list[str] = []
         # The names as they were declared, by the names without capitals.
         self._spelled: dict[str, str] = {}
@@ -121,7 +121,7 @@ class DeclaredEntities:
                 raise EntityError(f"{entity}: Name: it is declared twice")
             self._seen.add(key)
             made = self._shared(subscription_policy(description, entity, policy))
-            self.subscriptions[topic, name] = DeclaredSubscription(
+            self.subscriptions[topic, name] = SubscriptionEntity(
                 topic, name, made, _rules(rules, entity)
             )
         except EntityError as error:
@@ -191,7 +191,7 @@ class DeclaredEntities:
             raise ConfigError(error.description) from error
 
 
-def _make_subscription(topic: Topic, declared: DeclaredSubscription) -> None:
+def _make_subscription(topic: Topic, declared: SubscriptionEntity) -> None:
     subscription = topic.declared_subscription(declared.name)
     if subscription is None:
         folded = declared.name.casefold()
@@ -210,9 +210,11 @@ def _make_subscription(topic: Topic, declared: DeclaredSubscription) -> None:
     follow_rules(topic, subscription, declared.rules)
 
 
-def _rules(described: list[tuple[str, dict[str, object]]], entity: str) -> dict[str, Rule]:
+def _rules(
+    described: list[tuple[str, dict[str, object]]], entity: str
+) -> dict[str, SubscriptionRule]:
     """Return the rules of a subscription. Raises `EntityError`."""
-    rules: dict[str, Rule] = {}
+    rules: dict[str, SubscriptionRule] = {}
     for name, fields in described or [(DEFAULT_RULE, {"true": True})]:
         try:
             rule = make_rule(name, fields)

@@ -15,6 +15,9 @@ _FORM: Final = re.compile(
 # The milliseconds of each group of the form.
 _UNITS: Final = (86_400_000, 3_600_000, 60_000, 1000)
 
+# The longest duration of the vendor's services, which means that there is no limit.
+FOREVER: Final = "P10675199DT2H48M5.4775807S"
+
 _WRONG: Final = 'a duration is text of ISO 8601 like "PT1M" or "P14D", or like "30s"'
 
 
@@ -32,6 +35,21 @@ def milliseconds_of(value: object) -> int:
 def text_of(milliseconds: int) -> str:
     """Return a duration for the text of an error."""
     return format_duration(milliseconds)
+
+
+def write_duration(milliseconds: int) -> str:
+    """Return the text of a duration; 0 and less mean no limit."""
+    if milliseconds <= 0:
+        return FOREVER
+    days, rest = divmod(milliseconds, 86_400_000)
+    hours, rest = divmod(rest, 3_600_000)
+    minutes, rest = divmod(rest, 60_000)
+    seconds, thousandths = divmod(rest, 1000)
+    fraction = f".{thousandths:03}".rstrip("0") if thousandths else ""
+    time = f"{hours}H" if hours else ""
+    time += f"{minutes}M" if minutes else ""
+    time += f"{seconds}{fraction}S" if seconds or fraction else ""
+    return "P" + (f"{days}D" if days else "") + (f"T{time}" if time else "")
 
 
 @lru_cache(1024)

@@ -15,7 +15,7 @@ from ferrymq_servicebus.addresses import EntityPaths, entity_of_management
 from ferrymq_servicebus.annotations import admitted, stamped
 from ferrymq_servicebus.conditions import error_of
 from ferrymq_servicebus.entity_settings import declare_entities
-from ferrymq_servicebus.management.service import entity_service
+from ferrymq_servicebus.management.entity_management import entity_service
 from ferrymq_servicebus.open_cbs import add_open_cbs
 from ferrymq_servicebus.outcomes import meant_outcome
 from ferrymq_servicebus.terms import grant_source, meant_source

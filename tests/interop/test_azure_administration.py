@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ferrymq_broker.config.security import Security
-from ferrymq_servicebus.administration.service import make_handler
+from ferrymq_servicebus.administration.http_api import make_handler
 from tests.broker.tls.conftest import pki as pki
 from tests.broker.tls.pki import Pki, serving
 

@@ -25,7 +25,7 @@ from ferrymq_broker.filters.selector_parser import (
     ACTION,
     GRAMMAR,
     Builder,
-    Problem,
+    ExpressionError,
     build_parser,
     read,
 )
@@ -69,14 +69,14 @@ class _ActionBuilder(Builder):
     def start(self, *statements: Statement | Token) -> Action:  # type: ignore[override]
         found = [statement for statement in statements if isinstance(statement, Statement)]
         if len(found) > MAX_STATEMENTS:
-            raise Problem(0, f"an action has at most {MAX_STATEMENTS} statements")
+            raise ExpressionError(0, f"an action has at most {MAX_STATEMENTS} statements")
         return Action(found)
 
     def assignment(
         self, _set: Token, name: Expression, equals: Token, value: Expression
     ) -> Statement:
         if equals != "=":
-            raise Problem(equals.start_pos or 0, f"SET takes =, not {equals}")
+            raise ExpressionError(equals.start_pos or 0, f"SET takes =, not {equals}")
         return Assignment(_changeable(name, _set), value)
 
     def removal(self, remove: Token, name: Expression) -> Statement:
@@ -89,7 +89,7 @@ def _changeable(name: Expression, word: Token) -> Identifier:
         return name
     if isinstance(name, Field) and name.field in SETTABLE:
         return name
-    raise Problem(
+    raise ExpressionError(
         word.end_pos or 0,
         "an action can change application properties, and of sys only "
         + ", ".join(SETTABLE.values()),

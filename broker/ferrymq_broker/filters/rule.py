@@ -37,7 +37,7 @@ class _Nothing(Filter):
 
 
 @final
-class Rule:
+class SubscriptionRule:
     """A rule. `kind` is one of the four kinds of filters, `fields` the description without the
     name, as it was given. `number` is that of its record in the store.
 
@@ -65,7 +65,7 @@ class Rule:
         return {"name": self.name, **self.fields}
 
 
-def make_rule(name: str, fields: dict[str, object]) -> Rule:
+def make_rule(name: str, fields: dict[str, object]) -> SubscriptionRule:
     """Return the rule of a description.
 
     The description has exactly one of ``sql`` (a text), ``correlation`` (a map), ``true`` and
@@ -113,7 +113,7 @@ def make_rule(name: str, fields: dict[str, object]) -> Rule:
 
         action = parse_action(text)
         kept["action"] = text
-    return Rule(name, kind, filter, action, kept)
+    return SubscriptionRule(name, kind, filter, action, kept)
 
 
 def _entries(given: dict[object, object]) -> dict[str, object]:

@@ -227,8 +227,8 @@ def read(parser: Lark, text: str, what: str) -> object:
         if isinstance(error, UnexpectedToken) and error.token.type == "$END":
             at = len(text)
         _fail(text, at, _reason(error), what)
-    except Problem as problem:
-        _fail(text, problem.at, problem.reason, what)
+    except ExpressionError as error:
+        _fail(text, error.at, error.reason, what)
 
 
 @functools.cache
@@ -264,7 +264,7 @@ def _action_keyword(token: Token) -> Token:
     return Token.new_borrow_pos(word, token, token) if word in _ACTION_KEYWORDS else token
 
 
-class Problem(Exception):
+class ExpressionError(Exception):
     """An error in a text that the grammar allows."""
 
     def __init__(self, at: int, reason: str) -> None:
@@ -396,14 +396,14 @@ class Builder(Transformer[Token, Expression]):
             return Literal(_exact(token, digits, 8 if octal else 10))
         value = float(text.rstrip("fd"))
         if value in (float("inf"), float("-inf")):
-            raise Problem(token.start_pos or 0, "the number is too large")
+            raise ExpressionError(token.start_pos or 0, "the number is too large")
         return Literal(value)
 
     def _binary(self, token: Token, digits: str) -> bytes:
         try:
             return bytes.fromhex(digits)
         except ValueError:
-            raise Problem(
+            raise ExpressionError(
                 token.start_pos or 0, "a binary value has two digits for each byte"
             ) from None
 
@@ -423,26 +423,30 @@ class Builder(Transformer[Token, Expression]):
         at = name.start_pos or 0
         if function == "newid":
             if argument is not None:
-                raise Problem(at, "newid() takes no argument")
+                raise ExpressionError(at, "newid() takes no argument")
             return NewId()
         if function in ("property", "p"):
             if argument is None:
-                raise Problem(at, f"{function}() takes the name of an application property")
+                raise ExpressionError(at, f"{function}() takes the name of an application property")
             return _shallow(PropertyNamed(argument), name)
-        raise Problem(at, f"no function {name[:40]!r}; the functions are newid and property")
+        raise ExpressionError(
+            at, f"no function {name[:40]!r}; the functions are newid and property"
+        )
 
     def _pattern(self, strings: tuple[Token, ...]) -> LikePattern:
         # The second of three tokens is the word ESCAPE.
         for token in strings:
             if token.type == "DOUBLE_QUOTED" and not self.sql:
-                raise Problem(token.start_pos or 0, "a pattern is a string, in single quotes")
+                raise ExpressionError(
+                    token.start_pos or 0, "a pattern is a string, in single quotes"
+                )
         escape = _unquoted(strings[2]) if len(strings) > 1 else ""
         if len(strings) > 1 and len(escape) != 1:
-            raise Problem(strings[2].start_pos or 0, "ESCAPE takes a single character")
+            raise ExpressionError(strings[2].start_pos or 0, "ESCAPE takes a single character")
         try:
             return LikePattern(_unquoted(strings[0]), escape)
         except ValueError as error:
-            raise Problem(strings[0].start_pos or 0, str(error)) from None
+            raise ExpressionError(strings[0].start_pos or 0, str(error)) from None
 
     # -- names -----------------------------------------------------------------------------
 
@@ -470,7 +474,7 @@ class Builder(Transformer[Token, Expression]):
         if len(section) == 1 and not self.sql:
             # Application properties often have dots in their names.
             return _property(name)
-        raise Problem(token.start_pos or 0, f"{section} has no field {rest[:40]!r}")
+        raise ExpressionError(token.start_pos or 0, f"{section} has no field {rest[:40]!r}")
 
     def quoted_name(self, token: Token) -> Expression:
         opening = min(at for at in (token.find("["), token.find('"')) if at >= 0)
@@ -498,7 +502,7 @@ def _system(token: Token, name: str) -> Expression:
     """Return the field of ``sys.`` with this name."""
     field = _SYSTEM_FIELDS.get(name.replace("-", "").replace("_", "").lower())
     if field is None:
-        raise Problem(token.start_pos or 0, f"sys has no field {name[:40]!r}")
+        raise ExpressionError(token.start_pos or 0, f"sys has no field {name[:40]!r}")
     return Field(name, field)
 
 
@@ -514,13 +518,13 @@ def _unquoted(token: Token) -> str:
 def _exact(token: Token, digits: str, base: int) -> int:
     at = token.start_pos or 0
     if len(digits.lstrip("0")) > 22:
-        raise Problem(at, "the number is too large")
+        raise ExpressionError(at, "the number is too large")
     try:
         value = int(digits, base)
     except ValueError:
-        raise Problem(at, "not an octal number, though it begins with 0") from None
+        raise ExpressionError(at, "not an octal number, though it begins with 0") from None
     if value >= 1 << 64:
-        raise Problem(at, "the number is too large")
+        raise ExpressionError(at, "the number is too large")
     return value
 
 
@@ -530,7 +534,7 @@ def _conditions(children: tuple[Expression | Token, ...]) -> list[Expression]:
     operands = [child for child in children if isinstance(child, Expression)]
     for operand in operands:
         if operand.kind not in (ANY, BOOLEAN):
-            raise Problem(word.start_pos or 0, f"{word.type} takes conditions, not values")
+            raise ExpressionError(word.start_pos or 0, f"{word.type} takes conditions, not values")
     return operands
 
 
@@ -542,12 +546,12 @@ def _may_be_text(operands: list[Expression]) -> bool:
 
 def _expect_number(operand: Expression, op: Token) -> None:
     if operand.kind not in (ANY, NUMBER):
-        raise Problem(op.start_pos or 0, f"{op} takes numbers")
+        raise ExpressionError(op.start_pos or 0, f"{op} takes numbers")
 
 
 def _shallow(expression: Expression, at: Expression | Token) -> Expression:
     """Return the expression, after checking the depth of its nesting."""
     if expression.depth > MAX_DEPTH:
         position = at.start_pos if isinstance(at, Token) else None
-        raise Problem(position or 0, f"more than {MAX_DEPTH} expressions are nested")
+        raise ExpressionError(position or 0, f"more than {MAX_DEPTH} expressions are nested")
     return expression

@@ -12,8 +12,8 @@ from typing import Final, Literal, TypeAlias
 from xml.etree.ElementTree import Element, SubElement
 
 from ferrymq_servicebus.administration.atom import COUNTS, INSTANCE, name
-from ferrymq_servicebus.administration.durations import write_duration
 from ferrymq_servicebus.administration.errors import HttpError
+from ferrymq_servicebus.durations import write_duration
 
 Description: TypeAlias = dict[str, object]
 Kind: TypeAlias = Literal["duration", "int", "bool", "text", "counts"]

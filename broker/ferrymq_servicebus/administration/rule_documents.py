@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement
 
-from ferrymq_broker.filters.rule import CORRELATION, FALSE, SQL, TRUE, Rule, make_rule
+from ferrymq_broker.filters.rule import CORRELATION, FALSE, SQL, TRUE, SubscriptionRule, make_rule
 from ferrymq_codec.scalars import Timestamp
 from ferrymq_servicebus.administration.atom import INSTANCE, SCHEMA, TYPE, name
 from ferrymq_servicebus.administration.errors import HttpError
@@ -33,7 +33,7 @@ _DIGITS: Final = 20
 _PREFIX: Final = "d6p1"
 
 
-def read_rule(element: Element, called: str) -> Rule:
+def read_rule(element: Element, called: str) -> SubscriptionRule:
     """Return the rule of a description. Raises `HttpError` (400), or `BrokerError`."""
     filter = element.find(name("Filter"))
     fields: dict[str, object] = {TRUE: True} if filter is None else _read_filter(filter)
@@ -89,7 +89,7 @@ def _value(element: Element) -> object:
     return text
 
 
-def write_rule(rule: Rule, created: str) -> Element:
+def write_rule(rule: SubscriptionRule, created: str) -> Element:
     """Return a rule as a description."""
     made = Element(name("RuleDescription"))
     filter = SubElement(made, name("Filter"))

@@ -3,6 +3,6 @@ sessions, rules. `service.entity_service` makes the node; each group of operatio
 
 from __future__ import annotations
 
-from ferrymq_servicebus.management.service import entity_service
+from ferrymq_servicebus.management.entity_management import entity_service
 
 __all__ = ["entity_service"]

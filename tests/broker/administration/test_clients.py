@@ -17,7 +17,7 @@ from ferrymq_broker.config.security import Security
 from ferrymq_broker.nodes.message import admit
 from ferrymq_broker.server import BrokerServer
 from ferrymq_codec.scalars import Timestamp
-from ferrymq_servicebus.administration.service import make_handler
+from ferrymq_servicebus.administration.http_api import make_handler
 from ferrymq_types.messaging import Data, MessageAnnotations
 from tests.broker.harness import encode
 from tests.broker.tls.conftest import pki as pki

@@ -20,9 +20,9 @@ from ferrymq_broker.config.security import Security
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.server import BrokerServer
-from ferrymq_servicebus.administration.durations import FOREVER, write_duration
+from ferrymq_servicebus.administration.http_api import make_handler
 from ferrymq_servicebus.administration.paths import AdministrationPath, parse_path
-from ferrymq_servicebus.administration.service import make_handler
+from ferrymq_servicebus.durations import FOREVER, write_duration
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 SB = "{http://schemas.microsoft.com/netservices/2010/10/servicebus/connect}"

@@ -13,7 +13,7 @@ from ferrymq_broker.config.declarations import DeclaredSubscription, Tables
 from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.filters.rule import Rule, make_rule
+from ferrymq_broker.filters.rule import SubscriptionRule, make_rule
 from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_broker.nodes.topics.topic import Topic
 
@@ -51,13 +51,15 @@ def _declare(topic: Topic, entry: DeclaredSubscription) -> None:
         subscription = topic.declare_subscription(entry.name)
     if not entry.rule:
         return
-    wanted: dict[str, Rule] = {
+    wanted: dict[str, SubscriptionRule] = {
         rule.name: make_rule(rule.name, rule.described()) for rule in entry.rule
     }
     follow_rules(topic, subscription, wanted)
 
 
-def follow_rules(topic: Topic, subscription: Subscription, declared: dict[str, Rule]) -> None:
+def follow_rules(
+    topic: Topic, subscription: Subscription, declared: dict[str, SubscriptionRule]
+) -> None:
     """Give a subscription the declared rules, by name, and no others."""
     wanted = dict(declared)
     present = [] if subscription.rules is None else subscription.rules.all()

@@ -14,7 +14,7 @@ from ferrymq_broker.store.map_values import encode_map
 from ferrymq_broker.store.tables import RULE, SUBSCRIPTION
 
 if TYPE_CHECKING:
-    from ferrymq_broker.filters.rule import Rule
+    from ferrymq_broker.filters.rule import SubscriptionRule
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.topics.subscription import Subscription
 
@@ -62,7 +62,7 @@ class SubscriptionRecords:
             SUBSCRIPTION, topic.store_id, subscription.store_id, encode_map(fields)
         )
 
-    def put_rule(self, subscription: Subscription, rule: Rule) -> None:
+    def put_rule(self, subscription: Subscription, rule: SubscriptionRule) -> None:
         """Store a new rule, if the subscription is stored."""
         subscription.rule_number += 1
         rule.number = subscription.rule_number
@@ -71,7 +71,7 @@ class SubscriptionRecords:
                 RULE, subscription.store_id, rule.number, encode_map(rule.describe())
             )
 
-    def drop_rule(self, subscription: Subscription, rule: Rule) -> None:
+    def drop_rule(self, subscription: Subscription, rule: SubscriptionRule) -> None:
         """Drop the record of a rule."""
         if subscription.store_id != 0 and self.topic.store_id != 0:
             self.topic.agenda.changes.drop(RULE, subscription.store_id, rule.number)

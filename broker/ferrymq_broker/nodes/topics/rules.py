@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.correlation import Correlation, CorrelationIndex
-from ferrymq_broker.filters.rule import TRUE, Rule
+from ferrymq_broker.filters.rule import TRUE, SubscriptionRule
 from ferrymq_broker.nodes.message_view import view_of
 
 if TYPE_CHECKING:
@@ -46,28 +46,28 @@ class RuleSet:
     def __init__(self) -> None:
         self.cost: i64 = 0
         self.size: i64 = 0
-        self._by_name: dict[str, Rule] = {}
+        self._by_name: dict[str, SubscriptionRule] = {}
         # The rules without an action: how many always match, the filters that are asked one after
         # the other, and those that are looked up.
         self._always: i64 = 0
-        self._asked: dict[str, Rule] = {}
+        self._asked: dict[str, SubscriptionRule] = {}
         self._index = CorrelationIndex()
         # The same for rules with an action.
-        self._acting: dict[str, Rule] = {}
+        self._acting: dict[str, SubscriptionRule] = {}
         self._acting_index = CorrelationIndex()
 
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def all(self) -> list[Rule]:
+    def all(self) -> list[SubscriptionRule]:
         """Return all rules in the order in which they were added."""
         return list(self._by_name.values())
 
-    def get(self, name: str) -> Rule | None:
+    def get(self, name: str) -> SubscriptionRule | None:
         """Return the rule of a name."""
         return self._by_name.get(name)
 
-    def expect_room(self, rule: Rule, limit: i64) -> None:
+    def expect_room(self, rule: SubscriptionRule, limit: i64) -> None:
         """Raise `BrokerError` if the rule would be one too many. A `limit` of 0 is none."""
         if limit != 0 and len(self._by_name) >= limit:
             raise BrokerError(
@@ -82,7 +82,7 @@ class RuleSet:
                 f"together; at most {MAX_SIZE} are allowed",
             )
 
-    def add(self, rule: Rule) -> None:
+    def add(self, rule: SubscriptionRule) -> None:
         """Add a rule whose name is new."""
         name = rule.name
         self._by_name[name] = rule
@@ -100,7 +100,7 @@ class RuleSet:
             self._asked[name] = rule
             self.cost += filter.cost
 
-    def remove(self, rule: Rule) -> None:
+    def remove(self, rule: SubscriptionRule) -> None:
         """Remove a rule."""
         name = rule.name
         del self._by_name[name]

@@ -23,7 +23,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
-    from ferrymq_broker.filters.rule import Rule
+    from ferrymq_broker.filters.rule import SubscriptionRule
     from ferrymq_broker.values.policy import QueuePolicy
 
 # The most characters of a name: as many as an address may have.
@@ -169,7 +169,7 @@ class SubscriptionRegistry:
             subscription.filter = filter
             self.fanout.add(subscription)
 
-    def add_rule(self, subscription: Subscription, rule: Rule) -> None:
+    def add_rule(self, subscription: Subscription, rule: SubscriptionRule) -> None:
         """Add a rule. From the first one on, the subscription gets only what its rules say.
 
         Raises `BrokerError` if there is one of this name, or no room.

@@ -41,7 +41,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
-    from ferrymq_broker.filters.rule import Rule
+    from ferrymq_broker.filters.rule import SubscriptionRule
     from ferrymq_broker.nodes.link_terms import SourceTerms
     from ferrymq_broker.nodes.message import BrokerMessage
 
@@ -489,7 +489,7 @@ class Topic(SubscriptionOwner):
         subscription.queue.change_policy(policy)
         self._registry.records.put(subscription)
 
-    def add_rule(self, subscription: Subscription, rule: Rule) -> None:
+    def add_rule(self, subscription: Subscription, rule: SubscriptionRule) -> None:
         """See `SubscriptionRegistry.add_rule`."""
         self._registry.add_rule(subscription, rule)
 

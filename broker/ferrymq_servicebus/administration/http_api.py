@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 from ferrymq_broker import audit
 from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.filters.rule import Rule
+from ferrymq_broker.filters.rule import SubscriptionRule
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import ManagementError
@@ -30,7 +30,7 @@ from ferrymq_broker.server.http_handlers import HttpHandler, HttpHost, HttpReque
 from ferrymq_broker.values.names import DYNAMIC, PART
 from ferrymq_broker.values.rights import MANAGE
 from ferrymq_servicebus.administration import atom
-from ferrymq_servicebus.administration.authority import Authority, TokenAuthority
+from ferrymq_servicebus.administration.authorization import RequestAuthorizer, TokenAuthorizer
 from ferrymq_servicebus.administration.descriptions import (
     ACTIVE,
     Description,
@@ -88,16 +88,16 @@ _DEFAULTS: Final[Description] = {
 
 def make_handler(host: HttpHost) -> HttpHandler:
     """Return the handler of the administration of a virtual host, for all paths."""
-    return Administration(host, TokenAuthority(host)).handle
+    return Administration(host, TokenAuthorizer(host)).handle
 
 
 class Administration:
-    """The administration of a virtual host. `authority` judges requests."""
+    """The administration of a virtual host. `authorizer` decides what their clients may do."""
 
-    def __init__(self, host: HttpHost, authority: Authority) -> None:
+    def __init__(self, host: HttpHost, authorizer: RequestAuthorizer) -> None:
         self._space = space = host.space
         self._broker = host.broker
-        self._authority = authority
+        self._authorizer = authorizer
         self._queues = QueueEntities(space)
         self._topics = TopicEntities(space)
         self._subscriptions = SubscriptionEntities(space)
@@ -125,7 +125,7 @@ class Administration:
 
     def _answer(self, request: HttpRequest) -> HttpResponse:
         path = parse_path(request.path)
-        access = self._authority.access(request, self._address(path))
+        access = self._authorizer.access(request, self._address(path))
         work = _Work(self, request, path, access)
         if request.method == "GET":
             return self._get(work)
@@ -351,7 +351,9 @@ class Administration:
         work.note("UPDATE-RULE" if update else "ADD-RULE", "subscription", subscription.address)
         return work.document(self._rule_entry(work, subscription, rule), 200 if update else 201)
 
-    def _rule_entry(self, work: _Work, subscription: Subscription, rule: Rule) -> Element:
+    def _rule_entry(
+        self, work: _Work, subscription: Subscription, rule: SubscriptionRule
+    ) -> Element:
         times = self._times(None, None)
         topic, _, part = subscription.address.rpartition(PART)
         path = f"{topic}/Subscriptions/{part}/Rules/{rule.name}"

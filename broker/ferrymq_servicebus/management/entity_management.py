@@ -23,8 +23,8 @@ from ferrymq_servicebus.management.failures import (
     failure_of,
     invalid,
 )
-from ferrymq_servicebus.management.messages import EntityMessages
-from ferrymq_servicebus.management.rules import EntityRules
+from ferrymq_servicebus.management.message_operations import EntityMessages
+from ferrymq_servicebus.management.rule_operations import EntityRules
 from ferrymq_servicebus.management.scheduling import EntitySchedule
 from ferrymq_servicebus.management.sessions import EntitySessions
 from ferrymq_servicebus.management.settlement import EntityLocks

@@ -29,8 +29,8 @@ def _path_of(scope: str, request: HttpRequest) -> str:
     return scope[len(host) + 1 :] if scope.casefold().startswith(f"{host}/") else scope
 
 
-class Authority(Protocol):
-    """A judge of requests."""
+class RequestAuthorizer(Protocol):
+    """Decides what the client of a request may do."""
 
     def access(self, request: HttpRequest, address: str) -> ConnectionAccess:
         """Return the rights of the client of a request about the node at an address; ``""`` is the
@@ -38,8 +38,8 @@ class Authority(Protocol):
         ...
 
 
-class TokenAuthority:
-    """A judge by shared access signatures. Clients without one have the rights of clients that give
+class TokenAuthorizer:
+    """Decides by shared access signatures. Clients without one have the rights of clients that give
     no name over AMQP, if such clients may connect."""
 
     def __init__(self, host: HttpHost) -> None:
