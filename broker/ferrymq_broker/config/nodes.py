@@ -33,6 +33,12 @@ GroupName = Annotated[str, Field(min_length=1, max_length=256)]
 SubQueueName = Annotated[str, Field(min_length=1, max_length=MAX_SUB_QUEUE)]
 
 
+# A text that is kept with a node.
+Label = Annotated[str, Field(min_length=1, max_length=1024)]
+# The most such texts.
+MOST_LABELS: Final = 100
+
+
 class QueueSettings(StrictSection):
     """The settings of a queue; `QueuePolicy` explains each of them."""
 
@@ -54,6 +60,7 @@ class QueueSettings(StrictSection):
     duplicate_window: Duration = 0
     duplicate_limit: int = Field(default=100_000, ge=1, le=100_000_000)
     auto_delete: Expiry = -1
+    auto_delete_when: Literal["unused", "unconsumed"] = "unused"
     max_consumers: Count = 0
     durable: bool = True
     persist: bool = False
@@ -63,6 +70,7 @@ class QueueSettings(StrictSection):
     sub_queues: list[SubQueueName] = Field(default_factory=list, max_length=MOST_SUB_QUEUES)
     forward_to: Address = ""
     forward_failed: Address = ""
+    labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS)
 
 
 class TopicSettings(StrictSection):
@@ -77,6 +85,7 @@ class TopicSettings(StrictSection):
     auto_delete: Expiry = -1
     durable: bool = True
     unpack_batches: bool = False
+    labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS)
 
 
 class StreamSettings(StrictSection):
@@ -92,6 +101,7 @@ class StreamSettings(StrictSection):
     unpack_batches: bool = False
     consumer_groups: list[GroupName] = Field(default_factory=list, max_length=1000)
     readers_per_group: Count = 0
+    labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS)
 
 
 class ExchangeSettings(StrictSection):
@@ -102,6 +112,7 @@ class ExchangeSettings(StrictSection):
     auto_delete: Expiry = -1
     durable: bool = True
     unpack_batches: bool = False
+    labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS)
 
 
 SETTINGS: Final[dict[str, type[StrictSection]]] = {
@@ -132,6 +143,7 @@ def make_policy(kind: str, settings: Mapping[str, object]) -> NodePolicy:
         for name in SETTINGS[kind].model_fields
         if name in settings
     }
+    known["labels"] = tuple(dict.fromkeys(known.get("labels", ())))
     if kind == "queue":
         known["sub_queues"] = tuple(dict.fromkeys(known.get("sub_queues", ())))
         return QueuePolicy(**known)

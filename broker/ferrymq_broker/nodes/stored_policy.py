@@ -11,6 +11,7 @@ from typing import Any
 
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.values.policy import (
+    AUTO_DELETES,
     EXCHANGE_TYPES,
     OVERFLOWS,
     ExchangePolicy,
@@ -59,6 +60,10 @@ def read_queue_policy(record: object) -> QueuePolicy:
     policy = QueuePolicy(**_known(QueuePolicy(), record))
     if policy.overflow not in OVERFLOWS:
         raise StoreDamaged(f"a stored policy has the unknown overflow {policy.overflow!r}")
+    if policy.auto_delete_when not in AUTO_DELETES:
+        raise StoreDamaged(
+            f"a stored policy has the unknown auto-delete-when {policy.auto_delete_when!r}"
+        )
     return policy
 
 

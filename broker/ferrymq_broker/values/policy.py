@@ -8,9 +8,15 @@ immutable: to change the settings of a node, another policy takes its place.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 # What a queue does with a message for which it has no room.
 OVERFLOWS = ("reject", "drop-head", "dead-letter", "block")
+
+# What the time of `auto_delete` is for.
+UNUSED: Final = "unused"
+UNCONSUMED: Final = "unconsumed"
+AUTO_DELETES: Final = (UNUSED, UNCONSUMED)
 
 EXCHANGE_TYPES = ("direct", "topic", "fanout", "headers")
 
@@ -40,7 +46,8 @@ class QueuePolicy:
       that serves as a key: only the last message of each value is kept.
     - `duplicate_window`: how long message-ids are remembered; `duplicate_limit`: how many.
     - `auto_delete`: how long the queue may be unused and without links before it is deleted; −1: it
-      is never deleted.
+      is never deleted. `auto_delete_when` is ``unused``, or ``unconsumed``: then only consumers use
+      the queue, and it is deleted with its messages.
     - `max_consumers`: how many links may consume at a time.
     - `durable`: the queue and its durable messages survive a restart, if there is a store.
     - `persist`: all its messages survive a restart, durable or not.
@@ -55,6 +62,7 @@ class QueuePolicy:
     - `forward_to`: the address that each message goes on to in the step in which it comes;
       `forward_failed`: the address for messages for which that is not possible. Without it their
       senders get the reason.
+    - `labels`: texts that are kept with the queue and shown, and have no effect.
     """
 
     priorities: int = 10
@@ -75,6 +83,7 @@ class QueuePolicy:
     duplicate_window: int = 0
     duplicate_limit: int = 100_000
     auto_delete: int = -1
+    auto_delete_when: str = UNUSED
     max_consumers: int = 0
     durable: bool = True
     persist: bool = False
@@ -84,6 +93,7 @@ class QueuePolicy:
     sub_queues: tuple[str, ...] = ()
     forward_to: str = ""
     forward_failed: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +114,7 @@ class TopicPolicy:
     auto_delete: int = -1
     durable: bool = True
     unpack_batches: bool = False
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +138,7 @@ class StreamPolicy:
     unpack_batches: bool = False
     consumer_groups: tuple[str, ...] = ()
     readers_per_group: int = 0
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +154,7 @@ class ExchangePolicy:
     auto_delete: int = -1
     durable: bool = True
     unpack_batches: bool = False
+    labels: tuple[str, ...] = ()
 
 
 NodePolicy = QueuePolicy | TopicPolicy | StreamPolicy | ExchangePolicy

@@ -129,3 +129,53 @@ def test_the_patience_can_be_changed(net: Network, patience: int) -> None:
     assert not queue.deleted
     net.advance(1.1)
     assert queue.deleted is (patience > 0)
+
+
+def unconsumed(after: int) -> QueuePolicy:
+    return QueuePolicy(auto_delete=after, auto_delete_when="unconsumed")
+
+
+def test_unconsumed_a_queue_goes_with_its_messages(net: Network) -> None:
+    queue = net.declare("q", unconsumed(10_000))
+    sender = net.connect().sender("q")
+    sender.send_sections(Properties())
+    receiver = net.connect().receiver("q")
+    net.advance(100)
+    assert not queue.deleted
+    receiver.close()
+    net.advance(9)
+    sender.send_sections(Properties())
+    net.advance(0.9)
+    assert not queue.deleted
+    net.advance(0.2)
+    assert queue.deleted
+
+
+def test_unconsumed_and_no_patience(net: Network) -> None:
+    queue = net.declare("q", unconsumed(0))
+    sender = net.connect().sender("q")
+    sender.send_sections(Properties())
+    sender.close()
+    net.advance(100)
+    assert not queue.deleted
+    first = net.connect().receiver("q")
+    second = net.connect().receiver("q")
+    browser = net.connect().receiver("q", mode="copy")
+    first.close()
+    net.advance(1)
+    assert not queue.deleted
+    second.close()
+    net.advance(0.1)
+    assert queue.deleted
+    assert browser.error is not None
+
+
+def test_unconsumed_one_that_nobody_ever_consumed_from_goes_in_time(net: Network) -> None:
+    net.connect()
+    queue = net.declare("q", unconsumed(10_000))
+    sender = net.connect().sender("q")
+    net.advance(9.9)
+    sender.send_sections(Properties())
+    assert not queue.deleted
+    net.advance(0.2)
+    assert queue.deleted

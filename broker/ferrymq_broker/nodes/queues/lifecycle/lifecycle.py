@@ -59,6 +59,7 @@ from ferrymq_broker.nodes.queues.lifecycle.schedule import (
 )
 from ferrymq_broker.nodes.queues.sessions import refusal_of
 from ferrymq_broker.slices import Slices
+from ferrymq_broker.values.policy import UNCONSUMED
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -211,7 +212,8 @@ class MessageLifecycle(RowWatcher):
             self._auto_delete.close()
             self._auto_delete = None
         if policy.auto_delete >= 0:
-            self._auto_delete = AutoDelete(self.node, policy.auto_delete)
+            by_consumers = policy.auto_delete_when == UNCONSUMED
+            self._auto_delete = AutoDelete(self.node, policy.auto_delete, by_consumers)
         self.guarded = (
             bounded
             or policy.message_ttl > 0
@@ -704,6 +706,11 @@ class MessageLifecycle(RowWatcher):
         """Note the end of the last link of the queue."""
         if self._auto_delete is not None:
             self._auto_delete.used(self.node.agenda.now)
+
+    def on_unconsumed(self) -> None:
+        """Note the end of the last consumer of the queue."""
+        if self._auto_delete is not None:
+            self._auto_delete.unconsumed(self.node.agenda.now)
 
     def stop(self) -> None:
         """Cancel all timers, because the queue is deleted. Later publishes are refused
