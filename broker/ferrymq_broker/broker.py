@@ -149,13 +149,15 @@ class Broker:
     def space_for(self, hostname: str | None) -> AddressSpace | None:
         """Return the virtual host for the hostname of an open (AMQP 1.0 §2.7.1).
 
-        ``vhost:NAME`` names the virtual host itself. Hostnames are compared without regard to case.
+        ``vhost:NAME`` names the virtual host itself; ``/`` is also a name of the default one, as
+        with RabbitMQ. Hostnames are compared without regard to case.
         Returns None for an unknown name, and with `strict_hosts` for an unknown hostname.
         """
         if not hostname:
             return self.default
         if hostname.startswith(VHOST):
-            return self.spaces.get(hostname[len(VHOST) :])
+            name = hostname[len(VHOST) :]
+            return self.spaces.get(name) or (self.default if name == "/" else None)
         space = self.hosts.get(hostname.lower())
         if space is None and not self.strict_hosts:
             return self.default

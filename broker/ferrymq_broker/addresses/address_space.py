@@ -206,7 +206,7 @@ class AddressSpace(Space):
         node = self.nodes.get(address)
         if node is not None:
             return node, ""
-        cut = address.rfind(PART)
+        cut = self._cut(address)
         if cut > 0 and address not in self.redirects:
             name = address[:cut]
             node = self.nodes.get(name)
@@ -226,10 +226,24 @@ class AddressSpace(Space):
         not exist."""
         name = self.canonical(address)
         if name not in self.nodes:
-            cut = name.rfind(PART)
+            cut = self._cut(name)
             if cut <= 0 or name[:cut] not in self.nodes:
                 return None
         return self.target(name)
+
+    def _cut(self, address: str) -> i64:
+        """Return where the part of an address begins, with its separator; at most 0 without a part.
+
+        A routing key may contain the separator, so the name is the longest one that a node has; if
+        none has one, the separator is the last in the address.
+        """
+        last: i64 = address.rfind(PART)
+        cut = last
+        while cut > 0:
+            if address[:cut] in self.nodes:
+                return cut
+            cut = address.rfind(PART, 0, cut)
+        return last
 
     def _make(
         self,

@@ -28,7 +28,7 @@ from ferrymq_broker.connections.durable_links.grant import (
     remember_source,
     with_default,
 )
-from ferrymq_broker.connections.dynamic_nodes import DynamicNodes, node_properties
+from ferrymq_broker.connections.dynamic_nodes import DynamicNodes, node_properties, told
 from ferrymq_broker.connections.node_capabilities import add_missing, check_kind
 from ferrymq_broker.connections.outcomes import (
     ACCEPTED,
@@ -318,7 +318,7 @@ class SourceAttach(LinkAttach):
             personality.source_granted(terms)
             granted = terms.granted_properties
         source = Source(
-            address=node.address if asked.dynamic else self.asked.address,
+            address=told(node) if asked.dynamic else self.asked.address,
             durable=TerminusDurability(terms.granted_durable),
             expiry_policy=TerminusExpiryPolicy(terms.granted_expiry_policy),
             timeout=terms.granted_timeout,

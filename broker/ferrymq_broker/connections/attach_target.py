@@ -12,7 +12,7 @@ from ferrymq_broker.connections.attach_properties import NEW_TERMINUS
 from ferrymq_broker.connections.capabilities import offered_by_target
 from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE, agree
 from ferrymq_broker.connections.durable_links.grant import find_target, remember_target
-from ferrymq_broker.connections.dynamic_nodes import DynamicNodes, node_properties
+from ferrymq_broker.connections.dynamic_nodes import DynamicNodes, node_properties, told
 from ferrymq_broker.connections.node_capabilities import add_missing, check_kind
 from ferrymq_broker.connections.outcomes import ACCEPTED_SYMBOL
 from ferrymq_broker.connections.permissions import (
@@ -193,7 +193,7 @@ class TargetAttach(LinkAttach):
         if personality is not None:
             personality.target_granted(self.terms)
         target = Target(
-            address=self.asked.address if dynamic is None else dynamic.address,
+            address=self.asked.address if dynamic is None else told(dynamic),
             durable=TerminusDurability(0 if memory is None else memory.durable),
             expiry_policy=TerminusExpiryPolicy(
                 "link-detach" if memory is None else memory.expiry_policy

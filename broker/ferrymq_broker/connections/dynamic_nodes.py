@@ -94,6 +94,12 @@ class DynamicNodes:
             node.space.remove(node)
 
 
+def told(node: Node) -> str:
+    """Return the address of a dynamic node that its client is told."""
+    personality = node.space.personality
+    return node.address if personality is None else personality.named(node.address)
+
+
 def node_properties(node: Node, asked: dict[str, object] | None) -> dict[str, object]:
     """Return the dynamic-node-properties of the answer: the true values of those that were asked
     for."""

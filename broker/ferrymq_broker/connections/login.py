@@ -147,6 +147,8 @@ class ConnectionLogin:
             # This tells the client whether its password was checked.
             AUTHENTICATED: client.user is not None and identity.proven,
         }
+        if space is not None and space.personality is not None:
+            opening.properties.update(space.personality.open_properties())
         self._connection.open()
         if space is not None:
             rules = space.rules if broker.guarded else None

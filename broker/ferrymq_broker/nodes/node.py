@@ -129,9 +129,10 @@ class Space:
     only to where its publisher may send. `leaving` has the objects to be told when a deleted node
     is removed completely. `alternates` has the alternate addresses of exchanges. `partitioner`
     chooses the partition of a stream for a key. `position_words` has constants of selectors that
-    mean the start or the end of a stream. `personality` is what clients of another broker expect;
-    None without any. `forwarding` has the queues that are sending on the present message, the first
-    one first.
+    mean the start or the end of a stream. `routing_annotation` is the annotation that has the
+    routing key of a message before anything else; empty without one. `personality` is what clients
+    of another broker expect; None without any. `forwarding` has the queues that are sending on the
+    present message, the first one first.
     """
 
     __slots__ = (
@@ -150,6 +151,7 @@ class Space:
         "alternates",
         "partitioner",
         "position_words",
+        "routing_annotation",
         "personality",
         "forwarding",
     )
@@ -174,6 +176,7 @@ class Space:
         self.alternates: dict[Node, str] = {}
         self.partitioner: Partitioner = partition_of_key
         self.position_words: dict[object, int] = {}
+        self.routing_annotation: str = ""
 
     def owner_of(self, address: str) -> str:
         """Return the address of the queue that has, or would have, a sub-queue at this address;
@@ -504,6 +507,10 @@ class Node(Stored):
         """Dispatch again: all messages have returned."""
 
     # -- information -----------------------------------------------------------------------
+
+    def consumer_count(self) -> i64:
+        """Return the number of links that take messages out of the node."""
+        return 0
 
     def message_count(self) -> i64:
         """Return the number of messages in the node, including those that consumers hold."""

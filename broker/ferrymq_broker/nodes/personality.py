@@ -45,6 +45,12 @@ class Personality:
 
     # Whether the annotation with the offset of a record is a string.
     text_offsets: bool = False
+    # The name of a further annotation with the offset of a record, an ulong; empty without one.
+    offset_annotation: str = ""
+
+    def open_properties(self) -> dict[str, object]:
+        """Return properties of the broker's open, which count more than those of the broker."""
+        return {}
 
     # -- addresses -----------------------------------------------------------------------
 

@@ -265,7 +265,7 @@ class Exchange(Node):
     def publish(self, message: BrokerMessage) -> Refusal | None:
         """Route the message by the key that it brings itself."""
         if self._table.keyed or self._chained:
-            return self.route(message, key_of(message))
+            return self.route(message, key_of(message, self.space.routing_annotation))
         return self.route(message, "")
 
     def route(self, message: BrokerMessage, key: str) -> Refusal | None:
@@ -299,7 +299,7 @@ class Exchange(Node):
 
     def keeps(self, message: BrokerMessage) -> bool:
         """See `keeps_with`."""
-        return self.keeps_with(message, key_of(message))
+        return self.keeps_with(message, key_of(message, self.space.routing_annotation))
 
     def keeps_with(self, message: BrokerMessage, key: str) -> bool:
         """Return whether a destination of the message keeps it through a crash. If the message were
@@ -312,7 +312,9 @@ class Exchange(Node):
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """Keep room for the message in all nodes that would get it."""
         if self._table.keyed or self._chained:
-            return self.reserve_for(message, key_of(message), holders)
+            return self.reserve_for(
+                message, key_of(message, self.space.routing_annotation), holders
+            )
         return self.reserve_for(message, "", holders)
 
     def reserve_for(self, message: BrokerMessage, key: str, holders: list[Node]) -> Refusal | None:

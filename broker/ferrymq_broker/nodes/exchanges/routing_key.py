@@ -12,9 +12,14 @@ if TYPE_CHECKING:
 ROUTING_KEY: Final = "x-opt-routing-key"
 
 
-def key_of(message: BrokerMessage) -> str:
-    """Return the routing key that the message itself has."""
+def key_of(message: BrokerMessage, first: str = "") -> str:
+    """Return the routing key that the message itself has, in the annotation `first` before anything
+    else."""
     view = view_of(message)
+    if first:
+        stated = view.message_annotations.get(first)
+        if isinstance(stated, str):
+            return stated
     subject = view.subject
     if subject is not None:
         return subject

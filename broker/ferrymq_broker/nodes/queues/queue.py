@@ -99,13 +99,15 @@ class Queue(Node):
     """A queue. `released`, `modified` and `rejected` count the outcomes of deliveries since the
     broker was started. `locks` are the locks of messages; None until the policy wants them.
     `sub_queues` are the queues that belong to this one, by name; None without any. `owner_queue` is
-    the queue that this one belongs to."""
+    the queue that this one belongs to. `locked_to` is the number of the connection that alone may
+    consume, 0 without one."""
 
     __slots__ = (
         "policy",
         "locks",
         "sub_queues",
         "owner_queue",
+        "locked_to",
         "entries",
         "registry",
         "lifecycle",
@@ -125,6 +127,7 @@ class Queue(Node):
         self.locks: MessageLocks | None = None
         self.sub_queues: dict[str, Queue] | None = None
         self.owner_queue: Queue | None = None
+        self.locked_to: i64 = 0
         self.may_wait = True
         self.released: i64 = 0
         self.modified: i64 = 0
@@ -250,8 +253,28 @@ class Queue(Node):
         """Accept a consumer or a browser. Raises `BrokerError` if no further consumer is
         allowed."""
         super().target(terms.part)
+        self.expect_unlocked(terms.party.connection)
         self.registry.grant(terms)
         return self
+
+    def lock_to(self, connection: i64) -> None:
+        """Let only this connection consume, and delete the queue when the connection ends."""
+        self.locked_to = connection
+        self.space.awaiting.setdefault(int(connection), {})[self] = None
+
+    def expect_unlocked(self, connection: i64) -> None:
+        """Raise `BrokerError` (``amqp:resource-locked``) if the queue is locked to another
+        connection."""
+        if self.locked_to not in (0, connection):
+            raise BrokerError(
+                "amqp:resource-locked",
+                f"{self.address[:200]!r} is exclusive to another connection, and ends with it",
+            )
+
+    def party_gone(self, number: i64) -> None:
+        """Delete the queue: the connection that it is locked to has ended."""
+        if number == self.locked_to and not self.deleted:
+            self.space.remove(self)
 
     def claim(self, terms: SourceTerms) -> bool:
         """Take a session for a consumer of a queue with sessions; return false if it has to wait
@@ -471,6 +494,8 @@ class Queue(Node):
         """Remove a consumer that has given back the messages that it held."""
         self.dispatcher.draining.pop(consumer, None)
         self.registry.remove(consumer)
+        if self.registry.takers == 0 and not self.deleted:
+            self.lifecycle.on_unconsumed()
 
     def wake(self, consumer: Consumer) -> None:
         """Offer messages to the consumer: it has credit, or its transport takes bytes again."""
@@ -517,6 +542,8 @@ class Queue(Node):
 
     def delete(self, error: Error) -> None:
         """End every link with `error` and drop every message."""
+        if self.locked_to != 0:
+            self.space.awaiting.get(int(self.locked_to), {}).pop(self, None)
         if self.sub_queues is not None:
             for sub_queue in list(self.sub_queues.values()):
                 self.space.remove(sub_queue)
@@ -612,6 +639,10 @@ class Queue(Node):
     def consumers(self) -> dict[Consumer, None]:
         """Return consumers and browsers."""
         return self.registry.consumers
+
+    def consumer_count(self) -> i64:
+        """Return the number of consumers, without browsers."""
+        return self.registry.takers
 
     def message_count(self) -> i64:
         """Return the number of available, held and scheduled messages."""

@@ -15,7 +15,12 @@ from ferrymq_broker.nodes.sections import section_at, section_end
 from ferrymq_broker.nodes.streams.partition_log import MemoryLog, PartitionLog
 from ferrymq_broker.nodes.streams.segments import ENDLESS, Extent, LogSegment
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
-from ferrymq_broker.nodes.streams.stream_annotations import partition_entry, stamp, stamped
+from ferrymq_broker.nodes.streams.stream_annotations import (
+    offset_entry,
+    partition_entry,
+    stamp,
+    stamped,
+)
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.tables import PARTITION, RECORD
@@ -109,6 +114,7 @@ class StreamPartition(Node):
         "_warned",
         "_entry",
         "_text",
+        "_also",
         "_max_age",
         "_max_bytes",
         "_max_records",
@@ -135,6 +141,7 @@ class StreamPartition(Node):
         personality = self.space.personality
         # Whether offsets are told as text.
         self._text = personality is not None and personality.text_offsets
+        self._also = offset_entry("" if personality is None else personality.offset_annotation)
         self._expiry = _Expiry(self)
         self._max_age: i64 = ENDLESS
         self._max_bytes: i64 = ENDLESS
@@ -493,6 +500,7 @@ class StreamPartition(Node):
             self._entry,
             skipped,
             self._text,
+            self._also,
         )
 
     def encode(self, segment: LogSegment, index: i64, skipped: i64) -> BrokerMessage:
@@ -510,6 +518,7 @@ class StreamPartition(Node):
                 self._entry,
                 skipped,
                 self._text,
+                self._also,
             )
         message = BrokerMessage(payload, format, 0)
         if (format >> 8) == 0 and section_at(payload, 0) == HEADER:

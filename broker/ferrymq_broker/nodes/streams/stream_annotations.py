@@ -9,7 +9,8 @@ They are put before the bytes of the sender's annotations, which come before the
 message; neither is decoded. Only if the sender's annotations have names of this kind are they
 decoded, to remove these names.
 
-In a virtual host whose personality has `text_offsets`, the offset is a string.
+In a virtual host whose personality has `text_offsets`, the offset is a string; if it has an
+`offset_annotation`, the offset is there too, as an ulong.
 """
 
 from __future__ import annotations
@@ -57,6 +58,12 @@ _GAP: Final = (
 _NAMESPACE: Final = b"x-opt-"
 
 
+def offset_entry(name: str) -> bytes:
+    """Return the beginning of a further annotation with the offset, up to its value; empty without
+    a name."""
+    return symbol_bytes(name) + bytes((codes.ULONG,)) if name else b""
+
+
 def partition_entry(number: i64) -> bytes:
     """Return the last of the four annotations, the same for all messages of a partition."""
     w = BytesWriter()
@@ -66,26 +73,40 @@ def partition_entry(number: i64) -> bytes:
 
 
 def stamped(
-    payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64, text: bool
+    payload: bytes,
+    offset: i64,
+    time: i64,
+    partition: bytes,
+    skipped: i64,
+    text: bool,
+    also: bytes = b"",
 ) -> bytes:
     """Return the payload of a delivery of a message in AMQP's own format.
 
     `time` is in milliseconds since the epoch, `partition` comes from `partition_entry`. `skipped`
     is how many records the reader has lost before this one; it is written if it is not 0. A message
-    whose annotations cannot be read is left unchanged. `text` is whether the offset is a string.
+    whose annotations cannot be read is left unchanged. `text` is whether the offset is a string;
+    `also` comes from `offset_entry`.
     """
-    head, start = stamp(payload, offset, time, partition, skipped, text)
+    head, start = stamp(payload, offset, time, partition, skipped, text, also)
     return head + payload[start:] if start else head + payload
 
 
 def stamp(
-    payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64, text: bool
+    payload: bytes,
+    offset: i64,
+    time: i64,
+    partition: bytes,
+    skipped: i64,
+    text: bool,
+    also: bytes = b"",
 ) -> tuple[bytes, int]:
     """Return the first sections of such a payload, and where the rest of the message begins, which
     is sent unchanged."""
     w = BytesWriter()
     start: i64 = 0
-    ours = _with_text(offset, time, partition) if text else b""
+    ours = _own(offset, time, partition, text, also) if text or also else b""
+    items: i64 = _ITEMS + 2 if also else _ITEMS
     try:
         code = section_at(payload, 0)
         if code == HEADER:
@@ -96,11 +117,11 @@ def stamp(
             w.write(_GAP)
             write_i64_be(w, skipped)
         if code == MESSAGE_ANNOTATIONS:
-            start = _merge(w, payload, start, offset, time, partition, ours)
+            start = _merge(w, payload, start, offset, time, partition, ours, items)
         elif ours:
             w.write(_LONG)
             write_i32_be(w, i32(4 + len(ours)))
-            write_i32_be(w, i32(_ITEMS))
+            write_i32_be(w, i32(items))
             w.write(ours)
         else:
             w.write(_SHORT)
@@ -110,14 +131,22 @@ def stamp(
     return w.getvalue(), start
 
 
-def _with_text(offset: i64, time: i64, partition: bytes) -> bytes:
-    """Return the four keys with their values, of which the offset is a string."""
-    digits = str(offset).encode()
+def _own(offset: i64, time: i64, partition: bytes, text: bool, also: bytes) -> bytes:
+    """Return the four keys with their values, and the further key for the offset if there is
+    one."""
     w = BytesWriter()
-    w.write(_OFFSET_TEXT_KEY)
-    w.write(bytes((len(digits),)))
-    w.write(digits)
+    if text:
+        digits = str(offset).encode()
+        w.write(_OFFSET_TEXT_KEY)
+        w.write(bytes((len(digits),)))
+        w.write(digits)
+    else:
+        w.write(_OFFSET_KEY)
+        write_i64_be(w, offset)
     _write_values(w, offset, time, partition, False)
+    if also:
+        w.write(also)
+        write_i64_be(w, offset)
     return w.getvalue()
 
 
@@ -143,9 +172,10 @@ def _merge(
     time: i64,
     partition: bytes,
     ours: bytes,
+    items: i64,
 ) -> i64:
-    """Write the broker's annotations, `ours` if there are any bytes in it, followed by those of the
-    sender at `start`; return the end of the latter."""
+    """Write the broker's annotations, which have `items` items, and are `ours` if there are any
+    bytes in it, followed by those of the sender at `start`; return the end of the latter."""
     reader = Reader(payload, start, len(payload))
     reader.read_descriptor("message-annotations")
     end: i64
@@ -168,7 +198,7 @@ def _merge(
     w.write(_LONG)
     size: i64 = len(ours) if ours else _OURS
     write_i32_be(w, i32(4 + size + len(others)))
-    write_i32_be(w, i32(_ITEMS + count))
+    write_i32_be(w, i32(items + count))
     if ours:
         w.write(ours)
     else:
