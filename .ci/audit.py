@@ -27,6 +27,7 @@ OURS = (
     "ferrymq_types",
     "ferrymq_broker",
     "ferrymq_servicebus",
+    "ferrymq_rabbitmq",
     "pyspark_ferrymq",
     "ferrymq_codegen",
     "ferrymq_pytest",

@@ -172,6 +172,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/lifecycle/test_auto_delete.py",
         "broker/lifecycle/test_declared_nodes_stay.py",
     ),
+    "broker/rabbitmq": ("rabbitmq/",),
     "broker/running": (
         "broker/test_process.py",
         "broker/test_cli.py",

@@ -20,7 +20,7 @@ GENERATED = {f"client/{of_client.GENERATED}"}
 WITH_PYTEST = {"testing-with-a-broker"}
 # `test_rabbitmq.py` and `test_azure.py` of the client, and `administration/test_page.py` of the
 # broker run these.
-SERVICES = {"client/azure", "client/rabbitmq", "broker/azure-administration"}
+SERVICES = {"client/azure", "client/rabbitmq", "broker/azure-administration", "broker/rabbitmq"}
 RUN = {
     *of_broker.PAGES,
     *of_client.PAGES,

@@ -1,0 +1,1 @@
+"""The node ``/management``: requests with verbs and paths like those of HTTP."""

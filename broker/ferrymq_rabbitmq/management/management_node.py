@@ -1,0 +1,138 @@
+"""The node itself: it reads requests, calls their handlers, and writes the responses.
+
+A request is a message whose subject is a verb and whose `to` is a path; the subject of the response
+is a status of HTTP, and its body a map, a list, or a text that says why the request was refused.
+The links, the way of a response and its room are the business of `ServiceNode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+from ferrymq_broker import audit
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.event_log import log
+from ferrymq_broker.management.errors import ManagementError, status_of
+from ferrymq_broker.nodes.request import Request, Response
+from ferrymq_broker.nodes.service import ServiceNode
+from ferrymq_rabbitmq.address_v2 import MANAGEMENT, decoded
+from ferrymq_rabbitmq.arguments import ArgumentError
+from ferrymq_rabbitmq.management.binding_requests import BindingRequests
+from ferrymq_rabbitmq.management.exchange_requests import ExchangeRequests
+from ferrymq_rabbitmq.management.queue_requests import QueueRequests
+from ferrymq_rabbitmq.management.request_refused import RequestRefused, bad_request
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.link_terms import Party
+
+Answer = tuple[HTTPStatus, object]
+
+_VERSION: Final = {"http:response": "1.1"}
+_CHANGES: Final = ("PUT", "POST", "DELETE")
+
+
+class ManagementNode:
+    """The handler of the requests of one virtual host."""
+
+    def __init__(self, space: AddressSpace) -> None:
+        self._space = space
+        self._queues = QueueRequests(space)
+        self._exchanges = ExchangeRequests(space)
+        self._bindings = BindingRequests(space)
+
+    def answer(self, request: Request) -> Response:
+        """Return the response to a request."""
+        party = request.party
+        verb = request.properties.subject or ""
+        path = request.properties.to or ""
+        try:
+            status, body = self._do(party, verb, path, request.body)
+        except Exception as error:
+            status, body = _failure(error, party, path)
+        self._record(party, verb, path, status, "" if status < 300 else str(body))
+        return _response(status, body)
+
+    def _do(self, party: Party, verb: str, path: str, body: object) -> Answer:
+        place, _, query = path.partition("?")
+        steps = [decoded(step, path) for step in place.split("/")[1:]]
+        match (verb, *steps):
+            case ("PUT", "queues", name):
+                return self._queues.declare(party, name, _map(body))
+            case ("GET", "queues", name):
+                return HTTPStatus.OK, self._queues.describe(party, name)
+            case ("DELETE", "queues", name):
+                return HTTPStatus.OK, self._queues.delete(party, name)
+            case ("DELETE", "queues", name, "messages"):
+                return HTTPStatus.OK, self._queues.purge(party, name)
+            case ("PUT", "exchanges", name):
+                self._exchanges.declare(party, name, _map(body))
+            case ("DELETE", "exchanges", name):
+                self._exchanges.delete(party, name)
+            case ("POST", "bindings"):
+                self._bindings.bind(party, _map(body))
+            case ("GET", "bindings"):
+                asked = parse_qs(query, keep_blank_values=True)
+                return HTTPStatus.OK, self._bindings.list(
+                    party, {key: values[0] for key, values in asked.items()}
+                )
+            case ("DELETE", "bindings", _):
+                self._bindings.unbind(party, place.removeprefix("/bindings/"))
+            case _:
+                raise RequestRefused(
+                    HTTPStatus.NOT_FOUND, f"there is no {verb[:20]} of {path[:200]!r}"
+                )
+        return HTTPStatus.NO_CONTENT, None
+
+    def _record(self, party: Party, verb: str, path: str, status: int, reason: str) -> None:
+        """Write changes and refused requests to the audit log."""
+        host = self._space.name
+        if status == HTTPStatus.FORBIDDEN:
+            audit.access_refused(party.peer, party.user, reason, host, via="management")
+        elif verb in _CHANGES:
+            audit.changed(party.peer, party.user, host, verb, "node", path, int(status), reason)
+
+
+def add_management(space: AddressSpace) -> None:
+    """Add the node to a virtual host; every client may attach to it, because each request is
+    checked."""
+    node = ServiceNode(MANAGEMENT, space, ManagementNode(space).answer, _too_large)
+    space.open_services.add(MANAGEMENT)
+    space.insert_service(node)
+
+
+def _map(body: object) -> Mapping[str, object]:
+    if not isinstance(body, dict):
+        raise bad_request("the body must be a map")
+    return {str(key): value for key, value in body.items()}
+
+
+def _failure(error: Exception, party: Party, path: str) -> Answer:
+    if isinstance(error, RequestRefused):
+        return error.status, error.description
+    if isinstance(error, ArgumentError):
+        return HTTPStatus.CONFLICT, str(error)
+    if isinstance(error, ManagementError):
+        return _known(error.status), error.description
+    if isinstance(error, BrokerError):
+        return _known(status_of(error.condition)), error.description
+    log.error("management failed", peer=party.peer, path=path[:200], exc_info=error)
+    return (
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "the request failed in the broker; its log has the details",
+    )
+
+
+def _known(status: int) -> HTTPStatus:
+    return HTTPStatus(status)
+
+
+def _too_large(reason: str) -> Response:
+    return _response(HTTPStatus.INTERNAL_SERVER_ERROR, reason)
+
+
+def _response(status: HTTPStatus, body: object) -> Response:
+    return Response(dict(_VERSION), body, str(int(status)))

@@ -1,0 +1,131 @@
+"""The personality itself: each method is one call of the module that knows its subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, final
+
+from ferrymq.engine.pairing import PAIRED
+from ferrymq_broker.nodes.personality import Personality
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.values.policy import ExchangePolicy
+from ferrymq_rabbitmq.address_v2 import MANAGEMENT, exchange_address, named, native
+from ferrymq_rabbitmq.client_outcomes import meant_outcome
+from ferrymq_rabbitmq.management.management_node import add_management
+from ferrymq_rabbitmq.routing import ROUTING_KEY, routed
+from ferrymq_rabbitmq.source_filters import grant_filters, meant_filters
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
+    from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_types.messaging import Source, Target
+    from ferrymq_types.unions import Outcome
+
+# The exchanges that every virtual host has, with their types.
+PREDECLARED: Final = {
+    "amq.direct": "direct",
+    "amq.fanout": "fanout",
+    "amq.topic": "topic",
+    "amq.headers": "headers",
+    "amq.match": "headers",
+}
+# What clients may rely on: SQL filters of streams came with this version.
+_VERSION: Final = "4.2.0"
+_FULL: Final = "amqp:resource-limit-exceeded"
+
+
+@final
+class RabbitmqPersonality(Personality):
+    """The personality of one virtual host for clients of RabbitMQ 4.
+
+    The only setting is ``version``, the version of RabbitMQ that clients are told.
+    """
+
+    def __init__(self, space: AddressSpace, settings: Mapping[str, object]) -> None:
+        super().__init__()
+        for name in settings:
+            if name != "version":
+                raise ValueError(f"unknown key {name!r}; the only one is 'version'")
+        told = settings.get("version", _VERSION)
+        if not isinstance(told, str):
+            raise ValueError(f"version: {told!r} is no text such as {_VERSION!r}")
+        self.offset_annotation = "x-stream-offset"
+        self._version = told
+        self._space = space
+        space.routing_annotation = ROUTING_KEY
+
+    def open_properties(self) -> dict[str, object]:
+        """Return the product that clients look for, and what it really is."""
+        return {
+            "product": "RabbitMQ",
+            "version": self._version,
+            "platform": f"ferrymq/{version('ferrymq')}",
+        }
+
+    def declare(self) -> None:
+        """Make the exchanges that clients expect, and the management. Nodes are not made by use."""
+        space = self._space
+        space.auto_create = space.auto_create_topic = None
+        for name, type in PREDECLARED.items():
+            address = exchange_address(name)
+            if space.find(address) is None:
+                space.create(address, ExchangePolicy(type=type))
+        add_management(space)
+
+    def native(self, address: str) -> str:
+        """See `address_v2.native`."""
+        return native(address)
+
+    def named(self, address: str) -> str:
+        """See `address_v2.named`."""
+        return named(address)
+
+    def source(self, asked: Source, properties: dict[str, object]) -> Source:
+        """Return the source with the filters of streams in the broker's words."""
+        _unpair(asked.address, properties)
+        return meant_filters(asked)
+
+    def source_granted(self, terms: SourceTerms) -> None:
+        """See `grant_filters`."""
+        grant_filters(terms)
+        _seem_paired(terms.asked_properties, terms.granted_properties)
+
+    def target(self, asked: Target, properties: dict[str, object]) -> Target:
+        """Return the target as it is."""
+        _unpair(asked.address, properties)
+        return asked
+
+    def target_granted(self, terms: TargetTerms) -> None:
+        """Repeat the wish for a pair."""
+        _seem_paired(terms.asked_properties, terms.granted_properties)
+
+    def admit(self, message: BrokerMessage, node: Node) -> BrokerMessage:
+        """See `routed`."""
+        return routed(message, node)
+
+    def outcome(self, node: Node, entry: Entry, state: Outcome, ending: bool) -> Outcome:
+        """See `meant_outcome`."""
+        return meant_outcome(node, entry, state) if isinstance(node, Queue) else state
+
+    def error(self, condition: str, description: str, info: dict[str, object] | None) -> Error:
+        """Return the error; that of a full queue says so in RabbitMQ's word."""
+        if condition == _FULL:
+            info = {**(info or {}), "reason": "maxlen"}
+        return Error(condition=condition, description=description, info=info)
+
+
+def _unpair(address: str | None, properties: dict[str, object]) -> None:
+    """Drop the wish for a pair of links, which the client for Python has for every link."""
+    if address != MANAGEMENT:
+        properties.pop(PAIRED, None)
+
+
+def _seem_paired(asked: Mapping[str, object], granted: dict[str, object]) -> None:
+    """Answer that wish as it came: both ends have to say the same (Link Pairing 1.0 §2.2.1)."""
+    if asked.get(PAIRED) is True:
+        granted[PAIRED] = True
