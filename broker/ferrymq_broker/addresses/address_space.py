@@ -41,6 +41,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.access import ConnectionAccess
+    from ferrymq_broker.access.identity import UserIdentity
     from ferrymq_broker.access.rules import Rule
     from ferrymq_broker.timers import TimerHeap
 
@@ -95,6 +96,7 @@ class AddressSpace(Space):
     __slots__ = (
         "nodes",
         "rules",
+        "key_rules",
         "aliases",
         "redirects",
         "declared",
@@ -116,6 +118,9 @@ class AddressSpace(Space):
         self.nodes: dict[str, Node] = {}
         # The access rules of this virtual host.
         self.rules: list[Rule] = []
+        # The own rules of shared access keys, by the ids of the keys. A rule is made when it is
+        # needed, because entities may be declared later.
+        self.key_rules: dict[str, Callable[[], Rule | None]] = {}
         self.aliases: dict[str, str] = {}
         self.redirects: dict[str, AddressRedirect] = {}
         self.declared: Declarations = Declarations()
@@ -131,6 +136,24 @@ class AddressSpace(Space):
         self.owned: i64 = 0
         # The ids of the aliases' records, by alias.
         self._alias_ids: dict[str, int] = {}
+
+    # -- access --------------------------------------------------------------------------
+
+    def rules_for(self, identity: UserIdentity) -> list[Rule]:
+        """Return the access rules, and the own rule of a shared access key after them."""
+        make = self.key_rules.get(identity.key) if identity.key else None
+        own = None if make is None else make()
+        return self.rules if own is None else [*self.rules, own]
+
+    def judged_for(self, address: str) -> str:
+        """Return the entity whose rights count at an address: for a sub-queue its owner, for the
+        management of an entity that entity, otherwise the address itself."""
+        owner = self.owner_of(address)
+        if owner:
+            return owner
+        personality = self.personality
+        entity = "" if personality is None else personality.entity_of_service(address)
+        return entity or address
 
     # -- looking up ----------------------------------------------------------------------
 

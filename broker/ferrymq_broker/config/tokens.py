@@ -22,7 +22,7 @@ from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.paths import FOLDER
 from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Seconds
-from ferrymq_broker.values.names import DEFAULT_SPACE
+from ferrymq_broker.values.names import DEFAULT_SPACE, MAX_ADDRESS_LENGTH
 
 # The default: asymmetric signatures, because the key that checks them cannot make them.
 ASYMMETRIC: Final = (
@@ -129,21 +129,35 @@ class Jwt(Section):
         return self
 
 
+# The rights of the broker for those that keys of Azure's services have.
+RIGHTS_OF_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "send": ("send",),
+    "listen": ("receive", "browse", "dead-letter"),
+    "manage": ("send", "receive", "browse", "dead-letter", "manage", "create", "delete"),
+}
+
+
 class SharedAccessKey(Section):
     """``[[security.shared-access-key]]``: a key with which clients sign tokens for nodes.
 
     Such a token gives the rights `may` at the addresses `where` in the `virtual_host`, and those
-    that rules of any virtual host give to ``key:NAME``. With `secondary` there are two keys, so
-    that one stays in use while the other is replaced.
+    that rules of any virtual host give to ``key:NAME``. `rights` may say ``send``, ``listen`` and
+    ``manage`` instead of `may`. A key with an `entity` is for that node alone, and what belongs to
+    it; rules call it ``key:ENTITY#NAME``. With `secondary` there are two keys, so that one stays in
+    use while the other is replaced.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=256)]
     primary: SecretStr
     secondary: SecretStr | None = None
     may: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(default_factory=list)
+    rights: Annotated[list[Literal["send", "listen", "manage"]], BeforeValidator(_one_or_more)] = (
+        Field(default_factory=list)
+    )
     where: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(
         default_factory=lambda: ["*"]
     )
+    entity: str = Field(default="", max_length=MAX_ADDRESS_LENGTH)
     virtual_host: _Name = DEFAULT_SPACE
 
     @field_validator("primary", "secondary")
@@ -155,14 +169,28 @@ class SharedAccessKey(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self.access_rule()
+        if self.may and self.rights:
+            raise ValueError("rights are a short form of may: use one of the two")
+        if self.entity and "where" in self.model_fields_set:
+            raise ValueError("a key with an entity is for that alone: leave out where")
+        self.access_rule(self.entity)
         return self
 
-    def access_rule(self) -> AccessRule | None:
-        """Return the rule for the key's own rights; None if the key has no rights of its own."""
-        if not self.may:
+    @property
+    def id(self) -> str:
+        """The name of the key in rules and in the log."""
+        return f"{self.entity}#{self.name}" if self.entity else self.name
+
+    def access_rule(self, entity: str) -> AccessRule | None:
+        """Return the rule for the key's own rights; None if the key has no rights of its own.
+        `entity` is the native address of its entity, if it has one."""
+        may = self.may or list(
+            dict.fromkeys(each for right in self.rights for each in RIGHTS_OF_KEYS[right])
+        )
+        if not may:
             return None
-        asked = {"who": [f"key:{self.name}"], "may": self.may, "where": self.where}
+        where = [entity] if entity else self.where
+        asked = {"who": [f"key:{self.id}"], "may": may, "where": where}
         try:
             return AccessRule.model_validate(asked)
         except ValidationError as error:
@@ -190,12 +218,22 @@ def _check_issuers(issuers: list[Jwt]) -> list[Jwt]:
 
 
 def _check_names(keys: list[SharedAccessKey]) -> list[SharedAccessKey]:
-    names = [each.name for each in keys]
-    for name in names:
-        if names.count(name) > 1:
+    seen: set[str] = set()
+    secrets: dict[tuple[str, str], str] = {}
+    for key in keys:
+        if key.id in seen:
             raise ValueError(
-                f"there are two keys {name!r}; one key may have a primary and a secondary"
+                f"there are two keys {key.id!r}; one key may have a primary and a secondary"
             )
+        seen.add(key.id)
+        for secret in (key.primary, key.secondary):
+            if secret is not None:
+                other = secrets.setdefault((key.name, secret.get_secret_value()), key.id)
+                if other != key.id:
+                    raise ValueError(
+                        f"the keys {other!r} and {key.id!r} have the same secret, so that tokens "
+                        "do not tell them apart"
+                    )
     return keys
 
 

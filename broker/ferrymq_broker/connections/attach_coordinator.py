@@ -12,6 +12,7 @@ from ferrymq_broker.connections.delivery_mode import agree_control
 from ferrymq_broker.connections.durable_links.grant import forget_target
 from ferrymq_broker.connections.dynamic_nodes import DynamicNodes
 from ferrymq_broker.connections.outcomes import REJECTED_SYMBOL
+from ferrymq_broker.connections.permissions import require_something
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.transactions.coordinator import Coordinator
 from ferrymq_types.transactions import Coordinator as CoordinatorTarget
@@ -63,6 +64,10 @@ class CoordinatorAttach(LinkAttach):
             raise BrokerError(
                 "amqp:not-implemented", "the coordinator does not support link pairing"
             )
+
+    def authorise(self) -> None:
+        """Check that the client may do anything at all."""
+        require_something(self.parts.client)
 
     def negotiate_terms(self) -> None:
         """Agree on the delivery mode and on settle modes."""

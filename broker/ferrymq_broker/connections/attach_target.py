@@ -19,6 +19,7 @@ from ferrymq_broker.connections.permissions import (
     may_recall,
     meant_by,
     require_dynamic,
+    require_something,
     require_target,
 )
 from ferrymq_broker.connections.producer_link import ProducerLink
@@ -124,6 +125,8 @@ class TargetAttach(LinkAttach):
         elif named is not None:
             self.address = meant_by(client, named)
             require_target(client, self.address, named)
+        else:
+            require_something(client)
 
     def resolve_node(self) -> None:
         """Find or create the named node, or create a dynamic one."""

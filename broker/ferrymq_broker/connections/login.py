@@ -151,7 +151,7 @@ class ConnectionLogin:
             opening.properties.update(space.personality.open_properties())
         self._connection.open()
         if space is not None:
-            rules = space.rules if broker.guarded else None
+            rules = space.rules_for(identity) if broker.guarded else None
             client.enter(space, ConnectionAccess(identity, rules))
             space.publishers[int(client.id)] = client.access
             space.strangers = None if broker.guarded else client.access

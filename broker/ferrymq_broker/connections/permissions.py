@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
     from ferrymq_types.messaging import Target
 
+# The node to which clients send tokens.
+TOKENS: Final = "$cbs"
 _READING: Final = RECEIVE | BROWSE | DEAD_LETTER
 
 
@@ -66,7 +68,10 @@ def require_source(
     """
     access = client.access
     space = client.space
-    if access.open or address in space.open_services:
+    if access.open:
+        return
+    if address in space.open_services:
+        _require_any(client, address, RECEIVE, named)
         return
     served = _entity_of_service(space, address)
     if served:
@@ -92,13 +97,32 @@ def require_target(client: ConnectedClient, address: str, named: str) -> None:
     """Raise `BrokerError` if a link may not send to an address, with aliases resolved."""
     access = client.access
     space = client.space
-    if access.open or address in space.open_services:
+    if access.open:
+        return
+    if address in space.open_services:
+        _require_any(client, address, SEND, named)
         return
     served = _entity_of_service(space, address)
     if not served:
         access.require_send(address, named)
     elif access.rights(served) == 0:
         raise refusal(SEND, named)
+
+
+def require_something(client: ConnectedClient) -> None:
+    """Raise `BrokerError` if the client has no right at any address: then it may only put a token,
+    and have neither a coordinator nor the anonymous terminus."""
+    if not client.access.gives_anything():
+        raise BrokerError(
+            UNAUTHORIZED, f"nothing is allowed to you yet; put a token at {TOKENS} first"
+        )
+
+
+def _require_any(client: ConnectedClient, address: str, right: i64, named: str) -> None:
+    """Raise `BrokerError` if the client has no right at any address and this is not where tokens
+    are put."""
+    if address != TOKENS and not client.access.gives_anything():
+        raise refusal(right, named)
 
 
 def _entity_of_service(space: AddressSpace, address: str) -> str:

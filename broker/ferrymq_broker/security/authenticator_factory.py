@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.security.authenticators import Authenticators, Method, PasswordMethod, Watched
 from ferrymq_broker.security.certificates import CertificateUsers
+from ferrymq_broker.security.key_passwords import KeyPasswords
 from ferrymq_broker.security.passwords import AnyPassword, ConfiguredPasswords
 from ferrymq_broker.security.throttle import Throttle
 
@@ -48,7 +49,7 @@ def make_authenticators(
         passwords = stored
     elif security.users:
         passwords = ConfiguredPasswords(security.users, security.plain_without_tls)
-    elif not security.names_somebody:
+    elif not security.names_somebody and not security.shared_access_key:
         passwords = AnyPassword()
     if security.certificate_rule:
         methods.append(CertificateUsers(security.certificate_rule))
@@ -61,6 +62,8 @@ def make_authenticators(
             passwords = TokenPasswords(verifier, passwords, security.plain_without_tls)
     if passwords is not None:
         methods.append(passwords)
+    if verifier is not None and verifier.has_keys:
+        methods.append(KeyPasswords(verifier, security.plain_without_tls))
     return Authenticators(
         methods,
         security.anonymous is True,

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.access.grants import Grant, is_within
 from ferrymq_broker.access.identity import UserIdentity
-from ferrymq_broker.access.rules import Rule, bind_rules
+from ferrymq_broker.access.rules import bind_rules
 from ferrymq_broker.config.apply.rules import make_key_rule
 from ferrymq_broker.connections.token_expiry import subject_of
 from ferrymq_broker.errors import BrokerError
@@ -32,9 +32,11 @@ from ferrymq_broker.security.tokens import TokenVerifier
 from ferrymq_codec.scalars import Int, Timestamp
 
 if TYPE_CHECKING:
+    from ferrymq_broker.access.rules import Rule
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.config.security import Security
+    from ferrymq_broker.config.tokens import SharedAccessKey
 
 ADDRESS: Final = "$cbs"
 PUT_TOKEN: Final = "put-token"
@@ -73,7 +75,6 @@ class _Refusal(Exception):
 class Cbs:
     """The tokens of one virtual host.
 
-    `own` has the rules that keys have in their own configuration, in addition to the access rules.
     A connection has at most `limit` tokens. `signature_types` are the types of tokens that must be
     shared access signatures.
     """
@@ -83,7 +84,6 @@ class Cbs:
         broker: Broker,
         space: AddressSpace,
         verifier: TokenVerifier,
-        own: Mapping[str, Rule],
         limit: int,
         signature_types: Sequence[str] = (),
     ) -> None:
@@ -91,7 +91,6 @@ class Cbs:
         self._types = (*_JWT_TYPES, *signature_types)
         self._space = space
         self._verifier = verifier
-        self._own = own
         self._limit = limit
         self._floods = LogRateLimiter(2 * limit, _RATE, verifier.clock.now)
         self.service: ServiceNode = ServiceNode(ADDRESS, space, self.answer, _failed)
@@ -227,9 +226,7 @@ class Cbs:
         else:
             identity = self._verifier.check_jwt(token)
         _shorten(identity, request, self._verifier.now())
-        own = self._own.get(identity.key) if identity.key else None
-        space = self._space
-        rules = bind_rules(space.rules if own is None else [*space.rules, own], identity)
+        rules = bind_rules(self._space.rules_for(identity), identity)
         meaning = self._meaning(scope)
         if meaning is not None and signed_for is not None:
             within = is_within(signed_for, meaning)
@@ -243,9 +240,10 @@ class Cbs:
 
     def _meaning(self, scope: str) -> str | None:
         """Return the address of the broker that a scope stands for; None if it is the same, or no
-        valid alias."""
+        valid alias. A scope that belongs to an entity, such as its sub-queue, stands for the
+        entity, whose rights count there."""
         try:
-            meaning = self._space.meant_by(scope)
+            meaning = self._space.judged_for(self._space.meant_by(scope))
         except BrokerError:
             # The aliases form a loop.
             return None
@@ -270,20 +268,20 @@ def install_tokens(
     broker.token_deadline = int(security.tokens.deadline * 1000)
     services = []
     for space in broker.spaces.values():
-        own = rules_of_keys(security, space.name)
-        service = Cbs(broker, space, verifier, own, security.tokens.limit, signature_types).service
+        space.key_rules = {
+            key.id: partial(_own_rule, key, space)
+            for key in security.shared_access_key
+            if key.virtual_host == space.name
+        }
+        service = Cbs(broker, space, verifier, security.tokens.limit, signature_types).service
         space.insert_service(service)
         services.append(service)
     return services
 
 
-def rules_of_keys(security: Security, host: str) -> dict[str, Rule]:
-    """Return the rules of the keys themselves in a virtual host, by the names of the keys."""
-    return {
-        key.name: rule
-        for key in security.shared_access_key
-        if key.virtual_host == host and (rule := make_key_rule(key)) is not None
-    }
+def _own_rule(key: SharedAccessKey, space: AddressSpace) -> Rule | None:
+    """Return the rule of a key itself in its virtual host."""
+    return make_key_rule(key, space.meant_by(key.entity) if key.entity else "")
 
 
 def _read(request: Request, types: Sequence[str]) -> tuple[str, str, str]:

@@ -5,14 +5,13 @@ Over AMQP a token is for a connection (`cbs.py`); here it is for one request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.grants import Grant
 from ferrymq_broker.access.identity import UserIdentity
-from ferrymq_broker.access.rules import BoundRules, Rule, bind_rules
+from ferrymq_broker.access.rules import BoundRules, bind_rules
 from ferrymq_broker.security.jwt_verifier import TokenRefusedError
 from ferrymq_broker.security.shared_access import host_of, scope_of
 
@@ -44,20 +43,12 @@ class SignedAccess:
 
 
 class RequestTokens:
-    """The judge of tokens for one virtual host. `own` are the rules of the keys themselves, by the
-    names of the keys."""
+    """The judge of tokens for one virtual host."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        space: AddressSpace,
-        verifier: TokenVerifier,
-        own: Mapping[str, Rule],
-    ) -> None:
+    def __init__(self, broker: Broker, space: AddressSpace, verifier: TokenVerifier) -> None:
         self._broker = broker
         self._space = space
         self._verifier = verifier
-        self._own = own
 
     def check_signature(self, token: str) -> SignedAccess:
         """Return what a shared access signature gives. Raises `TokenRefusedError`."""
@@ -68,8 +59,7 @@ class RequestTokens:
             # A token of one virtual host gives no rights at another one.
             raise TokenRefusedError("the token is for another virtual host")
         identity = signed.identity
-        own = self._own.get(identity.key) if identity.key else None
-        rules = bind_rules([*self._space.rules, *([] if own is None else [own])], identity)
+        rules = bind_rules(self._space.rules_for(identity), identity)
         # Some clients sign the URL of the request, as it is, with its query.
         scope = scope_of(unquote(signed.resource.partition("?")[0], errors="replace"))
         return SignedAccess(scope, identity, rules)

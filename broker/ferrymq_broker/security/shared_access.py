@@ -14,7 +14,7 @@ import hmac
 import re
 import secrets
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -44,16 +44,21 @@ class SharedAccessKeys:
     """A verifier of tokens with the keys of a configuration."""
 
     def __init__(self, keys: Sequence[SharedAccessKey]) -> None:
-        self._keys: dict[str, tuple[bytes, bytes]] = {}
+        # The secrets of each name, with the ids of their keys: those of several entities may have
+        # one name.
+        self._secrets: dict[str, list[tuple[bytes, str]]] = {}
         for key in keys:
-            primary = key.primary.get_secret_value().encode()
-            secondary = key.secondary
-            self._keys[key.name] = (
-                primary,
-                primary if secondary is None else secondary.get_secret_value().encode(),
-            )
-        # Keys for unknown names, so that checking takes the same time.
-        self._nobodys = (secrets.token_bytes(32), secrets.token_bytes(32))
+            primary = key.primary
+            known = self._secrets.setdefault(key.name, [])
+            for secret in (primary, key.secondary or primary):
+                known.append((secret.get_secret_value().encode(), key.id))
+        # Secrets for unknown names, so that checking takes the same time.
+        self._nobodys = [(secrets.token_bytes(32), ""), (secrets.token_bytes(32), "")]
+
+    @property
+    def any(self) -> bool:
+        """Whether there are keys."""
+        return bool(self._secrets)
 
     def verify(self, token: str, now: float) -> SignedToken:
         """Check a token; `now` is in seconds since the epoch. Raises `TokenRefusedError`."""
@@ -67,16 +72,30 @@ class SharedAccessKeys:
             said = base64.b64decode(_decoded(fields["sig"]), validate=True)
         except (binascii.Error, ValueError):
             raise TokenRefusedError("the signature is not base64") from None
-        primary, secondary = self._keys.get(name, self._nobodys)
         signed = f"{fields['sr']}\n{fields['se']}".encode()
-        first = hmac.compare_digest(said, hmac.digest(primary, signed, "sha256"))
-        second = hmac.compare_digest(said, hmac.digest(secondary, signed, "sha256"))
-        if name not in self._keys or not (first or second):
+        key = self._key_by(
+            name, lambda secret: hmac.compare_digest(said, hmac.digest(secret, signed, "sha256"))
+        )
+        if not key:
             raise TokenRefusedError("the key is unknown, or the signature is wrong")
         if expires <= now:
             raise TokenRefusedError("the token has expired")
-        identity = UserIdentity(None, key=name, mechanism="token", expires=float(expires))
+        identity = UserIdentity(None, key=key, mechanism="token", expires=float(expires))
         return SignedToken(identity, resource)
+
+    def key_with(self, name: str, secret: str) -> str:
+        """Return the id of the key with this name and secret; empty if there is none."""
+        said = secret.encode(errors="surrogatepass")
+        return self._key_by(name, lambda known: hmac.compare_digest(said, known))
+
+    def _key_by(self, name: str, fits: Callable[[bytes], bool]) -> str:
+        """Return the id of the key of this name whose secret fits; empty if none does. All secrets
+        are compared, whether one fits or not."""
+        found = ""
+        for secret, id in self._secrets.get(name, self._nobodys):
+            if fits(secret) and id:
+                found = id
+        return found
 
 
 def is_signature(token: str) -> bool:

@@ -39,15 +39,14 @@ def take_tokens(
 
 
 def request_tokens(
-    security: Security, broker: Broker, space: AddressSpace, verifier: TokenVerifier | None
+    broker: Broker, space: AddressSpace, verifier: TokenVerifier | None
 ) -> RequestTokens | None:
     """Return the judge of tokens of single requests in a virtual host; None without tokens."""
     if verifier is None:
         return None
-    from ferrymq_broker.security.cbs import rules_of_keys
     from ferrymq_broker.security.request_tokens import RequestTokens
 
-    return RequestTokens(broker, space, verifier, rules_of_keys(security, space.name))
+    return RequestTokens(broker, space, verifier)
 
 
 def check_tokens(config: Config) -> tuple[list[ConfigMistake], list[str]]:
@@ -67,7 +66,7 @@ def check_tokens(config: Config) -> tuple[list[ConfigMistake], list[str]]:
     if (
         security.takes_tokens
         and not any(each.rule for each in (config, *config.virtual_host))
-        and not any(key.may for key in security.shared_access_key)
+        and not any(key.may or key.rights for key in security.shared_access_key)
     ):
         warnings.append("tokens are accepted, so every right needs a rule, but there are no rules")
     return mistakes, warnings

@@ -47,6 +47,16 @@ class TokenVerifier:
         """Whether a token may come as the password of PLAIN."""
         return any(each.settings.as_password for each in self._issuers.values())
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether there are shared access keys."""
+        return self._shared.any
+
+    def key_with(self, name: str, secret: str) -> str:
+        """Return the id of the shared access key with this name and secret; empty if there is
+        none."""
+        return self._shared.key_with(name, secret)
+
     def now(self) -> float:
         """Return seconds since the Unix epoch."""
         return self.clock.now() + self.clock.epoch()

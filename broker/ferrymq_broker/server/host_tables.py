@@ -23,14 +23,16 @@ class HostTables:
     `dialects` are for the management node. `position_words` are constants that mean the start or
     the end of a stream if a selector compares an offset with them. `signature_types` are names of
     shared access signatures for ``$cbs``. `websocket_paths` are paths of requests without a slash
-    at the end, in lower case. `http_handlers` make handlers of HTTP requests, by the beginning of
-    the path; ``""`` is for all paths.
+    at the end, in lower case; `websocket_subprotocols` are accepted beside ``amqp``.
+    `http_handlers` make handlers of HTTP requests, by the beginning of the path; ``""`` is for all
+    paths.
     """
 
     dialects: tuple[ManagementDialect, ...] = ()
     position_words: Mapping[object, int] = field(default_factory=dict)
     signature_types: tuple[str, ...] = ()
     websocket_paths: tuple[str, ...] = ()
+    websocket_subprotocols: tuple[str, ...] = ()
     http_handlers: Mapping[str, HttpHandlerFactory] = field(default_factory=dict)
 
     def joined(self, more: HostTables) -> HostTables:
@@ -40,6 +42,7 @@ class HostTables:
             position_words={**self.position_words, **more.position_words},
             signature_types=self.signature_types + more.signature_types,
             websocket_paths=self.websocket_paths + more.websocket_paths,
+            websocket_subprotocols=self.websocket_subprotocols + more.websocket_subprotocols,
             http_handlers={**self.http_handlers, **more.http_handlers},
         )
 

@@ -5,14 +5,15 @@ has opened its connection it has the same limits as over TCP: `WebSocketLimits` 
 bytes. Requests for handlers have limits of their own, which begin again with each request.
 
 A browser lets any page open a WebSocket to any address, even to a broker on the same machine, and
-sends the origin of the page. Such clients are accepted only from listed origins. Other clients send
-no origin.
+sends the origin of the page. Such clients are accepted only from listed origins, and from the
+broker's own. Other clients send no origin.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
@@ -182,7 +183,7 @@ class HttpService:
         websocket_limits.begin_handshake()
         largest = max(_MESSAGE, 2 * self._server.config.limits.max_frame_size)
         websocket = web.WebSocketResponse(
-            protocols=(SUBPROTOCOL,), max_msg_size=largest, compress=False, timeout=_CLOSE
+            protocols=self._subprotocols(), max_msg_size=largest, compress=False, timeout=_CLOSE
         )
         await websocket.prepare(request)
         protocol = WebProtocol(self._server, self._loopback, websocket_limits)
@@ -204,16 +205,20 @@ class HttpService:
             headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
             return web.Response(status=426, text="AMQP over WebSocket\n", headers=headers)
         offered = request.headers.get("Sec-WebSocket-Protocol", "")
-        if SUBPROTOCOL not in [name.strip() for name in offered.split(",")]:
+        known = self._subprotocols()
+        if not any(name.strip() in known for name in offered.split(",")):
             return web.Response(
-                status=400, text=f"the WebSocket subprotocol must be {SUBPROTOCOL}\n"
+                status=400, text=f"the WebSocket subprotocol must be {' or '.join(known)}\n"
             )
         return None
+
+    def _subprotocols(self) -> tuple[str, ...]:
+        return (SUBPROTOCOL, *self._server.tables.websocket_subprotocols)
 
     def _refusal_of_page(self, request: web.Request, what: str) -> web.Response | None:
         """Return the answer to a page of an origin that is not listed; None for other clients."""
         origin = request.headers.get("Origin")
-        if origin is None or self._lets_in(origin):
+        if origin is None or self._lets_in(origin) or _is_own(origin, request):
             return None
         log.warning(f"{what} refused", peer=request.remote, origin=origin[:200])
         return web.Response(status=403, text="pages of this origin are not allowed\n")
@@ -246,6 +251,26 @@ class WebProtocol(AmqpProtocol):
 
     def _has_opened(self) -> bool:
         return self.handler.connection.opened
+
+
+def _is_own(origin: str, request: web.Request) -> bool:
+    """Return whether an origin is that of the request itself, which some clients send.
+
+    A page from elsewhere cannot have it: over TLS the browser has checked the certificate, and the
+    name ``localhost`` and the numbers of addresses cannot be made to lead to another machine.
+    """
+    if origin.lower() != f"{request.scheme}://{request.host}".lower():
+        return False
+    name = _hostname(request).lower()
+    return request.secure or name == "localhost" or _is_numeric(name)
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _hostname(request: web.Request) -> str:

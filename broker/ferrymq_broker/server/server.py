@@ -168,14 +168,15 @@ class BrokerServer:
             if config.store.path is not None:
                 self._storage = await self._recover(config.store.path)
                 self.broker.begin_pass(self.clock.now())
+            # Before the declarations: a personality adds a node for tokens if there is none.
+            verifier = take_tokens(
+                config.security, self.broker, self.clock, self.tables.signature_types
+            )
             declare(config, self.broker)
             for space in self.broker.spaces.values():
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 keeper = self._storage if space is self.broker.default else None
                 install_management(space, self.broker, keeper, self.tables.dialects)
-            verifier = take_tokens(
-                config.security, self.broker, self.clock, self.tables.signature_types
-            )
             self.capture = _make_capture(config.capture, self.broker, self.clock)
             if self.monitoring is not None:
                 self.monitoring.watch(
@@ -202,7 +203,7 @@ class BrokerServer:
             self.tables.mount(
                 self.broker,
                 self.http_handlers,
-                lambda space: request_tokens(config.security, self.broker, space, verifier),
+                lambda space: request_tokens(self.broker, space, verifier),
                 self.admission.authenticators.is_required,
             )
             await self._listeners.start(config.listener)

@@ -228,6 +228,7 @@ def test_the_service_is_no_way_to_messages(bearer: Bearer) -> None:
 
 
 def test_requests_have_no_part_in_what_can_be_taken_back(bearer: Bearer) -> None:
+    assert bearer.put(make_sas("q2", KEY), "q2") == 202
     sender = bearer.client.sender(None)
     delivery = sender.send_sections(
         Properties(to="$cbs"),

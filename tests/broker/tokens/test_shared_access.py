@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
 import pytest
@@ -18,6 +19,7 @@ from ferrymq_broker.security.shared_access import (
     host_of,
     scope_of,
 )
+from tests.broker.tokens.bearers import Bearer, taking
 from tests.broker.tokens.makers import NOW, make_sas
 
 PRIMARY, SECONDARY = "primary-secret-of-shop", "secondary-secret-of-shop"
@@ -243,3 +245,46 @@ def test_names_are_taken_once() -> None:
     one = {"name": "k", "primary": PRIMARY}
     with pytest.raises(ValidationError, match="two keys"):
         Security.model_validate({"shared-access-key": [one, one]})
+
+
+# -- keys of entities --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        (
+            [{"name": "a", "primary": PRIMARY, "may": "send", "rights": "send"}],
+            "use one of the two",
+        ),
+        ([{"name": "a", "primary": PRIMARY, "entity": "q", "where": "q"}], "leave out where"),
+        ([{"name": "a", "primary": PRIMARY, "rights": "write"}], "'send', 'listen' or 'manage'"),
+        ([{"name": "a", "primary": PRIMARY, "entity": "q"}] * 2, "two keys 'q#a'"),
+        (
+            [{"name": "a", "primary": PRIMARY}, {"name": "a", "primary": PRIMARY, "entity": "q"}],
+            "'a' and 'q#a' have the same secret",
+        ),
+    ],
+)
+def test_keys_that_contradict_themselves(keys: list[dict[str, object]], reason: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(reason)):
+        Security.model_validate({"shared-access-key": keys})
+
+
+def test_rules_name_the_key_of_an_entity() -> None:
+    net = taking(
+        {
+            "security": {
+                "shared-access-key": [
+                    {"name": "shop", "primary": PRIMARY, "entity": "q1", "rights": "listen"}
+                ]
+            },
+            "rule": [{"who": "key:q1#shop", "may": "send", "where": "q2"}],
+        }
+    )
+    bearer = Bearer(net)
+    assert bearer.put(make_sas("sb://localhost/", PRIMARY), "") == 202
+    assert bearer.may_send("q2")
+    assert not bearer.may_send("q1")
+    assert not bearer.client.receiver("q1").detached
+    assert bearer.client.receiver("q2").detached

@@ -85,6 +85,29 @@ async def test_pages_of_other_origins_are_refused(
     assert error.value.status == 403
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_the_brokers_own_origin_is_let_in(
+    server: BrokerServer, session: aiohttp.ClientSession, host: str
+) -> None:
+    own = f"http://{host}:{server.port}"
+    async with session.ws_connect(
+        web(server), protocols=("amqp",), headers={"Host": f"{host}:{server.port}"}, origin=own
+    ) as websocket:
+        assert websocket.protocol == "amqp"
+
+
+async def test_a_name_that_was_made_to_lead_here_is_refused(
+    server: BrokerServer, session: aiohttp.ClientSession
+) -> None:
+    """DNS rebinding: the page and the request have the same host."""
+    host = f"page.example:{server.port}"
+    with pytest.raises(aiohttp.WSServerHandshakeError) as error:
+        await session.ws_connect(
+            web(server), protocols=("amqp",), headers={"Host": host}, origin=f"http://{host}"
+        )
+    assert error.value.status == 403
+
+
 async def test_pages_of_a_listed_origin_are_let_in(
     server: BrokerServer, session: aiohttp.ClientSession
 ) -> None:

@@ -86,8 +86,8 @@ def _given_by_key(
 ) -> Location:
     """Return the place of the shared access key that gives a right which no rule decides."""
     for at, key in enumerate(config.security.shared_access_key):
-        if key.name == identity.key and key.virtual_host == host:
-            rule = make_key_rule(key)
+        if key.id == identity.key and key.virtual_host == host:
+            rule = make_key_rule(key, key.entity)
             if rule is not None and rule.may & right and _is_about(rule, identity, address):
                 return ("security", "shared-access-key", at)
     return ()

@@ -31,7 +31,8 @@ def make_rule(stated: AccessRule) -> Rule:
     )
 
 
-def make_key_rule(key: SharedAccessKey) -> Rule | None:
-    """Return the rule for the own rights of a shared access key; None if the key has none."""
-    stated = key.access_rule()
+def make_key_rule(key: SharedAccessKey, entity: str) -> Rule | None:
+    """Return the rule for the own rights of a shared access key; None if the key has none. `entity`
+    is the native address of its entity, if it has one."""
+    stated = key.access_rule(entity)
     return None if stated is None else make_rule(stated)
