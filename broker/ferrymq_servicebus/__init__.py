@@ -31,4 +31,7 @@ def administer(host: HttpHost) -> HttpHandler:
     return make_handler(host)
 
 
-AZURE = PersonalityPackage(make, HostTables(http_handlers={"": administer}))
+AZURE = PersonalityPackage(
+    make,
+    HostTables(websocket_subprotocols=("AMQPWSB10",), http_handlers={"": administer}),
+)
