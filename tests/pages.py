@@ -35,6 +35,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "broker/azure-entities": ("servicebus/entities/",),
     "broker/azure": ("servicebus/test_personality.py", "servicebus/test_sdks.py"),
     "broker/azure-security": ("servicebus/test_access.py",),
+    "broker/azure-event-hubs": ("servicebus/hubs/",),
     "broker/azure-management": ("servicebus/management/",),
     "broker/browsing": (
         "broker/queues/test_browsing.py",

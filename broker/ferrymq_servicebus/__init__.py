@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.personalities import PersonalityPackage
+from ferrymq_servicebus.hub_tables import HUB_TABLES
 from ferrymq_servicebus.personality import AzurePersonality
 
 if TYPE_CHECKING:
@@ -33,5 +34,7 @@ def administer(host: HttpHost) -> HttpHandler:
 
 AZURE = PersonalityPackage(
     make,
-    HostTables(websocket_subprotocols=("AMQPWSB10",), http_handlers={"": administer}),
+    HUB_TABLES.joined(
+        HostTables(websocket_subprotocols=("AMQPWSB10",), http_handlers={"": administer})
+    ),
 )

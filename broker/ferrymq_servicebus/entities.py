@@ -68,7 +68,7 @@ _OF_SENDERS: Final = (
 QUEUE_SETTINGS: Final = (*_OF_RECEIVERS, *_OF_SENDERS)
 TOPIC_SETTINGS: Final = ("DefaultMessageTimeToLive", "AutoDeleteOnIdle", *_OF_SENDERS)
 SUBSCRIPTION_SETTINGS: Final = _OF_RECEIVERS
-HUB_SETTINGS: Final = ("PartitionCount", "ConsumerGroups", "MessageRetentionInDays")
+HUB_SETTINGS: Final = ("PartitionCount", "ConsumerGroups", "MessageRetentionInDays", "Capture")
 
 
 class EntityError(Exception):
@@ -128,6 +128,7 @@ def hub_policy(description: Mapping[str, object], entity: str = "the event hub")
         partitions=asked.number("PartitionCount", _PARTITIONS, 1, _MOST_PARTITIONS),
         max_age=days * 86_400_000,
         consumer_groups=_with_default(groups) if groups else (),
+        capture=asked.flag("Capture"),
         unpack_batches=True,
     )
 
@@ -150,9 +151,25 @@ class EntityTemplate(Template):
 
     def policy_for(self, address: str, capabilities: Sequence[str]) -> NodePolicy | None:
         """Return the policy of the entity of a name; None for a name that no entity has."""
-        if PART in address or "$" in address or address.startswith(DYNAMIC):
+        if not _may_be_made(address):
             return None
         return self._topic if "topic" in capabilities else self._queue
+
+
+@final
+class HubTemplate(Template):
+    """Event hubs that are made when a client names them first."""
+
+    def __init__(self) -> None:
+        self._hub: NodePolicy = hub_policy({})
+
+    def policy_for(self, address: str, capabilities: Sequence[str]) -> NodePolicy | None:
+        """Return the policy of the hub of a name; None for a name that no entity has."""
+        return self._hub if _may_be_made(address) else None
+
+
+def _may_be_made(address: str) -> bool:
+    return not (PART in address or "$" in address or address.startswith(DYNAMIC))
 
 
 @final

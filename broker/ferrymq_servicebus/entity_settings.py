@@ -4,7 +4,8 @@
 [personality]
 name = "azure"
 config = "Config.json"              # of the vendor's emulator, or a list of such files
-create-entities = true              # make entities when a client names them first
+create-entities = true              # make entities when a client names them first; false,
+                                    # or "event-hubs" for event hubs instead of queues and topics
 
 [[personality.queue]]
 name = "orders"
@@ -36,10 +37,13 @@ from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_servicebus.declared_entities import DeclaredEntities
 from ferrymq_servicebus.emulator_config import read_emulator_config
-from ferrymq_servicebus.entities import EntityTemplate
+from ferrymq_servicebus.entities import EntityTemplate, HubTemplate
 
 # The keys of ``[personality]`` that are about entities.
 KEYS: Final = ("config", "create-entities", "queue", "topic", "hub")
+
+# The value of ``create-entities`` for event hubs.
+HUBS: Final = "event-hubs"
 
 _PLACE: Final = "personality"
 
@@ -56,8 +60,9 @@ def read_entities(
         if not isinstance(file, str | Path) or not str(file):
             raise ConfigError(f"{_PLACE}.config: {file!r:.60} is no name of a file")
         read_emulator_config((directory or Path()) / file, entities)
-    if not isinstance(settings.get("create-entities", True), bool):
-        raise ConfigError(f"{_PLACE}.create-entities: true or false is needed")
+    made = settings.get("create-entities", True)
+    if not isinstance(made, bool) and made != HUBS:
+        raise ConfigError(f'{_PLACE}.create-entities: true, false or "{HUBS}" is needed')
     for queue in _tables(settings, "queue", _PLACE):
         entities.add_queue(queue.get("name"), _without(queue), f"{_PLACE}.queue")
     for topic in _tables(settings, "topic", _PLACE):
@@ -77,12 +82,12 @@ def declare_entities(
     Raises `ConfigError`.
     """
     entities = read_entities(settings, directory)
-    made_on_use = space.auto_create is not None and settings.get("create-entities", True) is True
+    made = settings.get("create-entities", True) if space.auto_create is not None else False
     # The plain queues of the broker are no entities.
     space.auto_create = space.auto_create_topic = None
     entities.make(space)
-    if made_on_use:
-        space.templates.append(EntityTemplate())
+    if made:
+        space.templates.append(HubTemplate() if made == HUBS else EntityTemplate())
     return entities
 
 

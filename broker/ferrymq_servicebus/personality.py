@@ -18,6 +18,8 @@ from ferrymq_servicebus.entity_settings import declare_entities
 from ferrymq_servicebus.management.entity_management import entity_service
 from ferrymq_servicebus.open_cbs import add_open_cbs
 from ferrymq_servicebus.outcomes import meant_outcome
+from ferrymq_servicebus.partition_hash import partition_of_hub
+from ferrymq_servicebus.runtime_metrics import DESIRED, runtime_metrics
 from ferrymq_servicebus.terms import grant_source, meant_source
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class AzurePersonality(Personality):
     ) -> None:
         super().__init__()
         self.text_offsets = True
+        self.desired = DESIRED
+        space.partitioner = partition_of_hub
         self._space = space
         self._settings = settings
         self._folder = folder
@@ -68,9 +72,13 @@ class AzurePersonality(Personality):
         """Return the entity that a management node is about."""
         return entity_of_management(address)
 
+    def last_record(self, offset: int, time: int, now: int) -> dict[str, object]:
+        """See `runtime_metrics`."""
+        return runtime_metrics(offset, time, now)
+
     def source(self, asked: Source, properties: dict[str, object]) -> Source:
         """See `meant_source`."""
-        return meant_source(asked, properties)
+        return meant_source(self._space, asked, properties)
 
     def source_granted(self, terms: SourceTerms) -> None:
         """See `grant_source`."""

@@ -6,11 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.names import PART
 from ferrymq_codec.scalars import Described, Symbol, Timestamp
 from ferrymq_servicebus.addresses import consumer_group_of, names_subscription
 from ferrymq_servicebus.conditions import VENDOR
+from ferrymq_servicebus.entities import DEFAULT_GROUP
 
 if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.nodes.link_terms import SourceTerms
     from ferrymq_types.messaging import Source
 
@@ -31,7 +35,7 @@ _TICKS: Final = 10_000
 _TICKS_AT_EPOCH: Final = 621_355_968_000_000_000
 
 
-def meant_source(asked: Source, properties: dict[str, object]) -> Source:
+def meant_source(space: AddressSpace, asked: Source, properties: dict[str, object]) -> Source:
     """Return the source in the broker's words; `properties` of the link are changed likewise."""
     address = asked.address or ""
     filters: dict[str, object] = dict(asked.filter or {})
@@ -44,7 +48,7 @@ def meant_source(asked: Source, properties: dict[str, object]) -> Source:
         properties[_READER_EPOCH] = properties[_EPOCH]
     group = consumer_group_of(address)
     if group:
-        properties[_READER_GROUP] = group
+        properties[_READER_GROUP] = _spelled(space, address, group)
     if names_subscription(address):
         # The topic is made, if it is made at all, as one.
         asked = replace(asked, capabilities=[*(asked.capabilities or []), Symbol("topic")])
@@ -70,6 +74,18 @@ def grant_source(terms: SourceTerms) -> None:
             properties[name] = terms.asked_properties[name]
     if "topic" in terms.granted_capabilities and not _asked_for_topic(terms):
         terms.granted_capabilities.remove("topic")
+
+
+def _spelled(space: AddressSpace, address: str, group: str) -> str:
+    """Return the name of a consumer group as the hub has it: capitals do not matter."""
+    folded = group.casefold()
+    hub, _, _ = space.meant_by(address).partition(PART)
+    stream = space.find(hub)
+    declared = stream.policy.consumer_groups if isinstance(stream, Stream) else ()
+    for name in (DEFAULT_GROUP, *declared):
+        if name.casefold() == folded:
+            return name
+    return folded
 
 
 def _asked_for_topic(terms: SourceTerms) -> bool:

@@ -51,10 +51,10 @@ from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.nodes.personality import Personality
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.recovery.recover import recover
-from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_broker.slices import SLICE
 from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.reader import Reader
+from ferrymq_servicebus.hub_tables import HUB_TABLES
 from ferrymq_types.messaging import Data, Header, MessageAnnotations, Source, Target
 from ferrymq_types.transport import Error, ReceiverSettleMode, SenderSettleMode
 from ferrymq_types.unions import DeliveryState, Outcome, Section, decode_section
@@ -165,7 +165,7 @@ class Network:
             make_hosts(config, self.broker)
         if self.personality is not None:
             self.space.personality = self.personality()
-        EVENT_HUBS.add_words(self.broker)
+        HUB_TABLES.add_words(self.broker)
         store = self.store
         if store is not None:
             store.open(self.broker.agenda.changes, lambda: self.later.append(self._complete))

@@ -32,7 +32,6 @@ from tests.client.test_blocking_parity import parameters
 
 PAGE = Path(__file__).parents[2] / "docs/client/azure.md"
 KEY = "bm90aGluZyB0aGF0IGlzIHNlY3JldA=="
-HUB = "telemetry/ConsumerGroups/$Default/Partitions/0"
 CONFIG: dict[str, Any] = {
     "listener": [{"url": "amqp://127.0.0.1:0"}, {"url": "ws://127.0.0.1:0"}],
     "security": {
@@ -41,12 +40,12 @@ CONFIG: dict[str, Any] = {
             {"name": "shop", "primary": KEY, "may": ["send", "receive"], "where": "*"}
         ],
     },
-    "queue": [{"name": "orders"}, {"name": "news/Subscriptions/mine"}],
-    "stream": [{"name": "telemetry", "partitions": 1}],
-    "alias": [
-        {"name": HUB, "to": "telemetry::0"},
-        {"name": "telemetry/Partitions/0", "to": "telemetry::0"},
-    ],
+    "personality": {
+        "name": "azure",
+        "queue": [{"name": "orders"}],
+        "topic": [{"name": "news", "subscription": [{"name": "mine"}]}],
+        "hub": [{"name": "telemetry", "partition-count": 1}],
+    },
 }
 
 
@@ -125,7 +124,7 @@ async def test_event_hubs(server: BrokerServer, tokens: pytest.LogCaptureFixture
         for number in range(5):
             await sender.send(Message(number))
         address = azure.consumer_address("telemetry", 0)
-        assert address == HUB
+        assert address == "telemetry/ConsumerGroups/$Default/Partitions/0"
 
         async def first(**position: Any) -> object:
             async with connection.receiver(

@@ -31,6 +31,9 @@ PATIENCE = 20
 NODE = Path(__file__).parent / "azure"
 
 CONFIG = """
+[personality]
+name = "azure"
+
 [security]
 anonymous = true
 

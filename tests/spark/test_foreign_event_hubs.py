@@ -1,5 +1,5 @@
 """Event Hubs: its addresses, its management, its selectors and its tokens, with our broker behind
-aliases of these names."""
+the personality `azure`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ HUBS = {"orders": 2, "short": 1, "written": 2, "asked": 1}
 
 
 def config() -> str:
-    """Streams as hubs, of which one keeps little, behind the addresses of consumer groups."""
+    """Streams as hubs, of which one keeps little."""
     lines = [
+        '[personality]\nname = "azure"\n',
         "[security]\nanonymous = true\n",
         f'[[security.shared-access-key]]\nname = "shop"\nprimary = "{KEY}"\n'
         'may = ["send", "receive", "browse"]\nwhere = "*"\n',
@@ -37,11 +38,6 @@ def config() -> str:
         lines.append(f'[[stream]]\nname = "{hub}"\npartitions = {partitions}\ndurable = false\n')
         if hub == "short":
             lines.append('max-records = 40\nsegment-bytes = "1KiB"\n')
-        for number in range(partitions):
-            groups = [f"ConsumerGroups/{group}/" for group in ("$Default", "spark")]
-            for group in ["", *groups]:
-                alias = f"{hub}/{group}Partitions/{number}"
-                lines.append(f'[[alias]]\nname = "{alias}"\nto = "{hub}::{number}"\n')
     return "\n".join(lines)
 
 

@@ -39,8 +39,7 @@ def broker() -> Iterator[BrokerProcess]:
     rule = """[[rule]]\nwho = "*"\nmay = "*"\nwhere = "*"\n"""
     tables = [rule, *(f'[[stream]]\nname = "{name}"\n' for name in STREAMS)]
     tables += [f'[[queue]]\nname = "{name}"\n' for name in QUEUES]
-    tables.append('[[alias]]\nname = "telemetry/ConsumerGroups/spark/Partitions/0"\n')
-    with BrokerProcess("\n".join([HUB[1], *tables, 'to = "telemetry::0"\n'])) as process:
+    with BrokerProcess("\n".join([HUB[1], *tables])) as process:
         with blocking.connect(process.url) as connection:
             for name in (*STREAMS, *QUEUES):
                 connection.sender(name).send_many(

@@ -143,6 +143,9 @@ class SourceAttach(LinkAttach):
         if properties is not None:
             self.properties = dict(properties)
         if personality is not None:
+            for capability in self.request.desired_capabilities or ():
+                if capability in personality.desired:
+                    self.properties[personality.desired[capability]] = True
             asked = personality.source(asked, self.properties)
         check_source(asked)
         self.meant = asked
@@ -333,12 +336,26 @@ class SourceAttach(LinkAttach):
             outcomes=asked.outcomes or (list(SUPPORTED_OUTCOMES) if outcome is None else None),
             capabilities=terms.granted_capabilities or None,
         )
+        offered = self._offered(granted)
         self.link.accept(
             source=source,
             properties=granted or None,
-            offered_capabilities=offered_by_source(node, self.request.desired_capabilities),
+            offered_capabilities=offered,
             max_message_size=self.parts.max_message_size,
         )
+
+    def _offered(self, granted: dict[str, object]) -> list[str] | None:
+        """Return the capabilities of the link that the client has asked for."""
+        desired = self.request.desired_capabilities
+        offered = offered_by_source(self._node(), desired)
+        personality = self.parts.client.space.personality
+        if personality is None or not desired:
+            return offered
+        known = personality.desired
+        return [
+            *(offered or ()),
+            *(name for name in desired if name in known and granted.pop(known[name], False)),
+        ] or None
 
     def _applicable_outcome(self) -> Outcome:
         """Return the outcome of deliveries that are settled, or properly ended, without an

@@ -6,6 +6,7 @@ A package outside the broker makes one personality for each virtual host. Addres
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
@@ -50,6 +51,14 @@ class Personality:
 
     def open_properties(self) -> dict[str, object]:
         """Return properties of the broker's open, which count more than those of the broker."""
+        return {}
+
+    # Link properties of the broker, by the desired capabilities with which clients ask for them.
+    desired: Mapping[str, str] = {}
+
+    def last_record(self, offset: int, time: int, now: int) -> dict[str, object]:
+        """Return the annotations of a delivery that tells of the last record of its partition; see
+        `streams.last_record`."""
         return {}
 
     # -- addresses -----------------------------------------------------------------------

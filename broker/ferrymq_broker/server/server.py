@@ -28,7 +28,6 @@ from ferrymq_broker.security.tls_reload import TlsRegistry
 from ferrymq_broker.security.token_setup import request_tokens, take_tokens
 from ferrymq_broker.server.admission import Admission
 from ferrymq_broker.server.connection_limits import ConnectionLimits
-from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.http_handlers import HttpHandlers
 from ferrymq_broker.server.kick_users import UserKick
@@ -75,7 +74,7 @@ class BrokerServer:
         self.config: Config = Config() if config is None else config
         self.clock: Clock = Clock() if clock is None else clock
         # What clients of other brokers expect, in addition to the broker's own.
-        self.tables: HostTables = EVENT_HUBS
+        self.tables: HostTables = HostTables()
         # The HTTP listener for monitoring; None if the configuration has no address for it.
         self.monitoring: MonitoringServer | None = None
         self.connections: set[AmqpProtocol] = set()

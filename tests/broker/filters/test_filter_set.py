@@ -16,8 +16,8 @@ from ferrymq_broker.filters.filter_set import (
 )
 from ferrymq_broker.filters.parse import parse_filters
 from ferrymq_broker.nodes.message import BrokerMessage
-from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, UByte, UInt, ULong
+from ferrymq_servicebus.hub_tables import HUB_TABLES
 from ferrymq_types.filters import (
     LegacyAmqpDirectBinding,
     LegacyAmqpHeadersBinding,
@@ -29,7 +29,7 @@ from ferrymq_types.messaging import Properties
 from tests.broker.filters.messages import message
 
 ME = 7
-WORDS = dict(EVENT_HUBS.position_words)
+WORDS = dict(HUB_TABLES.position_words)
 SELECTOR = "apache.org:selector-filter:string"
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.setup import install
-from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker
 
@@ -14,7 +13,7 @@ def net() -> Network:
     """A broker in memory with a management node."""
     net = Network()
     if ADDRESS not in net.space.nodes:
-        install(net.space, net.broker, dialects=EVENT_HUBS.dialects)
+        install(net.space, net.broker)
     return net
 
 

@@ -17,7 +17,7 @@ from ferrymq_types.messaging import (
 )
 from ferrymq_types.unions import Section
 from tests.broker.harness import Network, decode, encode, message_annotations
-from tests.broker.streams.kit import declare, keyed, read
+from tests.broker.streams.kit import declare, granted, keyed, read
 
 
 def delivered(net: Network, payload: bytes, partition: int = 0, format: int = 0) -> bytes:
@@ -157,3 +157,33 @@ def test_everything_but_the_place_is_as_it_was_sent(
         "x-opt-partition": Int(0),
         **kept,
     }
+
+
+def test_the_last_record_of_the_partition(net: Network) -> None:
+    declare(net, partitions=2)
+    client = net.connect()
+    client.sender("s::1").send(b"a", b"b")
+    appended = net.wall
+    net.advance(2)
+    large = b"x" * 100_000
+    client.sender("s::0").send(b"c", large)
+    receiver = read(client, "s", "first", properties={"ferrymq:last-record": True})
+    assert granted(receiver)["ferrymq:last-record"] is True
+    told = {
+        (found["x-opt-partition"], found["x-opt-offset"]): next(
+            s.value for s in decode(one.payload) if isinstance(s, DeliveryAnnotations)
+        )
+        for one in receiver.deliveries
+        for found in [message_annotations(one.payload)]
+    }
+    for (partition, _), more in told.items():
+        assert more == {
+            "x-opt-last-offset": 1,
+            "x-opt-last-enqueued-time": Timestamp(appended if partition == 1 else net.wall),
+            "x-opt-read-time": Timestamp(net.wall),
+        }
+    assert sorted(told) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    refused = client.receiver("s", credit=1, properties={"ferrymq:last-record": "yes"})
+    assert refused.error is not None and "must be a boolean" in (refused.error.description or "")
+    plain = read(client, "s::0", "first")
+    assert not any(isinstance(s, DeliveryAnnotations) for s in decode(plain.deliveries[0].payload))

@@ -13,8 +13,8 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
 from ferrymq_broker.security.cbs import install_tokens
 from ferrymq_broker.security.tokens import TokenVerifier, make_verifier
-from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_codec.scalars import Timestamp
+from ferrymq_servicebus.hub_tables import HUB_TABLES
 from ferrymq_types.messaging import Accepted, AmqpValue, ApplicationProperties, Data, Properties
 from ferrymq_types.unions import Section
 from tests.broker.harness import EPOCH, Client, Network, Receiver, Sender
@@ -73,7 +73,7 @@ def taking(tables: dict[str, Any]) -> Network:
     net.restart(config)
     verifier = make_verifier(config.security, NetworkClock(net))
     assert verifier is not None
-    install_tokens(config.security, net.broker, verifier, EVENT_HUBS.signature_types)
+    install_tokens(config.security, net.broker, verifier, HUB_TABLES.signature_types)
     net.authenticator = Bearers(verifier)
     return net
 

@@ -49,14 +49,6 @@ def test_on_the_other_event_loop() -> None:
         runner.run(run())
 
 
-async def test_the_path_of_azure() -> None:
-    async with (
-        BrokerServer(config()) as server,
-        ferrymq.connect(f"{server.url}/$servicebus/websocket/") as connection,
-    ):
-        await exchange(connection, [10])
-
-
 async def test_another_path_is_none() -> None:
     async with BrokerServer(config()) as server:
         with pytest.raises(TransportError, match="answered with 404"):

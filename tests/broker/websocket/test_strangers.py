@@ -41,7 +41,7 @@ def web(server: BrokerServer, path: str = "/") -> str:
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/", 426), ("/$servicebus/websocket", 426), ("/x", 404), ("//x", 404)]
+    ("path", "status"), [("/", 426), ("/$servicebus/websocket", 404), ("/x", 404), ("//x", 404)]
 )
 async def test_a_browser_gets_an_answer(
     server: BrokerServer, session: aiohttp.ClientSession, path: str, status: int

@@ -12,8 +12,8 @@ from random import Random
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.management.setup import install
-from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_broker.values.policy import QueuePolicy
+from ferrymq_servicebus.hub_tables import HUB_TABLES
 from ferrymq_types.transport import Open
 from tests.broker.harness import Network
 from tests.fuzz.pool import AMQP
@@ -30,7 +30,7 @@ def one(data: bytes) -> None:
     if len(data) < 2:
         return
     net = Network(max_nodes=50, max_message_size=100_000, idle_time_out=60.0)
-    install(net.space, net.broker, dialects=EVENT_HUBS.dialects)
+    install(net.space, net.broker, dialects=HUB_TABLES.dialects)
     net.declare("queue", QueuePolicy())
     net.declare("other", QueuePolicy())
     other = net.connect()

@@ -7,10 +7,10 @@ from random import Random
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.parse import parse_filters
 from ferrymq_broker.nodes.message import admit
-from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, ULong
+from ferrymq_servicebus.hub_tables import HUB_TABLES
 from ferrymq_types.messaging import Source
 from ferrymq_types.unions import decode_source
 from tests.fuzz.mutation.values import mutate_values
@@ -24,7 +24,7 @@ def one(data: bytes) -> None:
     """Decode a source and look into its filters."""
     try:
         source = decode_source(Reader(data, 0, len(data)), "source")
-        found = parse_filters(source.filter, 1, dict(EVENT_HUBS.position_words))
+        found = parse_filters(source.filter, 1, dict(HUB_TABLES.position_words))
     except DecodeError:
         return
     except BrokerError as error:

@@ -6,8 +6,8 @@ import functools
 from random import Random
 
 from ferrymq_broker.management.setup import install
-from ferrymq_broker.server.event_hubs import EVENT_HUBS
 from ferrymq_broker.values.policy import QueuePolicy
+from ferrymq_servicebus.hub_tables import HUB_TABLES
 from ferrymq_types.messaging import Properties
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker, read_answer, request_sections
@@ -18,7 +18,7 @@ from tests.fuzz.pool import message
 def one(data: bytes) -> None:
     """Send the request to a broker of its own, and read the answer if one comes."""
     net = Network(max_nodes=20)
-    install(net.space, net.broker, dialects=EVENT_HUBS.dialects)
+    install(net.space, net.broker, dialects=HUB_TABLES.dialects)
     net.declare("queue", QueuePolicy())
     asker = Asker(net)
     delivery = asker.sender.send_encoded(data)
@@ -46,7 +46,7 @@ def _operations() -> list[tuple[str, str, dict[str, object]]]:
     ]
     found = []
     net = Network()
-    service = install(net.space, net.broker, dialects=EVENT_HUBS.dialects)
+    service = install(net.space, net.broker, dialects=HUB_TABLES.dialects)
     assert service is not None
     asker = Asker(net)
     answer = asker.ask("GET-OPERATIONS", "org.amqp.management", "self")

@@ -101,7 +101,10 @@ def test_some_names_make_nothing(net: Network, address: str) -> None:
     ("settings", "told"),
     [
         ({"queue": {"name": "x"}}, "personality.queue: tables are needed"),
-        ({"create-entities": 1}, "personality.create-entities: true or false is needed"),
+        (
+            {"create-entities": 1},
+            'personality.create-entities: true, false or "event-hubs" is needed',
+        ),
         ({"config": 7}, "personality.config: 7 is no name of a file"),
         ({"queue": [{}]}, "personality.queue: the queue None: Name: 1 to 260 characters"),
         (

@@ -12,6 +12,7 @@ from ferrymq_broker.event_log import log as journal
 from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.sections import section_at, section_end
+from ferrymq_broker.nodes.streams.last_record import last_record
 from ferrymq_broker.nodes.streams.partition_log import MemoryLog, PartitionLog
 from ferrymq_broker.nodes.streams.segments import ENDLESS, Extent, LogSegment
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
@@ -20,6 +21,7 @@ from ferrymq_broker.nodes.streams.stream_annotations import (
     partition_entry,
     stamp,
     stamped,
+    told_with,
 )
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
@@ -487,9 +489,26 @@ class StreamPartition(Node):
         format: i64 = 0 if formats is None else formats.get(index, 0)
         return BrokerMessage(segment.payloads[index], format, 0)
 
-    def stamp(self, segment: LogSegment, index: i64, skipped: i64) -> tuple[bytes, int]:
+    def last_record(self, skipped: i64) -> bytes:
+        """Return the delivery-annotations for a reader that is told of the partition's last record
+        with each delivery."""
+        log = self.log
+        last = log.next - 1
+        time = log.ended() if log.first <= last else 0
+        now = self.agenda.wall
+        personality = self.space.personality
+        if personality is None:
+            told = last_record(last, time, now)
+        else:
+            told = personality.last_record(int(last), int(time), int(now))
+        return told_with(told, skipped)
+
+    def stamp(
+        self, segment: LogSegment, index: i64, skipped: i64, told: bytes = b""
+    ) -> tuple[bytes, int]:
         """Return, as `encode` without copying the record: the sections with which a delivery
-        begins, and where the rest of the delivery begins in the record."""
+        begins, and where the rest of the delivery begins in the record. `told` comes from
+        `last_record`."""
         formats = segment.formats
         if formats is not None and (formats.get(index, 0) >> 8) != 0:
             return b"", 0
@@ -501,6 +520,7 @@ class StreamPartition(Node):
             skipped,
             self._text,
             self._also,
+            told,
         )
 
     def encode(self, segment: LogSegment, index: i64, skipped: i64) -> BrokerMessage:

@@ -87,8 +87,9 @@ class StreamReader(Node):
     gap.
 
     `group` is its consumer group, `epoch` is `NO_EPOCH` unless it is the only reader of the group.
-    `parked` is true while the reader waits for a pass of its own. `fault` is the reason why it
-    cannot continue, once it has reached something that it cannot read.
+    `tells_last` is whether each delivery tells of the last record of its partition. `parked` is
+    true while the reader waits for a pass of its own. `fault` is the reason why it cannot continue,
+    once it has reached something that it cannot read.
     """
 
     __slots__ = (
@@ -99,6 +100,7 @@ class StreamReader(Node):
         "forgiving",
         "group",
         "epoch",
+        "tells_last",
         "parked",
         "fault",
         "scanned",
@@ -116,6 +118,7 @@ class StreamReader(Node):
         self.forgiving: bool = forgiving
         self.group: str = ""
         self.epoch: i64 = NO_EPOCH
+        self.tells_last: bool = False
         self.parked: bool = False
         self.fault: Error | None = None
         # How many records a filter has rejected since others had their turn.

@@ -65,7 +65,7 @@ class RecordStreamReader(StreamReader):
             left -= 1
             partition = cursor.partition
             # A large record is shared by all readers; only the sections in front are made for each.
-            large = len(segment.payloads[index]) > LARGE
+            large = self.tells_last or len(segment.payloads[index]) > LARGE
             if filter is None and large:
                 message = partition.raw(segment, index)
             else:
@@ -73,7 +73,8 @@ class RecordStreamReader(StreamReader):
             if filter is None or filter.matches(message):
                 if large:
                     message = partition.raw(segment, index)
-                    head, start = partition.stamp(segment, index, cursor.skipped)
+                    told = partition.last_record(cursor.skipped) if self.tells_last else b""
+                    head, start = partition.stamp(segment, index, cursor.skipped, told)
                     verdict = self.show_stamped(consumer, message, offset, head, start)
                 else:
                     if cursor.skipped > 0:

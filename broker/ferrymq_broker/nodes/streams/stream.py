@@ -18,6 +18,7 @@ from ferrymq_broker.filters.filter_set import OFFSET
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.streams.chunk_reader import ChunkStreamReader
 from ferrymq_broker.nodes.streams.holds import RetentionHolds
+from ferrymq_broker.nodes.streams.last_record import LAST_RECORD, wants_last_record
 from ferrymq_broker.nodes.streams.partition import PartitionOwner, StreamPartition
 from ferrymq_broker.nodes.streams.partitioner import place, read_part
 from ferrymq_broker.nodes.streams.reader import PartitionCursor, StreamReader
@@ -151,6 +152,9 @@ class Stream(PartitionOwner):
         self.groups.expect_place(
             reader, [cursor.partition for cursor in reader.cursors], self.policy
         )
+        reader.tells_last = wants_last_record(terms.properties)
+        if reader.tells_last:
+            granted[LAST_RECORD] = True
         if reader.group:
             granted[GROUP] = reader.group
         if reader.epoch != NO_EPOCH:

@@ -27,6 +27,7 @@ from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.writer import symbol_bytes
 from ferrymq_types.descriptors import DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS
+from ferrymq_types.messaging import DeliveryAnnotations, encode_delivery_annotations
 
 OFFSET: Final = "x-opt-offset"
 SEQUENCE_NUMBER: Final = "x-opt-sequence-number"
@@ -72,6 +73,17 @@ def partition_entry(number: i64) -> bytes:
     return w.getvalue()
 
 
+def told_with(annotations: dict[str, object], skipped: i64) -> bytes:
+    """Return delivery-annotations for one delivery, which also say how many records the reader has
+    lost if it has lost any."""
+    told: dict[str | int, object] = dict(annotations.items())
+    if skipped > 0:
+        told[SKIPPED] = int(skipped)
+    w = BytesWriter()
+    encode_delivery_annotations(w, DeliveryAnnotations(value=told))
+    return w.getvalue()
+
+
 def stamped(
     payload: bytes,
     offset: i64,
@@ -100,9 +112,10 @@ def stamp(
     skipped: i64,
     text: bool,
     also: bytes = b"",
+    told: bytes = b"",
 ) -> tuple[bytes, int]:
     """Return the first sections of such a payload, and where the rest of the message begins, which
-    is sent unchanged."""
+    is sent unchanged. `told` comes from `told_with`, for a reader that is told more."""
     w = BytesWriter()
     start: i64 = 0
     ours = _own(offset, time, partition, text, also) if text or also else b""
@@ -113,7 +126,9 @@ def stamp(
             start = section_end(payload, 0)
             code = section_at(payload, start)
             w.write(payload[:start])
-        if skipped > 0:
+        if told:
+            w.write(told)
+        elif skipped > 0:
             w.write(_GAP)
             write_i64_be(w, skipped)
         if code == MESSAGE_ANNOTATIONS:

@@ -1,6 +1,6 @@
 """Tables for clients of Azure in every virtual host, and the streams in the form of Event Hubs.
 
-`EVENT_HUBS` has all of it, for the tables of the broker. READ of a hub and of a partition: the
+`HUB_TABLES` has all of it, for the tables of the broker. READ of a hub and of a partition: the
 clients use the node ``$management`` of the virtual host, and expect the status of a response under
 other names (`named_for_them`). Their sequence number is the offset here, and their offset is the
 same number as text. The rights are those of RANGES.
@@ -19,6 +19,7 @@ from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.ranges import may_look
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.server.host_tables import HostTables
+from ferrymq_broker.values.policy import StreamPolicy
 from ferrymq_codec.containers import Array
 from ferrymq_codec.scalars import Int, Symbol, Timestamp
 
@@ -65,9 +66,15 @@ class _OfStreams(EntityType):
             raise forbidden(operation, self.short, call.name)
 
     def stream(self, call: Call) -> Stream:
-        """Return the stream that a request names. Raises `ManagementError`."""
+        """Return the stream that a request names, made if that is allowed. Raises
+        `ManagementError`."""
         name = call.required_name()
-        node = self.space.find(self.space.meant_by(name))
+        space = self.space
+        address = space.meant_by(name)
+        node = space.find(address)
+        if node is None and isinstance(space.policy_for(address), StreamPolicy):
+            # Clients ask about a hub before they use it.
+            node, _ = space.resolve(address, (), call.party.access)
         if not isinstance(node, Stream):
             raise self.missing(name)
         return node
@@ -137,7 +144,7 @@ def _make_types(space: AddressSpace) -> list[EntityType]:
     return [EventHubEntities(space), HubPartitionEntities(space)]
 
 
-EVENT_HUBS: Final = HostTables(
+HUB_TABLES: Final = HostTables(
     dialects=(ManagementDialect(VENDOR, _make_types, named_for_them),),
     position_words={"-1": FIRST, -1: FIRST, "@latest": NEXT},
     signature_types=("servicebus.windows.net:sastoken",),
