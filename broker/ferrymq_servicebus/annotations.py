@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -11,13 +12,15 @@ from mypy_extensions import i32, i64
 from ferrymq_broker.nodes.message import restore
 from ferrymq_broker.nodes.message_draft import draft_of
 from ferrymq_broker.nodes.message_view import view_of
+from ferrymq_broker.nodes.queues.lifecycle.dead_letters import REASON, SOURCE
 from ferrymq_broker.nodes.sections import section_at, section_end
 from ferrymq_codec import codes
 from ferrymq_codec.compound import descriptor_bytes
 from ferrymq_codec.errors import CodecError
 from ferrymq_codec.reader import Reader
-from ferrymq_codec.writer import symbol_bytes
-from ferrymq_servicebus.dead_letters import explained
+from ferrymq_codec.scalars import Timestamp
+from ferrymq_codec.writer import symbol_bytes, write_string
+from ferrymq_servicebus.dead_letters import DEAD_LETTER_NAMES, explained
 from ferrymq_types.descriptors import HEADER, MESSAGE_ANNOTATIONS
 from ferrymq_types.messaging import Header, decode_header
 
@@ -33,20 +36,23 @@ OFFSET: Final = "x-opt-offset"
 LOCKED_UNTIL: Final = "x-opt-locked-until"
 STATE: Final = "x-opt-message-state"
 SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
-DEAD_LETTER_SOURCE: Final = "x-opt-deadletter-source"
 
-# Those that a sender's message may not have.
+# Those that a sender's message may not have, and those that the broker writes on dead letters.
 _RESERVED: Final = frozenset(
-    (ENQUEUED_TIME, SEQUENCE, ENQUEUED_SEQUENCE, OFFSET, LOCKED_UNTIL, STATE, DEAD_LETTER_SOURCE)
+    (ENQUEUED_TIME, SEQUENCE, ENQUEUED_SEQUENCE, OFFSET, LOCKED_UNTIL, STATE, *DEAD_LETTER_NAMES)
 )
-_NAMESPACE: Final = b"x-opt-"
-# Those that a kept message may have, if a topic has scheduled it.
-_NUMBERED: Final = frozenset((SEQUENCE,))
-_NUMBER: Final = SEQUENCE.encode()
+_NAMESPACE: Final = (b"x-opt-",)
+# Those that a kept message may have, and that are written anew for each delivery: a topic that
+# schedules a message gives it a number, a dead letter has that of its first queue.
+_NUMBERED: Final = frozenset((SEQUENCE, ENQUEUED_SEQUENCE, SOURCE))
+_NUMBERS: Final = tuple(name.encode() for name in sorted(_NUMBERED))
+_REASON: Final = REASON.encode()
 _SECTION: Final = descriptor_bytes(MESSAGE_ANNOTATIONS) + bytes((codes.MAP32,))
 _ENQUEUED_TIME_KEY: Final = symbol_bytes(ENQUEUED_TIME) + bytes((codes.TIMESTAMP,))
 _SEQUENCE_KEY: Final = symbol_bytes(SEQUENCE) + bytes((codes.LONG,))
 _ENQUEUED_SEQUENCE_KEY: Final = symbol_bytes(ENQUEUED_SEQUENCE) + bytes((codes.LONG,))
+_OFFSET_KEY: Final = symbol_bytes(OFFSET) + bytes((codes.LONG,))
+_SOURCE_KEY: Final = symbol_bytes(SOURCE)
 _LOCKED_UNTIL_KEY: Final = symbol_bytes(LOCKED_UNTIL) + bytes((codes.TIMESTAMP,))
 _ACTIVE: Final = symbol_bytes(STATE) + bytes((codes.INT, 0, 0, 0, 0))
 _MAPS: Final = (codes.MAP8, codes.MAP32)
@@ -56,6 +62,8 @@ _NULL: Final = bytes((codes.NULL,))
 _TRUE: Final = bytes((codes.TRUE,))
 _FALSE: Final = bytes((codes.FALSE,))
 _UINT: Final = bytes((codes.UINT,))
+# The longest ttl that a header can have.
+_LONGEST: Final = 0xFFFF_FFFF
 _WHAT: Final = "message-annotations"
 
 
@@ -104,10 +112,10 @@ def _with_properties(message: BrokerMessage) -> BrokerMessage:
 
 
 def _pairs_at(
-    payload: bytes, start: i64, names: frozenset[str], mark: bytes
+    payload: bytes, start: i64, names: frozenset[str], marks: tuple[bytes, ...]
 ) -> tuple[bytes, i64, i64]:
     """Return the keys and values of the annotations at `start` without those of these names, the
-    number of items, and the end of the section. A section without the bytes `mark` has none of
+    number of items, and the end of the section. A section without any of `marks` has none of
     them."""
     if section_at(payload, start) != MESSAGE_ANNOTATIONS:
         return b"", 0, start
@@ -117,14 +125,18 @@ def _pairs_at(
     if payload[reader.pos] not in _MAPS:
         return b"", 0, end
     count: i64 = reader.enter_map(_WHAT)
-    if payload.find(mark, reader.pos, end) < 0:
+    if all(payload.find(mark, reader.pos, end) < 0 for mark in marks):
         return payload[reader.pos : end], count, end
     kept: list[bytes] = []
     for _ in range(count // 2):
         begin = reader.pos
         name = ""
-        if reader.peek_code(_WHAT) in (codes.SYMBOL8, codes.SYMBOL32):
+        code = reader.peek_code(_WHAT)
+        if code in (codes.SYMBOL8, codes.SYMBOL32):
             name = reader.read_symbol(_WHAT)
+        elif code in (codes.STRING8, codes.STRING32):
+            # The client for JavaScript writes names as strings.
+            name = reader.read_string(_WHAT)
         else:
             reader.skip_value(_WHAT)
         reader.skip_value(_WHAT)
@@ -142,26 +154,44 @@ def _section(pairs: bytes, count: i64) -> bytes:
     return w.getvalue()
 
 
-def stamped(queue: Queue, entry: Entry, head: bytes, start: i64) -> tuple[bytes, i64]:
+def stamped(
+    queue: Queue, entry: Entry, head: bytes, start: i64, named: Callable[[str], str]
+) -> tuple[bytes, i64]:
     """Return the header and the annotations of a delivery, and where the rest of the message
-    begins (`Personality.stamp`)."""
+    begins (`Personality.stamp`). `named` is `Personality.named`."""
     message = entry.message
     if message.opaque:
         return head, start
-    head = header_bytes(_header_in(head) if head else message.header())
-    letter = message if queue.owner_queue is None else explained(message)
+    header = _header_in(head) if head else message.header()
+    letter = message
+    if entry.expires != 0:
+        header.ttl = _ttl_of(queue, entry)
+        letter = _with_expiry(letter, queue.agenda.date_of(entry.expires))
+    if is_dead_letter(message):
+        letter = explained(letter)
     payload = letter.payload
     try:
-        pairs, count, end = _pairs_at(payload, letter.header_end, _NUMBERED, _NUMBER)
+        pairs, count, end = _pairs_at(payload, letter.header_end, _NUMBERED, _NUMBERS)
     except CodecError:
-        return head, message.header_end
+        return header_bytes(header), message.header_end
     w = BytesWriter()
     w.write(_ACTIVE)
     w.write(_SEQUENCE_KEY)
     write_i64_be(w, entry.sequence)
+    number = entry.sequence
+    if any(payload.find(mark, letter.header_end, end) >= 0 for mark in _NUMBERS):
+        annotations = view_of(letter).message_annotations
+        number = enqueued_sequence(annotations, number)
+        source = annotations.get(SOURCE)
+        if isinstance(source, str):
+            w.write(_SOURCE_KEY)
+            write_string(w, named(source), _WHAT)
+            count += 2
     w.write(_ENQUEUED_SEQUENCE_KEY)
-    write_i64_be(w, entry.sequence)
-    count += 6
+    write_i64_be(w, number)
+    w.write(_OFFSET_KEY)
+    write_i64_be(w, number)
+    count += 8
     if entry.lock is not None:
         until = queue.locked_until(entry)
         if until != 0:
@@ -169,11 +199,46 @@ def stamped(queue: Queue, entry: Entry, head: bytes, start: i64) -> tuple[bytes,
             write_i64_be(w, until)
             count += 2
     w.write(pairs)
-    head += _section(w.getvalue(), count)
+    stamp = header_bytes(header) + _section(w.getvalue(), count)
     if letter is message:
-        return head, end
-    # The properties of a dead letter are others than those that are kept; the body is the same.
-    return head + payload[end : view_of(letter).head_size], view_of(message).head_size
+        return stamp, end
+    # The properties of the delivery are others than those that are kept; the body is the same.
+    return stamp + payload[end : view_of(letter).head_size], view_of(message).head_size
+
+
+def enqueued_sequence(annotations: Mapping[str | int, object], number: i64) -> i64:
+    """Return the number that a message had in its first queue; `number` if this is the first."""
+    found = annotations.get(ENQUEUED_SEQUENCE)
+    return i64(found) if isinstance(found, int) else number
+
+
+def is_dead_letter(message: BrokerMessage) -> bool:
+    """Return whether the broker has made the message a dead letter, in whatever queue it is now."""
+    payload = message.payload
+    start = message.header_end
+    if section_at(payload, start) != MESSAGE_ANNOTATIONS:
+        return False
+    return payload.find(_REASON, start, section_end(payload, start)) >= 0
+
+
+def _ttl_of(queue: Queue, entry: Entry) -> int | None:
+    """Return the ttl of the message as it was sent, or else that of the queue; in milliseconds."""
+    ttl: i64 = entry.message.ttl
+    if ttl < 0:
+        ttl = queue.policy.message_ttl
+        history = queue.lifecycle.policy_history
+        if history is not None:
+            ttl = history.ttl(entry.sequence, ttl)
+    return min(int(ttl), _LONGEST) if ttl > 0 else None
+
+
+def _with_expiry(message: BrokerMessage, date: i64) -> BrokerMessage:
+    """Return the message with the time at which it expires, in ms since the epoch."""
+    draft = draft_of(message)
+    if draft is None:
+        return message
+    draft.properties().absolute_expiry_time = Timestamp(date)
+    return draft.message()
 
 
 def _header_in(head: bytes) -> Header:

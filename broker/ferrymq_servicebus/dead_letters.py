@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Final
 from ferrymq_broker.nodes.message_draft import draft_of
 from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
+    CONDITION,
+    COUNT,
     DELIVERY_LIMIT,
     DESCRIPTION,
     EXPIRED,
+    FIRST_REASON,
+    FIRST_SOURCE,
     FORWARDING,
     INFO,
+    ORIGINAL_TTL,
+    PATH,
     REASON,
+    SOURCE,
+    TIME,
 )
 
 if TYPE_CHECKING:
@@ -21,6 +29,12 @@ if TYPE_CHECKING:
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
 REASON_PROPERTY: Final = "DeadLetterReason"
 DESCRIPTION_PROPERTY: Final = "DeadLetterErrorDescription"
+
+# The annotations of a dead letter, which only the broker writes.
+DEAD_LETTER_NAMES: Final = (
+    CONDITION, COUNT, DESCRIPTION, FIRST_REASON, FIRST_SOURCE, INFO, ORIGINAL_TTL, PATH, REASON,
+    SOURCE, TIME,
+)  # fmt: skip
 
 # What the service says about messages that it sets aside itself.
 _OWN: Final = {

@@ -19,19 +19,17 @@ from ferrymq_servicebus.dead_letters import DEAD_LETTER
 from ferrymq_types.messaging import Modified, Rejected, Released
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.entry import Entry
-    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_types.unions import Outcome
 
 
-def meant_outcome(node: Node, entry: Entry, state: Outcome, ending: bool) -> Outcome:
+def meant_outcome(state: Outcome, ending: bool) -> Outcome:
     """Return what a client means by an outcome. `ending`: while the link is drained or ends."""
     if isinstance(state, Modified):
-        if state.message_annotations:
-            change_properties(node, entry, state.message_annotations)
         return Modified(
             delivery_failed=not state.undeliverable_here,
             undeliverable_here=state.undeliverable_here,
+            message_annotations=state.message_annotations,
         )
     if isinstance(state, Rejected):
         error = state.error
@@ -42,12 +40,12 @@ def meant_outcome(node: Node, entry: Entry, state: Outcome, ending: bool) -> Out
     return state
 
 
-def change_properties(node: Node, entry: Entry, properties: dict[str, object]) -> None:
-    """Set application-properties, which these clients send as annotations of the outcome."""
-    message = node.message_of(entry)
-    draft = None if message is None else draft_of(message)
+def with_properties(message: BrokerMessage, properties: dict[str, object]) -> BrokerMessage:
+    """Return the message with application-properties, which these clients send as annotations of
+    the outcome."""
+    draft = draft_of(message)
     if draft is None:
-        return
+        return message
     for name, value in properties.items():
         draft.set_application_property(name, value)
-    node.amend(entry, draft.message())
+    return draft.message()

@@ -12,12 +12,12 @@ from ferrymq_broker.nodes.personality import Personality
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_servicebus.addresses import EntityPaths, entity_of_management
-from ferrymq_servicebus.annotations import admitted, stamped
+from ferrymq_servicebus.annotations import ENQUEUED_SEQUENCE, admitted, stamped
 from ferrymq_servicebus.conditions import error_of
 from ferrymq_servicebus.entity_settings import declare_entities
 from ferrymq_servicebus.management.entity_management import entity_service
 from ferrymq_servicebus.open_cbs import add_open_cbs
-from ferrymq_servicebus.outcomes import meant_outcome
+from ferrymq_servicebus.outcomes import meant_outcome, with_properties
 from ferrymq_servicebus.partition_hash import partition_of_hub
 from ferrymq_servicebus.runtime_metrics import DESIRED, runtime_metrics
 from ferrymq_servicebus.terms import grant_source, meant_source
@@ -92,11 +92,21 @@ class AzurePersonality(Personality):
 
     def stamp(self, node: Node, entry: Entry, head: bytes, start: i64) -> tuple[bytes, i64]:
         """See `stamped`."""
-        return stamped(node, entry, head, start) if isinstance(node, Queue) else (head, start)
+        if not isinstance(node, Queue):
+            return head, start
+        return stamped(node, entry, head, start, self.named)
 
     def outcome(self, node: Node, entry: Entry, state: Outcome, ending: bool) -> Outcome:
         """See `meant_outcome`."""
-        return meant_outcome(node, entry, state, ending)
+        return meant_outcome(state, ending)
+
+    def dead_letter(self, entry: Entry, annotations: dict[str | int, object]) -> None:
+        """Keep the number that the message had in its first queue."""
+        annotations.setdefault(ENQUEUED_SEQUENCE, int(entry.sequence))
+
+    def amended(self, message: BrokerMessage, changes: dict[str, object]) -> BrokerMessage:
+        """See `with_properties`."""
+        return with_properties(message, changes)
 
     def error(self, condition: str, description: str, info: dict[str, object] | None) -> Error:
         """See `error_of`."""

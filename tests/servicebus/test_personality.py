@@ -7,10 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_codec.scalars import Symbol, Timestamp, UInt
 from ferrymq_servicebus.addresses import EntityPaths
-from ferrymq_servicebus.personality import AzurePersonality
 from ferrymq_types.filters import SelectorFilter
 from ferrymq_types.messaging import (
     Accepted,
@@ -28,12 +26,11 @@ from ferrymq_types.transport import Error, SenderSettleMode
 from ferrymq_types.unions import Outcome
 from tests.broker.harness import (
     Network,
-    Receiver,
-    decode,
     encode,
     header,
     message_annotations,
 )
+from tests.servicebus.kit import application, first, network_of, properties, queue_of
 from tests.servicebus.management.requests import EntityClient, encoded, uuids
 
 DEAD_LETTER = "com.microsoft:dead-letter"
@@ -49,33 +46,7 @@ SETTINGS = {
 
 @pytest.fixture
 def net() -> Network:
-    net = Network()
-    personality = AzurePersonality(net.space, SETTINGS)
-    net.space.personality = personality
-    personality.declare()
-    return net
-
-
-def properties(payload: bytes) -> Properties:
-    return next(s for s in decode(payload) if isinstance(s, Properties))
-
-
-def application(payload: bytes) -> dict[str, object]:
-    found = [s.value for s in decode(payload) if isinstance(s, ApplicationProperties)]
-    return found[0] if found else {}
-
-
-def first(net: Network, path: str = "orders", **wishes: object) -> Receiver:
-    """A receiver that has got one message."""
-    receiver = net.connect().receiver(path, credit=1, **wishes)  # type: ignore[arg-type]
-    assert len(receiver.deliveries) == 1, receiver.error
-    return receiver
-
-
-def queue_of(net: Network, address: str) -> Queue:
-    node = net.space.find(address)
-    assert isinstance(node, Queue)
-    return node
+    return network_of(**SETTINGS)
 
 
 # -- paths -------------------------------------------------------------------------------------
@@ -131,6 +102,7 @@ def test_a_delivery_has_the_annotations_of_the_service(net: Network) -> None:
     assert annotations == {
         "x-opt-sequence-number": 1,
         "x-opt-enqueue-sequence-number": 1,
+        "x-opt-offset": 1,
         "x-opt-message-state": 0,
         "x-opt-partition-key": "k",
     }
@@ -149,20 +121,6 @@ def test_the_header_always_has_the_delivery_count(net: Network) -> None:
     assert receiver.deliveries[0].payload[:5] == b"\x00\x53\x70\xc0\x0f"
     receiver.settle(Modified(delivery_failed=True))
     assert header(first(net).deliveries[0].payload).delivery_count == 1
-
-
-def test_annotations_of_the_service_are_dropped_from_messages_that_come(net: Network) -> None:
-    forged = {
-        Symbol(f"x-opt-{name}"): 77
-        for name in ("enqueued-time", "sequence-number", "offset", "locked-until", "message-state")
-    }
-    net.connect().sender("orders").send_sections(
-        MessageAnnotations({**forged, Symbol("x-opt-deadletter-source"): "x", Symbol("own"): 1}),
-        Data(value=b"a"),
-    )
-    annotations = message_annotations(first(net).deliveries[0].payload)
-    assert 77 not in annotations.values() and "x-opt-deadletter-source" not in annotations
-    assert annotations["own"] == 1
 
 
 def test_the_ttl_alone_says_when_a_message_expires(net: Network) -> None:

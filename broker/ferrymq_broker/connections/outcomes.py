@@ -13,6 +13,7 @@ from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_types.unions import DeliveryState, Outcome
 
 ACCEPTED: Final = Accepted()
@@ -66,6 +67,13 @@ def judge(node: Node, entry: Entry, state: Outcome, ending: bool) -> Outcome:
     return state if personality is None else personality.outcome(node, entry, state, ending)
 
 
+def _amended(node: Node, message: BrokerMessage, changes: dict[str, object]) -> BrokerMessage:
+    personality = node.space.personality
+    return (
+        message.annotated(changes) if personality is None else personality.amended(message, changes)
+    )
+
+
 def apply_outcome(
     node: Node, consumer: Consumer, entry: Entry, state: DeliveryState | None
 ) -> bool:
@@ -81,7 +89,7 @@ def apply_outcome(
             try:
                 message = node.message_of(entry)
                 if message is not None:
-                    node.amend(entry, message.annotated(annotations))
+                    node.amend(entry, _amended(node, message, annotations))
             except CodecError:
                 # Annotations that cannot be merged are left out; keeping the message is more
                 # important.

@@ -132,12 +132,20 @@ class Personality:
         """
         return head, start
 
+    def dead_letter(self, entry: Entry, annotations: dict[str | int, object]) -> None:
+        """Add to the annotations that a message gets when it leaves a queue as a dead letter."""
+
     def outcome(self, node: Node, entry: Entry, state: Outcome, ending: bool) -> Outcome:
         """Return the outcome that is applied instead of the outcome of a client.
 
         `ending` is whether the link is being drained or has been detached.
         """
         return state
+
+    def amended(self, message: BrokerMessage, changes: dict[str, object]) -> BrokerMessage:
+        """Return the message with the annotations of an outcome, when that is applied. Raises
+        `CodecError` if they cannot be merged."""
+        return message.annotated(changes)
 
     # -- errors --------------------------------------------------------------------------
 

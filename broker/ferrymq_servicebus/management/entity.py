@@ -92,7 +92,7 @@ class Entity:
                 for subscription in topic.subscriptions():
                     if subscription.name == self.native[cut + len(PART) :]:
                         return subscription.queue
-        raise no_entity(self._named())
+        raise no_entity(self.named(self.native))
 
     def target(self, party: Party) -> Node:
         """Return the queue or topic to which messages are sent, made if the party may do so. Raises
@@ -101,13 +101,13 @@ class Entity:
             node, part = self.space.resolve(self.native, (), party.access)
         except BrokerError as error:
             if error.condition == ENTITY_NOT_FOUND:
-                raise no_entity(self._named()) from error
+                raise no_entity(self.named(self.native)) from error
             raise
         if part or not isinstance(node, Queue | Topic):
-            raise no_entity(self._named())
+            raise no_entity(self.named(self.native))
         return node
 
-    def _named(self) -> str:
-        """Return the address by which clients know the entity."""
+    def named(self, address: str) -> str:
+        """Return the path by which clients know an entity."""
         personality = self.space.personality
-        return self.native if personality is None else personality.named(self.native)
+        return address if personality is None else personality.named(address)

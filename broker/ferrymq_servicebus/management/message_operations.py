@@ -60,7 +60,7 @@ class EntityMessages:
         found: list[dict[str, object]] = []
         for facts in _messages(done(self._peek(asked.call(arguments)))):
             state = payloads.DEFERRED if facts["state"] == "deferred" else payloads.ACTIVE
-            found.append({"message": _stamped(facts, state, whole)})
+            found.append({"message": self._stamped(facts, state, whole)})
         if len(found) < count:
             queue = self._entity.queue()
             _add_scheduled(queue, found, count, first, session, whole)
@@ -77,26 +77,26 @@ class EntityMessages:
             raise RequestFailed(NOT_FOUND, MESSAGE_NOT_FOUND, result.description)
         found: list[dict[str, object]] = []
         for facts in _messages(result):
-            message: dict[str, object] = {"message": _stamped(facts, payloads.DEFERRED, True)}
+            message: dict[str, object] = {"message": self._stamped(facts, payloads.DEFERRED, True)}
             token = facts.get("token")
             if isinstance(token, bytes):
                 message["lock-token"] = UUID(bytes_le=token)
             found.append(message)
         return {"messages": found}
 
+    def _stamped(self, facts: dict[str, object], state: int, whole: bool) -> bytes:
+        """Return the bytes of a message in an answer of the broker, with annotations."""
+        payload, sequence, until = facts["message"], facts["sequence"], facts.get("locked-until")
+        assert isinstance(payload, bytes) and isinstance(sequence, int)
+        locked_until = until if isinstance(until, Timestamp) else None
+        named = self._entity.named
+        return payloads.stamped(payload, sequence, state, locked_until, whole, named=named)
+
 
 def _messages(result: Result) -> list[dict[str, object]]:
     """Return the messages of an answer of the broker."""
     found = expect(result).get("messages")
     return found if isinstance(found, list) else []
-
-
-def _stamped(facts: dict[str, object], state: int, whole: bool) -> bytes:
-    """Return the bytes of a message in an answer of the broker, with annotations."""
-    payload, sequence, until = facts["message"], facts["sequence"], facts.get("locked-until")
-    assert isinstance(payload, bytes) and isinstance(sequence, int)
-    locked_until = until if isinstance(until, Timestamp) else None
-    return payloads.stamped(payload, sequence, state, locked_until, whole)
 
 
 def _add_scheduled(
@@ -118,5 +118,7 @@ def _add_scheduled(
         size += len(one.message.payload)
         if len(found) >= count or (found and size > MAX_BYTES):
             return
-        payload = payloads.stamped(one.message.payload, number, payloads.SCHEDULED, with_body=whole)
+        payload = payloads.stamped(
+            one.message.payload, number, payloads.SCHEDULED, with_body=whole, named=str
+        )
         found.append({"message": payload})

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from librt.strings import BytesWriter
 
 from ferrymq_broker.nodes.message import BrokerMessage, restore
 from ferrymq_broker.nodes.message_view import view_of
+from ferrymq_broker.nodes.queues.lifecycle.dead_letters import SOURCE
 from ferrymq_codec.errors import CodecError
 from ferrymq_codec.scalars import Int, Timestamp
-from ferrymq_servicebus.annotations import ENQUEUED_SEQUENCE, LOCKED_UNTIL, SEQUENCE, STATE
+from ferrymq_servicebus.annotations import (
+    ENQUEUED_SEQUENCE,
+    LOCKED_UNTIL,
+    OFFSET,
+    SEQUENCE,
+    STATE,
+    enqueued_sequence,
+)
 from ferrymq_servicebus.dead_letters import explained
 from ferrymq_types.messaging import Data, encode_data
 
@@ -25,17 +34,23 @@ def stamped(
     state: int,
     locked_until: Timestamp | None = None,
     with_body: bool = True,
+    *,
+    named: Callable[[str], str],
 ) -> bytes:
-    """Return an encoded message with what the broker knows about it as annotations."""
-    annotations: dict[str, object] = {
-        SEQUENCE: sequence,
-        ENQUEUED_SEQUENCE: sequence,
-        STATE: Int(state),
-    }
+    """Return an encoded message with what the broker knows about it as annotations.
+
+    `named` returns the path of a native address.
+    """
+    annotations: dict[str, object] = {SEQUENCE: sequence, STATE: Int(state)}
     if locked_until is not None:
         annotations[LOCKED_UNTIL] = locked_until
     try:
         message = explained(restore(payload, 0, False, 0))
+        kept = view_of(message).message_annotations
+        number = int(enqueued_sequence(kept, sequence))
+        annotations.update({ENQUEUED_SEQUENCE: number, OFFSET: number})
+        if isinstance(kept.get(SOURCE), str):
+            annotations[SOURCE] = named(str(kept[SOURCE]))
         if not with_body:
             message = _without_body(message)
         return message.annotated(annotations).payload

@@ -13,8 +13,8 @@ from ferrymq_servicebus.management.failures import done, expect, invalid
 
 # The end of the year 9999, of a lock that does not end.
 _NEVER: Final = 253_402_300_799_999
-# The time of the last update, a millisecond later, that asks for the sessions with messages,
-# whenever they changed.
+# The time of the last update, a millisecond later, that asks for the sessions with messages
+# or a state, whenever they changed.
 _WITH_MESSAGES: Final = _NEVER + 1
 
 
@@ -61,7 +61,8 @@ class EntitySessions:
         return {}
 
     def list_sessions(self, asked: Asked) -> dict[str, object] | None:
-        """Return the ids of sessions: those with messages, or those that changed since a time."""
+        """Return the ids of sessions: those with messages or a state, or those that
+        changed since a time."""
         self._entity.expect_listen(asked)
         since = asked.number("last-updated-time", _WITH_MESSAGES)
         with_messages = since >= _WITH_MESSAGES
@@ -80,7 +81,7 @@ class EntitySessions:
             page = expect(done(self._list(asked.call(arguments))))["sessions"]
             assert isinstance(page, list)
             for session in page:
-                if with_messages and session["messages"] == 0:
+                if with_messages and not session["messages"] and session["state-size"] is None:
                     continue
                 passed += 1
                 if passed > skip and len(ids) < top:

@@ -8,7 +8,7 @@ from ferrymq_servicebus.dead_letters import DEAD_LETTER
 from ferrymq_servicebus.management.asked import Asked, Handler
 from ferrymq_servicebus.management.entity import Entity
 from ferrymq_servicebus.management.failures import done, expect, invalid
-from ferrymq_servicebus.outcomes import change_properties
+from ferrymq_servicebus.outcomes import with_properties
 
 
 class EntityLocks:
@@ -53,7 +53,9 @@ class EntityLocks:
         entries = [lock.entry for lock in found if lock is not None and lock.entry is not None]
         if len(entries) == len(tokens):
             for entry in entries:
-                change_properties(queue, entry, properties)
+                message = queue.message_of(entry)
+                if message is not None:
+                    queue.amend(entry, with_properties(message, properties))
 
 
 def _outcome(asked: Asked) -> dict[str, object]:

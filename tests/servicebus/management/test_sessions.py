@@ -69,7 +69,7 @@ def listed(client: EntityClient, since: int = 253402300800000, **more: int) -> l
     return list(ids)
 
 
-def test_sessions_with_messages_are_listed(net: Network) -> None:
+def test_sessions_with_messages_or_a_state_are_listed(net: Network) -> None:
     client = EntityClient(net)
     assert listed(client) == []
     sender = net.connect().sender("q")
@@ -77,8 +77,8 @@ def test_sessions_with_messages_are_listed(net: Network) -> None:
         publish(sender, b"1", group=group)
         net.advance(1)
     client.body("set-session-state", {"session-id": "state", "session-state": b"1"})
-    assert listed(client) == ["c", "b", "a"]
-    assert listed(client, skip=1, top=1) == ["b"]
+    assert listed(client) == ["state", "c", "b", "a"]
+    assert listed(client, skip=1, top=1) == ["c"]
     assert listed(client, since=net.wall - 1500) == ["state", "c"]
     assert listed(client, since=253402300799999) == []
 

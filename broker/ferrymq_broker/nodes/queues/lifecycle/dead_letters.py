@@ -361,6 +361,9 @@ class DeadLetters(Node):
             result[PATH] = path
         if message.ttl >= 0:
             result[ORIGINAL_TTL] = UInt(message.ttl)
+        personality = self.space.personality
+        if personality is not None:
+            personality.dead_letter(letter.entry, result)
         return result
 
     def _drop_circle(self) -> None:
