@@ -33,9 +33,9 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "broker/audit": ("broker/audit/",),
     "broker/azure-administration": ("broker/administration/",),
     "broker/azure-entities": ("servicebus/entities/",),
-    "broker/azure": ("servicebus/test_personality.py", "servicebus/test_sdks.py"),
     "broker/azure-security": ("servicebus/test_access.py",),
     "broker/azure-event-hubs": ("servicebus/hubs/",),
+    "broker/azure": ("servicebus/",),
     "broker/azure-management": ("servicebus/management/",),
     "broker/browsing": (
         "broker/queues/test_browsing.py",
@@ -169,6 +169,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "broker/priorities": ("broker/queues/test_priority.py",),
     "broker/queues": (
         "broker/queues/",
+        "broker/test_disabled_nodes.py",
         "broker/test_queue_order.py",
         "broker/test_competing_consumers.py",
         "broker/lifecycle/test_auto_delete.py",

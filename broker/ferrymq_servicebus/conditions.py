@@ -12,6 +12,7 @@ _CONDITIONS: Final = {
     "ferrymq:lock-lost": VENDOR + "message-lock-lost",
     "ferrymq:session-lock-lost": VENDOR + "session-lock-lost",
     "ferrymq:session-locked": VENDOR + "session-cannot-be-locked",
+    "ferrymq:disabled": VENDOR + "entity-disabled",
     "ferrymq:timeout": VENDOR + "timeout",
     "ferrymq:epoch-too-low": "amqp:link:stolen",
 }

@@ -28,6 +28,12 @@ DEFAULT_RULE: Final = "$Default"
 # The consumer group that every event hub has.
 DEFAULT_GROUP: Final = "$Default"
 
+# The states of an entity.
+ACTIVE: Final = "Active"
+DISABLED: Final = "Disabled"
+SEND_DISABLED: Final = "SendDisabled"
+RECEIVE_DISABLED: Final = "ReceiveDisabled"
+
 _LOCK: Final = 60_000
 _LONGEST_LOCK: Final = 300_000
 _DELIVERIES: Final = 10
@@ -78,10 +84,13 @@ class EntityError(Exception):
 def queue_policy(description: Mapping[str, object], entity: str = "the queue") -> QueuePolicy:
     """Return the policy of a queue. `entity` names it in an `EntityError`."""
     asked = Settings(entity, description, QUEUE_SETTINGS)
+    status = asked.status(DISABLED, SEND_DISABLED, RECEIVE_DISABLED)
     return replace(
         _receivers_policy(asked),
         duplicate_window=_window(asked),
         max_bytes=_size(asked),
+        send_disabled=status in (DISABLED, SEND_DISABLED),
+        receive_disabled=status in (DISABLED, RECEIVE_DISABLED),
     )
 
 
@@ -92,7 +101,10 @@ def subscription_policy(
 ) -> QueuePolicy:
     """Return the policy of the queue of a subscription; messages stay no longer than the `topic`
     allows. `entity` names the subscription in an `EntityError`."""
-    policy = _receivers_policy(Settings(entity, description, SUBSCRIPTION_SETTINGS))
+    asked = Settings(entity, description, SUBSCRIPTION_SETTINGS)
+    # The topic goes on to fill the subscription, so that nothing is lost.
+    receives = asked.status(DISABLED, RECEIVE_DISABLED) == ACTIVE
+    policy = replace(_receivers_policy(asked), receive_disabled=not receives)
     most = 0 if topic is None else topic.subscription.message_ttl
     if most != 0 and (policy.message_ttl == 0 or policy.message_ttl > most):
         policy = replace(policy, message_ttl=most)
@@ -113,6 +125,7 @@ def topic_policy(description: Mapping[str, object], entity: str = "the topic") -
         duplicate_window=_window(asked),
         auto_delete=_idle(asked),
         unpack_batches=True,
+        send_disabled=asked.status(DISABLED, SEND_DISABLED) != ACTIVE,
     )
 
 
@@ -122,6 +135,7 @@ def hub_policy(description: Mapping[str, object], entity: str = "the event hub")
     Without ``ConsumerGroups`` readers may name any group.
     """
     asked = Settings(entity, description, HUB_SETTINGS)
+    asked.status()
     groups = asked.names("ConsumerGroups")
     days = asked.number("MessageRetentionInDays", 0, 0, 36_500)
     return StreamPolicy(
@@ -193,13 +207,18 @@ class Settings:
                 raise EntityError(f"{entity}: {name} is given twice")
             if value is not None:
                 self._given[name] = value
-        status = self._given.get("Status", "Active")
-        if status != "Active":
-            raise self.wrong("Status", f"{status!r:.60} is not possible; only 'Active' is")
 
     def wrong(self, key: str, reason: str) -> EntityError:
         """Return the error for a setting."""
         return EntityError(f"{self._entity}: {key}: {reason}")
+
+    def status(self, *possible: str) -> str:
+        """Return the status, one of `ACTIVE` and the possible ones."""
+        status = self._given.get("Status", ACTIVE)
+        if isinstance(status, str) and status in (ACTIVE, *possible):
+            return status
+        known = ", ".join((ACTIVE, *possible))
+        raise self.wrong("Status", f"{status!r:.60} is not possible; {known} are")
 
     def flag(self, key: str) -> bool:
         """Return a setting that is true or false; false without it."""

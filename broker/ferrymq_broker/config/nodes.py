@@ -71,6 +71,8 @@ class QueueSettings(StrictSection):
     forward_to: Address = ""
     forward_failed: Address = ""
     labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS)
+    send_disabled: bool = False
+    receive_disabled: bool = False
 
 
 class TopicSettings(StrictSection):
@@ -86,6 +88,7 @@ class TopicSettings(StrictSection):
     durable: bool = True
     unpack_batches: bool = False
     labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS)
+    send_disabled: bool = False
 
 
 class StreamSettings(StrictSection):

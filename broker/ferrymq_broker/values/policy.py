@@ -63,6 +63,7 @@ class QueuePolicy:
       `forward_failed`: the address for messages for which that is not possible. Without it their
       senders get the reason.
     - `labels`: texts that are kept with the queue and shown, and have no effect.
+    - `send_disabled`, `receive_disabled`: clients cannot send, or receive; messages stay.
     """
 
     priorities: int = 10
@@ -94,6 +95,8 @@ class QueuePolicy:
     forward_to: str = ""
     forward_failed: str = ""
     labels: tuple[str, ...] = ()
+    send_disabled: bool = False
+    receive_disabled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,8 @@ class TopicPolicy:
 
     `duplicate_window` is how long the topic remembers message-ids, `duplicate_limit` how many: a
     message that came before goes to no subscription, not even to a newer one. `auto_subscribe`: a
-    link to the address of a subscription that does not exist declares it.
+    link to the address of a subscription that does not exist declares it. `send_disabled`: clients
+    cannot send.
     """
 
     subscription: QueuePolicy = field(default_factory=QueuePolicy)
@@ -115,6 +119,7 @@ class TopicPolicy:
     durable: bool = True
     unpack_batches: bool = False
     labels: tuple[str, ...] = ()
+    send_disabled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

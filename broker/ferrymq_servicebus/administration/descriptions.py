@@ -18,8 +18,6 @@ from ferrymq_servicebus.durations import write_duration
 Description: TypeAlias = dict[str, object]
 Kind: TypeAlias = Literal["duration", "int", "bool", "text", "counts"]
 
-# The states of an entity; only the first can be kept.
-ACTIVE: Final = "Active"
 # The most characters of a text that an error repeats.
 _SHOWN: Final = 100
 _LONGEST: Final = 4096

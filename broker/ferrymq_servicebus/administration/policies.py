@@ -10,7 +10,11 @@ from ferrymq_broker.config.nodes import policy_attributes
 from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
 from ferrymq_servicebus.administration.errors import HttpError
 from ferrymq_servicebus.entities import (
+    ACTIVE,
+    DISABLED,
     QUEUE_SETTINGS,
+    RECEIVE_DISABLED,
+    SEND_DISABLED,
     SUBSCRIPTION_SETTINGS,
     TOPIC_SETTINGS,
     EntityError,
@@ -36,9 +40,10 @@ _OF_RECEIVERS: Final = (
     "forward-to",
     "sessions",
     "auto-delete",
+    "receive-disabled",
 )
-_OF_QUEUES: Final = (*_OF_RECEIVERS, "duplicate-window", "max-bytes")
-_OF_TOPICS: Final = ("duplicate-window", "auto-delete")
+_OF_QUEUES: Final = (*_OF_RECEIVERS, "duplicate-window", "max-bytes", "send-disabled")
+_OF_TOPICS: Final = ("duplicate-window", "auto-delete", "send-disabled")
 # What a topic says for the queues of its subscriptions.
 _OF_TOPICS_QUEUES: Final = ("message-ttl", "max-bytes")
 
@@ -98,7 +103,12 @@ def queue_description(policy: QueuePolicy) -> dict[str, object]:
         "DuplicateDetectionHistoryTimeWindow": policy.duplicate_window or _WINDOW,
         "MaxDeliveryCount": _deliveries(policy.delivery_limit),
         "AutoDeleteOnIdle": policy.auto_delete,
+        "Status": ACTIVE,
     }
+    if policy.receive_disabled:
+        found["Status"] = DISABLED if policy.send_disabled else RECEIVE_DISABLED
+    elif policy.send_disabled:
+        found["Status"] = SEND_DISABLED
     if policy.forward_to:
         found["ForwardTo"] = policy.forward_to
     if policy.dead_letter and not policy.dead_letter.startswith("/"):
@@ -114,6 +124,7 @@ def topic_description(policy: TopicPolicy) -> dict[str, object]:
         "RequiresDuplicateDetection": policy.duplicate_window > 0,
         "DuplicateDetectionHistoryTimeWindow": policy.duplicate_window or _WINDOW,
         "AutoDeleteOnIdle": policy.auto_delete,
+        "Status": DISABLED if policy.send_disabled else ACTIVE,
     }
 
 

@@ -8,6 +8,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.management.authorisation import expect_of_node, forbidden
 from ferrymq_broker.management.errors import ManagementError
 from ferrymq_broker.management.topics import SubscriptionEntities
+from ferrymq_broker.nodes.disabling import sending_disabled
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
@@ -105,6 +106,8 @@ class Entity:
             raise
         if part or not isinstance(node, Queue | Topic):
             raise no_entity(self.named(self.native))
+        if node.policy.send_disabled:
+            raise sending_disabled(node)
         return node
 
     def named(self, address: str) -> str:

@@ -35,6 +35,7 @@ _BY_CONDITION: Final[dict[str, tuple[int, str]]] = {
     "ferrymq:lock-lost": (GONE, "com.microsoft:message-lock-lost"),
     "ferrymq:session-lock-lost": (GONE, "com.microsoft:session-lock-lost"),
     "ferrymq:session-locked": (GONE, "com.microsoft:session-cannot-be-locked"),
+    "ferrymq:disabled": (CONFLICT, "com.microsoft:entity-disabled"),
     "ferrymq:timeout": (408, "com.microsoft:timeout"),
     "amqp:invalid-field": (BAD_REQUEST, _ARGUMENT),
     "amqp:decode-error": (BAD_REQUEST, _ARGUMENT),

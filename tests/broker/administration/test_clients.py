@@ -324,10 +324,11 @@ async def test_the_asynchronous_client(server: BrokerServer, pki: Pki) -> None:
     ) as client:
         namespace = await client.get_namespace_properties()
         assert namespace.name == "default" and namespace.messaging_sku == "Standard"
+        await client.create_queue("archive")
         await client.create_queue("orders", forward_to="archive")
         queue = await client.get_queue("orders")
         assert queue.forward_to == "archive"
-        assert [each.name async for each in client.list_queues()] == ["orders"]
+        assert [each.name async for each in client.list_queues()] == ["archive", "orders"]
         await client.update_queue(queue, max_delivery_count=2)
         assert (await client.get_queue("orders")).max_delivery_count == 2
         await client.delete_queue("orders")

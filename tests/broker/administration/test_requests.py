@@ -20,6 +20,7 @@ from ferrymq_broker.config.security import Security
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.server import BrokerServer
+from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_servicebus.administration.http_api import make_handler
 from ferrymq_servicebus.administration.paths import AdministrationPath, parse_path
 from ferrymq_servicebus.durations import FOREVER, write_duration
@@ -107,7 +108,7 @@ async def test_a_listener_of_its_own(server: BrokerServer, session: aiohttp.Clie
         entry("SubscriptionDescription"), entry(inside="<LockDuration>1</LockDuration>"),
         entry(inside="<MaxDeliveryCount>-1</MaxDeliveryCount>"),
         entry(inside="<RequiresSession>yes</RequiresSession>"),
-        entry(inside="<Status>Disabled</Status>"),
+        entry(inside="<Status>Deleting</Status>"),
         entry(inside="<a>" * 20 + "</a>" * 20), entry(inside="<a/>" * 3000),
         f'<!DOCTYPE entry [<!ENTITY a "b">]>{entry()}',
         f'<!DOCTYPE entry SYSTEM "file:///etc/passwd">{entry()}',
@@ -121,6 +122,50 @@ async def test_bodies_that_are_refused(
         assert answer.status == 400
         assert fromstring(await answer.text()).findtext("Code") == "400"
     assert "orders" not in server.broker.default.nodes
+
+
+async def test_the_status_of_entities(server: BrokerServer, session: aiohttp.ClientSession) -> None:
+    async def put(path: str, kind: str, status: str, change: bool = True) -> str | None:
+        headers = {"If-Match": "*"} if change else {}
+        body = entry(kind, f"<Status>{status}</Status>")
+        async with session.put(url(server, path), data=body, headers=headers) as answer:
+            assert answer.status == (200 if change else 201), await answer.text()
+            found = fromstring(await answer.text()).find(f"{ATOM}content/{SB}{kind}")
+            assert found is not None
+            return found.findtext(f"{SB}Status")
+
+    queue, topic, subscription = "QueueDescription", "TopicDescription", "SubscriptionDescription"
+    assert await put("q", queue, "SendDisabled", False) == "SendDisabled"
+    for status in ("ReceiveDisabled", "Disabled", "Active"):
+        assert await put("q", queue, status) == status
+        node = server.broker.default.nodes["q"]
+        assert isinstance(node, Queue)
+        assert node.policy.send_disabled == (status == "Disabled")
+        assert node.policy.receive_disabled == (status != "Active")
+    assert await put("t", topic, "Active", False) == "Active"
+    assert await put("t/Subscriptions/s", subscription, "Active", False) == "Active"
+    for path, kind in (("t", topic), ("t/Subscriptions/s", subscription)):
+        for status in ("Disabled", "Active"):
+            assert await put(path, kind, status) == status
+
+
+@pytest.mark.parametrize("setting", ["ForwardTo", "ForwardDeadLetteredMessagesTo"])
+async def test_messages_are_forwarded_to_entities_that_exist(
+    server: BrokerServer, session: aiohttp.ClientSession, setting: str
+) -> None:
+    body = entry(inside=f"<{setting}>sb://localhost/Bills</{setting}>")
+    async with session.put(url(server, "orders"), data=body) as answer:
+        assert answer.status == 400
+        detail = fromstring(await answer.text()).findtext("Detail")
+        assert detail == f"{setting}: The messaging entity 'Bills' could not be found"
+    assert "orders" not in server.broker.default.nodes
+    async with session.put(url(server, "bills"), data=entry()) as answer:
+        assert answer.status == 201
+    async with session.put(url(server, "orders"), data=body) as answer:
+        assert answer.status == 201
+    node = server.broker.default.nodes["orders"]
+    assert isinstance(node, Queue)
+    assert "bills" in (node.policy.forward_to, node.policy.dead_letter)
 
 
 async def test_requests_that_are_refused(
@@ -288,6 +333,7 @@ async def test_forwarding_takes_a_token_for_its_target(session: aiohttp.ClientSe
     inside = "<ForwardTo>sb://localhost/archive</ForwardTo>"
     async with server_with(shared_access_key=[key]) as server:
         own = signature("sb://localhost/orders", "owner", "owner-key")
+        server.broker.default.create("archive", QueuePolicy())
         for target, status in (
             (None, 401),
             (signature("sb://localhost/other", "owner", "owner-key"), 401),

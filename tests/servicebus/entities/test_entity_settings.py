@@ -108,8 +108,8 @@ def test_some_names_make_nothing(net: Network, address: str) -> None:
         ({"config": 7}, "personality.config: 7 is no name of a file"),
         ({"queue": [{}]}, "personality.queue: the queue None: Name: 1 to 260 characters"),
         (
-            {"queue": [{"name": "q", "status": "Disabled"}]},
-            "personality.queue: the queue 'q': Status: 'Disabled' is not possible",
+            {"queue": [{"name": "q", "status": "Deleted"}]},
+            "personality.queue: the queue 'q': Status: 'Deleted' is not possible",
         ),
         (
             {"topic": [{"name": "t", "subscription": [{"name": "a/b"}]}]},

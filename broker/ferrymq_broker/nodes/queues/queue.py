@@ -35,8 +35,14 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.consumer import Consumer
+from ferrymq_broker.nodes.disabling import (
+    evict_consumers,
+    evict_producers,
+    receiving_disabled,
+    sending_disabled,
+)
 from ferrymq_broker.nodes.entry import Entry
-from ferrymq_broker.nodes.link_terms import SourceTerms
+from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
 from ferrymq_broker.nodes.node import PERMANENT, ClaimWaiter, Node, Refusal, Space
 from ferrymq_broker.nodes.queues.consumer_registry import ConsumerRegistry
 from ferrymq_broker.nodes.queues.dispatcher import Dispatcher
@@ -179,6 +185,7 @@ class Queue(Node):
         """Use another policy from now on. Messages keep their places. Raises `BrokerError` if the
         address of a new sub-queue is taken."""
         expect_free_sub_queues(self.space, self.address, policy, self.sub_queues)
+        before = self.policy
         self.policy = policy
         self._read_policy()
         self.lifecycle.change_policy(policy)
@@ -189,6 +196,12 @@ class Queue(Node):
         self.reconsider()
         self.touch()
         self._follow_sub_queues()
+        if policy.send_disabled and not before.send_disabled:
+            evict_producers(self)
+        if policy.receive_disabled and not before.receive_disabled:
+            if self.entries.sessions is not None:
+                self.entries.sessions.refuse_waiting(receiving_disabled(self))
+            evict_consumers(self)
 
     # -- sub-queues --------------------------------------------------------------------
 
@@ -249,11 +262,20 @@ class Queue(Node):
             )
         return super().target(part)
 
+    def open_target(self, terms: TargetTerms) -> Node:
+        """Accept a producer. Raises `BrokerError` if senders are not allowed."""
+        node = self.target(terms.part)
+        if self.policy.send_disabled:
+            raise sending_disabled(self)
+        return node
+
     def open_source(self, terms: SourceTerms) -> Node:
         """Accept a consumer or a browser. Raises `BrokerError` if no further consumer is
         allowed."""
         super().target(terms.part)
         self.expect_unlocked(terms.party.connection)
+        if self.policy.receive_disabled:
+            raise receiving_disabled(self)
         self.registry.grant(terms)
         return self
 
@@ -555,7 +577,8 @@ class Queue(Node):
             self.locks.stop()
         self.dispatcher.continuation.cancel()
         if self.entries.sessions is not None:
-            self.entries.sessions.refuse_waiting(error)
+            reason = BrokerError(str(error.condition), error.description or "")
+            self.entries.sessions.refuse_waiting(reason)
         super().delete(error)
 
     def consumers_of(self) -> list[Consumer]:

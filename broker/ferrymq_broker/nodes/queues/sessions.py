@@ -429,13 +429,13 @@ class Sessions:
             del free[session]
         return False
 
-    def refuse_waiting(self, error: Error) -> None:
-        """End all attaches that wait: the queue is going away."""
+    def refuse_waiting(self, error: BrokerError) -> None:
+        """End all attaches that wait: the queue is going away, or disabled."""
         waiting = list(self.waiting)
         self.waiting.clear()
         for waiter in waiting:
             self.node.space.timers.cancel(waiter)
-            waiter.fail(BrokerError(str(error.condition), error.description or ""))
+            waiter.fail(error)
 
     # -- state -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.disabling import evict_producers, refusal_of_disabled, sending_disabled
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import is_own_dead_letter
 from ferrymq_broker.nodes.queues.lifecycle.deduplication import DuplicateDetection, identity_of
@@ -42,7 +43,7 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.filters.rule import SubscriptionRule
-    from ferrymq_broker.nodes.link_terms import SourceTerms
+    from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
     from ferrymq_broker.nodes.message import BrokerMessage
 
 
@@ -71,6 +72,7 @@ class Topic(SubscriptionOwner):
         "refused",
         "duplicated",
         "_duplicates",
+        "_guarded",
         "_registry",
         "_expiry",
         "_by_terms",
@@ -86,6 +88,8 @@ class Topic(SubscriptionOwner):
         self.refused: i64 = 0
         self.duplicated: i64 = 0
         self._duplicates: DuplicateDetection | None = None
+        # Whether each message has to be looked at.
+        self._guarded = False
         self._registry = SubscriptionRegistry(self)
         self._expiry = self._registry.expiry
         # The subscription of every attached link, also of links to the subscription's own address.
@@ -115,16 +119,20 @@ class Topic(SubscriptionOwner):
     # -- messages in -----------------------------------------------------------------------
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Publish the message to every subscription that wants it; never refuse it.
+        """Publish the message to every subscription that wants it; refuse it only if the topic is
+        disabled.
 
         If a subscription does not take the message, that is counted, and the message is lost for
         this subscription: the sender could not repeat it without repeating it to the others.
         """
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
-        duplicates = self._duplicates
-        if duplicates is not None and self._is_duplicate(duplicates, message):
-            return None
+        if self._guarded:
+            if self.policy.send_disabled and message.origin != 0:
+                return refusal_of_disabled(self)
+            duplicates = self._duplicates
+            if duplicates is not None and self._is_duplicate(duplicates, message):
+                return None
         self.published += 1
         self.refused += self._registry.fanout.publish(message)
         return None
@@ -144,7 +152,7 @@ class Topic(SubscriptionOwner):
         return True
 
     def _follow(self, policy: TopicPolicy) -> None:
-        """Detect duplicates as the policy says."""
+        """Detect duplicates and refuse messages as the policy says."""
         duplicates = self._duplicates
         if policy.duplicate_window <= 0:
             if duplicates is not None:
@@ -157,6 +165,7 @@ class Topic(SubscriptionOwner):
         else:
             duplicates.window = policy.duplicate_window
             duplicates.limit = policy.duplicate_limit
+        self._guarded = policy.duplicate_window > 0 or policy.send_disabled
 
     def restore_identity(self, number: i64, time: i64, identity: object) -> bool:
         """Restore the identity of a message that came on the date `time`; return false if it is
@@ -171,9 +180,11 @@ class Topic(SubscriptionOwner):
         return self.store_id != 0 and (message.durable or self.policy.subscription.persist)
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Promise to take the message: a topic refuses nothing."""
+        """Promise to take the message, unless the topic is disabled."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
+        if self.policy.send_disabled and message.origin != 0:
+            return refusal_of_disabled(self)
         return None
 
     def room(self) -> i64:
@@ -195,6 +206,13 @@ class Topic(SubscriptionOwner):
                 "topic itself",
             )
         return self
+
+    def open_target(self, terms: TargetTerms) -> Node:
+        """Accept a producer. Raises `BrokerError` if senders are not allowed."""
+        node = self.target(terms.part)
+        if self.policy.send_disabled:
+            raise sending_disabled(self)
+        return node
 
     # -- links that receive ----------------------------------------------------------------
 
@@ -525,8 +543,11 @@ class Topic(SubscriptionOwner):
 
     def change_policy(self, policy: TopicPolicy) -> None:
         """Use another policy from now on; existing subscriptions keep theirs."""
+        before = self.policy
         self.policy = policy
         self._follow(policy)
+        if policy.send_disabled and not before.send_disabled:
+            evict_producers(self)
         self.space.timers.cancel(self._idle)
         if policy.auto_delete > 0:
             self._consider_idle()

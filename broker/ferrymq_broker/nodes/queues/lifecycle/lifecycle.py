@@ -27,6 +27,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.dead_letter_index import dead_letter_addresses_of
+from ferrymq_broker.nodes.disabling import refusal_of_disabled
 from ferrymq_broker.nodes.entry import AVAILABLE, DEFERRED
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
@@ -222,6 +223,7 @@ class MessageLifecycle(RowWatcher):
             or bool(policy.last_value_key)
             or policy.sessions
             or bool(policy.forward_to)
+            or policy.send_disabled
         )
 
     def _send_letters(self, boxes: list[str]) -> None:
@@ -283,6 +285,8 @@ class MessageLifecycle(RowWatcher):
     def _admit(self, message: BrokerMessage) -> i64:
         """Return whether the message is admitted: one of the three results above."""
         now = self.node.agenda.now
+        if self.policy.send_disabled and message.origin != 0:
+            return self._refuse(refusal_of_disabled(self.node))
         if self._auto_delete is not None:
             self._auto_delete.used(now)
         if self.policy.sessions:
@@ -358,6 +362,9 @@ class MessageLifecycle(RowWatcher):
         node = self.node
         if node.deleted:
             return Refusal("amqp:not-found", f"{node.address!r} has been deleted")
+        if self.policy.send_disabled and message.origin != 0:
+            self.refusals += 1
+            return refusal_of_disabled(node)
         if self.policy.sessions:
             refusal = refusal_of(message)
             if refusal is not None:
