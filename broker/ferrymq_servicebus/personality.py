@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.personality import Personality
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.relay import Relay
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_servicebus.addresses import EntityPaths, entity_of_management
 from ferrymq_servicebus.annotations import ENQUEUED_SEQUENCE, admitted, stamped
@@ -20,16 +21,16 @@ from ferrymq_servicebus.open_cbs import add_open_cbs
 from ferrymq_servicebus.outcomes import meant_outcome, with_properties
 from ferrymq_servicebus.partition_hash import partition_of_hub
 from ferrymq_servicebus.runtime_metrics import DESIRED, runtime_metrics
-from ferrymq_servicebus.terms import grant_source, meant_source
+from ferrymq_servicebus.terms import grant_source, grant_target, meant_source, meant_target
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.nodes.entry import Entry
-    from ferrymq_broker.nodes.link_terms import SourceTerms
+    from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.service import ServiceNode
-    from ferrymq_types.messaging import Source
+    from ferrymq_types.messaging import Source, Target
     from ferrymq_types.transport import Error
     from ferrymq_types.unions import Outcome
 
@@ -84,9 +85,17 @@ class AzurePersonality(Personality):
         """See `grant_source`."""
         grant_source(terms)
 
+    def target(self, asked: Target, properties: dict[str, object]) -> Target:
+        """See `meant_target`."""
+        return meant_target(asked, properties)
+
+    def target_granted(self, terms: TargetTerms) -> None:
+        """See `grant_target`."""
+        grant_target(terms)
+
     def admit(self, message: BrokerMessage, node: Node) -> BrokerMessage:
         """See `admitted`. Events of a stream are kept as they come."""
-        if isinstance(node, Queue | Topic):
+        if isinstance(node, Queue | Topic | Relay):
             return admitted(message, node.agenda.wall)
         return message
 

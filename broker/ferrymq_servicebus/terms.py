@@ -15,18 +15,20 @@ from ferrymq_servicebus.entities import DEFAULT_GROUP
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
-    from ferrymq_broker.nodes.link_terms import SourceTerms
-    from ferrymq_types.messaging import Source
+    from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
+    from ferrymq_types.messaging import Source, Target
 
 SESSION_FILTER: Final = VENDOR + "session-filter"
 LOCKED_UNTIL: Final = VENDOR + "locked-until-utc"
 _TIMEOUT: Final = VENDOR + "timeout"
 _EPOCH: Final = VENDOR + "epoch"
+_DESTINATION: Final = VENDOR + "transfer-destination-address"
 
 # The broker's own words for the same.
 _SESSION: Final = "ferrymq:session"
 _SESSION_TIMEOUT: Final = "ferrymq:timeout"
 _SESSION_LOCKED_UNTIL: Final = "ferrymq:locked-until"
+_FORWARD_TO: Final = "ferrymq:forward-to"
 _READER_EPOCH: Final = "ferrymq:epoch"
 _READER_GROUP: Final = "ferrymq:consumer-group"
 
@@ -86,6 +88,19 @@ def _spelled(space: AddressSpace, address: str, group: str) -> str:
         if name.casefold() == folded:
             return name
     return folded
+
+
+def meant_target(asked: Target, properties: dict[str, object]) -> Target:
+    """Return the target in the broker's words; `properties` of the link are changed likewise."""
+    if _DESTINATION in properties:
+        properties[_FORWARD_TO] = properties[_DESTINATION]
+    return asked
+
+
+def grant_target(terms: TargetTerms) -> None:
+    """Write the destination that messages are sent on to into the answer."""
+    if terms.granted_properties.pop(_FORWARD_TO, None) is not None:
+        terms.granted_properties[_DESTINATION] = terms.asked_properties[_DESTINATION]
 
 
 def _asked_for_topic(terms: SourceTerms) -> bool:

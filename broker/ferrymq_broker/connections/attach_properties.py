@@ -22,6 +22,9 @@ NEW_TERMINUS: Final = "ferrymq:new-terminus"
 # How long the attach may wait for a session, in milliseconds.
 TIMEOUT: Final = "ferrymq:timeout"
 
+# The address to which the target, a queue, sends the messages of the link on.
+FORWARD_TO: Final = "ferrymq:forward-to"
+
 _LOWEST: Final = -(2**31)
 _HIGHEST: Final = 2**31 - 1
 _LONGEST: Final = 2**32 - 1
@@ -74,6 +77,17 @@ def patience_of(properties: dict[str, object]) -> i64:
             f"the link property {TIMEOUT!r} must be a number of milliseconds of 32 bits",
         )
     return int(value)
+
+
+def forward_to_of(properties: dict[str, object]) -> str:
+    """Return the address that the messages are sent on to; empty without one. Raises
+    `BrokerError`."""
+    value = properties.get(FORWARD_TO, "")
+    if not isinstance(value, str) or (FORWARD_TO in properties and not value):
+        raise BrokerError(
+            "amqp:invalid-field", f"the link property {FORWARD_TO!r} must be an address"
+        )
+    return value
 
 
 def is_exclusive(properties: dict[str, object], capabilities: Sequence[str]) -> bool:

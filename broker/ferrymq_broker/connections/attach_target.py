@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.pairing import is_paired
 from ferrymq_broker.connections.attach import LinkAttach
-from ferrymq_broker.connections.attach_properties import NEW_TERMINUS
+from ferrymq_broker.connections.attach_properties import FORWARD_TO, NEW_TERMINUS, forward_to_of
 from ferrymq_broker.connections.capabilities import offered_by_target
 from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE, agree
 from ferrymq_broker.connections.durable_links.grant import find_target, remember_target
@@ -26,6 +26,7 @@ from ferrymq_broker.connections.producer_link import ProducerLink
 from ferrymq_broker.connections.terminus_checks import check_target
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.link_terms import TargetTerms
+from ferrymq_broker.nodes.queues.relay import relay_through
 from ferrymq_broker.values.rights import SEND
 from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode
@@ -62,6 +63,8 @@ class TargetAttach(LinkAttach):
         "memory",
         "producer",
         "_fitting",
+        "_forward_to",
+        "_destination",
     )
 
     asked: Target
@@ -87,6 +90,10 @@ class TargetAttach(LinkAttach):
         self.memory: TargetTerminus | None = None
         # The requested capabilities that the kind of the node has.
         self._fitting: list[str] = []
+        # The address that the target sends the messages on to, as the client names it, and its
+        # node.
+        self._forward_to = ""
+        self._destination: Node | None = None
 
     def read_request(self) -> None:
         """Find the target: that of the attach, or the one that the link had before."""
@@ -110,6 +117,7 @@ class TargetAttach(LinkAttach):
             asked = personality.target(asked, self.properties)
         check_target(asked)
         self.meant = asked
+        self._forward_to = forward_to_of(self.properties)
         self.outcomes = _usable_outcomes(self.request.source)
 
     def authorise(self) -> None:
@@ -127,6 +135,9 @@ class TargetAttach(LinkAttach):
             require_target(client, self.address, named)
         else:
             require_something(client)
+        if self._forward_to:
+            beyond = self._forward_to
+            require_target(client, meant_by(client, beyond), beyond)
 
     def resolve_node(self) -> None:
         """Find or create the named node, or create a dynamic one."""
@@ -138,6 +149,10 @@ class TargetAttach(LinkAttach):
             self.address = node.address
         elif self.asked.address is not None:
             self.node, self.part = self.find_node(self.address, capabilities)
+        if self._forward_to:
+            client = self.parts.client
+            address = meant_by(client, self._forward_to)
+            self._destination = client.space.target(address, client.access)
 
     def negotiate_terms(self) -> None:
         """Make the terms, and agree on the delivery mode."""
@@ -162,6 +177,14 @@ class TargetAttach(LinkAttach):
         terms = self.terms
         if node is not None:
             self.target = node.open_target(terms)
+        destination = self._destination
+        if destination is not None:
+            if self.target is None:
+                raise BrokerError(
+                    "amqp:not-implemented", "the anonymous terminus does not send messages on"
+                )
+            self.target = relay_through(self.target, destination)
+            terms.granted_properties[FORWARD_TO] = self._forward_to
         self.expect_pair(terms.paired, terms.granted_properties)
         add_missing(terms.granted_capabilities, self._fitting)
 

@@ -32,42 +32,29 @@ from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_broker.values.rights import MANAGE
 from ferrymq_servicebus.administration import atom
 from ferrymq_servicebus.administration.authorization import RequestAuthorizer, TokenAuthorizer
-from ferrymq_servicebus.administration.descriptions import (
-    Description,
-    kind_of,
-    read,
-    write,
-)
+from ferrymq_servicebus.administration.descriptions import Description, kind_of, read, write
 from ferrymq_servicebus.administration.errors import HttpError, of_broker, of_management
 from ferrymq_servicebus.administration.paths import AdministrationPath, parse_path
 from ferrymq_servicebus.administration.policies import (
     changed_queue,
     changed_subscription,
     changed_topic,
+    expect_targets,
     new_queue,
     new_subscription,
     new_topic,
     queue_description,
+    spell_targets,
     topic_description,
 )
 from ferrymq_servicebus.administration.remembered import Memory
 from ferrymq_servicebus.administration.rule_documents import read_rule, write_rule
 from ferrymq_servicebus.administration.times import iso
-from ferrymq_servicebus.entities import (
-    DEAD_LETTERS,
-    DEFAULT_RULE,
-    DISABLED,
-    TRANSFER_DEAD_LETTERS,
-)
+from ferrymq_servicebus.entities import DEAD_LETTERS, DEFAULT_RULE, DISABLED, TRANSFER_DEAD_LETTERS
 from ferrymq_servicebus.entity_names import EntityNames
 
 _Entity = TypeVar("_Entity")
 
-# The settings that name another entity, and what they are called in a description.
-_FORWARDING: Final = {
-    "forward-to": "ForwardTo",
-    "dead-letter": "ForwardDeadLetteredMessagesTo",
-}
 # The most entries of a page, and how many there are if the request does not say.
 _PAGE: Final = 100
 # The most that a request may skip.
@@ -240,11 +227,11 @@ class Administration:
         else:
             types = self._topics
             settings = new_topic(description)
-        self._spell_targets(settings)
+        spell_targets(settings, self._names)
         call = work.authorised(types, "CREATE", named, settings)
         if node is not None:
             raise HttpError(409, f"the entity {named[:100]!r} exists already")
-        self._expect_targets(settings, QueuePolicy())
+        expect_targets(settings, QueuePolicy(), self._space)
         work.run("CREATE", types, call, types.create)
         node = self._space.nodes[named]
         self._memory.make(named, node, description, self._now())
@@ -256,9 +243,9 @@ class Administration:
         work.expect(work.path.entity if node is None else node.address)
         if kind == _QUEUE and isinstance(node, Queue):
             settings = changed_queue(description, node.policy)
-            self._spell_targets(settings)
+            spell_targets(settings, self._names)
             call = work.authorised(self._queues, "UPDATE", node.address, settings)
-            self._expect_targets(settings, node.policy)
+            expect_targets(settings, node.policy, self._space)
             work.run("UPDATE", self._queues, call, self._queues.update)
         elif kind == _TOPIC and isinstance(node, Topic):
             settings = changed_topic(description, node.policy)
@@ -316,19 +303,19 @@ class Administration:
             if there is None:
                 raise self._missing(work.path)
             settings = changed_subscription(description, topic.policy, there.queue.policy)
-            self._spell_targets(settings)
+            spell_targets(settings, self._names)
             call = work.authorised(types, "UPDATE", there.address, settings)
-            self._expect_targets(settings, there.queue.policy)
+            expect_targets(settings, there.queue.policy, self._space)
             work.run("UPDATE", types, call, types.update)
             self._memory.change(there.address, there, description, self._now())
             return work.document(self._subscription_entry(work, topic, there))
         address = f"{topic.address}{PART}{name}"
         settings = new_subscription(description, topic.policy)
-        self._spell_targets(settings)
+        spell_targets(settings, self._names)
         call = work.authorised(types, "CREATE", address, settings)
         if there is not None:
             raise HttpError(409, f"the subscription {name[:100]!r} exists already")
-        self._expect_targets(settings, QueuePolicy())
+        expect_targets(settings, QueuePolicy(), self._space)
         first = element.find(atom.name("DefaultRuleDescription"))
         called = DEFAULT_RULE
         if first is not None:
@@ -409,24 +396,6 @@ class Administration:
         """Return the node of an entity, whose name is matched without case."""
         node = self._space.nodes.get(self._names.spelled(name))
         return node if node is not None and _is_entity(node.address) else None
-
-    def _spell_targets(self, settings: dict[str, object]) -> None:
-        """Give the entities that messages are forwarded to the spelling they were made with."""
-        for key in _FORWARDING:
-            named = settings.get(key)
-            if isinstance(named, str) and named and not named.startswith("/"):
-                settings[key] = self._names.spelled(named)
-
-    def _expect_targets(self, settings: dict[str, object], before: QueuePolicy) -> None:
-        """Raise `HttpError` (400) if messages are to be forwarded to an entity that does not exist,
-        and were not before. Rights at the entity have been checked."""
-        present = ("", before.forward_to, before.dead_letter)
-        for key, setting in _FORWARDING.items():
-            named = str(settings.get(key, ""))
-            if named not in present and not named.startswith("/") and self._find(named) is None:
-                raise HttpError(
-                    400, f"{setting}: The messaging entity {named[:200]!r} could not be found"
-                )
 
     def _entity(self, work: _Work) -> Node:
         node = self._find(work.path.entity)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.config.nodes import policy_attributes
 from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
@@ -23,6 +23,10 @@ from ferrymq_servicebus.entities import (
     topic_policy,
 )
 
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_servicebus.entity_names import EntityNames
+
 # Told of entities without a limit of their size.
 MEGABYTES: Final = 1024
 _MEBIBYTE: Final = 1024 * 1024
@@ -30,6 +34,11 @@ _LOCK: Final = 60_000
 _WINDOW: Final = 600_000
 # Told of queues whose messages may be delivered any number of times.
 _ANY_NUMBER: Final = 2_147_483_647
+# The settings that name another entity, and what they are called in a description.
+_FORWARDING: Final = {
+    "forward-to": "ForwardTo",
+    "dead-letter": "ForwardDeadLetteredMessagesTo",
+}
 # The settings that a description of a queue or a subscription has.
 _OF_RECEIVERS: Final = (
     "lock-duration",
@@ -126,6 +135,26 @@ def topic_description(policy: TopicPolicy) -> dict[str, object]:
         "AutoDeleteOnIdle": policy.auto_delete,
         "Status": DISABLED if policy.send_disabled else ACTIVE,
     }
+
+
+def spell_targets(settings: dict[str, object], names: EntityNames) -> None:
+    """Give the entities that messages are forwarded to the spelling they were made with."""
+    for key in _FORWARDING:
+        named = settings.get(key)
+        if isinstance(named, str) and named and not named.startswith("/"):
+            settings[key] = names.spelled(named)
+
+
+def expect_targets(settings: dict[str, object], before: QueuePolicy, space: AddressSpace) -> None:
+    """Raise `HttpError` (400) if messages are to be forwarded to an entity that does not exist, and
+    were not before. Check rights at the entity first."""
+    present = ("", before.forward_to, before.dead_letter)
+    for key, setting in _FORWARDING.items():
+        named = str(settings.get(key, ""))
+        if named not in present and not named.startswith("/") and named not in space.nodes:
+            raise HttpError(
+                400, f"{setting}: The messaging entity {named[:200]!r} could not be found"
+            )
 
 
 def _changed(

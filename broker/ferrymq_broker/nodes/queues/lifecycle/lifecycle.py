@@ -261,7 +261,7 @@ class MessageLifecycle(RowWatcher):
         if refusal is None:
             return None
         if self.policy.forward_failed:
-            self._give_up(message, refusal)
+            self.give_up(message, refusal)
             return None
         duplicates = self._duplicates
         if duplicates is not None:
@@ -269,7 +269,7 @@ class MessageLifecycle(RowWatcher):
         self.refusals += 1
         return refusal
 
-    def _give_up(self, message: BrokerMessage, refusal: Refusal) -> None:
+    def give_up(self, message: BrokerMessage, refusal: Refusal) -> None:
         """Make a dead letter of a message that cannot be sent on."""
         entry = self.entries.append(message)
         error = Error(condition=refusal.condition, description=refusal.description)
@@ -419,7 +419,7 @@ class MessageLifecycle(RowWatcher):
             if refusal is None:
                 return
             if self.policy.forward_failed:
-                self._give_up(message, refusal)
+                self.give_up(message, refusal)
                 return
         self._on_appended(self.entries.append(message))
 
