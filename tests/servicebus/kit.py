@@ -7,6 +7,8 @@ from ferrymq_servicebus.personality import AzurePersonality
 from ferrymq_types.messaging import ApplicationProperties, Properties
 from tests.broker.harness import Network, Receiver, decode
 
+DESTINATION = "com.microsoft:transfer-destination-address"
+
 
 def network_of(**settings: object) -> Network:
     """A virtual host whose personality has these settings."""

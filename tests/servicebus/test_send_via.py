@@ -14,9 +14,8 @@ from ferrymq_types.transport import Attach
 from tests.broker.access.guarded import guarded, lacks, user
 from tests.broker.harness import Client, Network, Sender, encode, message_annotations
 from tests.broker.transactions.kit import Controller, frames, post_sections
-from tests.servicebus.kit import application, first, network_of, queue_of
+from tests.servicebus.kit import DESTINATION, application, first, network_of, queue_of
 
-DESTINATION = "com.microsoft:transfer-destination-address"
 TRANSFER = "via/$Transfer/$DeadLetterQueue"
 SECTIONS = (
     MessageAnnotations(
