@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.values.names import DYNAMIC, PART
 from ferrymq_servicebus.entities import DEAD_LETTERS, TRANSFER_DEAD_LETTERS, entity_of
 from ferrymq_servicebus.entity_names import EntityNames
@@ -67,7 +67,7 @@ class EntityPaths:
         owner, tail = _split(native)
         name, part, inner = owner.partition(PART)
         if part:
-            step = "Subscriptions" if isinstance(self._space.find(name), Topic) else "Partitions"
+            step = "Partitions" if isinstance(self._space.find(name), Stream) else "Subscriptions"
             owner = f"{name}/{step}/{inner}"
         return owner + tail
 
@@ -78,10 +78,11 @@ def entity_of_management(native: str) -> str:
     return native.removesuffix(MANAGEMENT) if native.endswith(MANAGEMENT) else ""
 
 
-def names_subscription(path: str) -> bool:
-    """Return whether a path is that of a subscription of a topic."""
-    steps = entity_of(path).casefold().split("/")
-    return len(steps) > 2 and steps[-2] == "subscriptions"
+def topic_of(path: str) -> str:
+    """Return the path of the topic if a path is that of a subscription; empty otherwise."""
+    steps = entity_of(path).split("/")
+    named = len(steps) > 2 and steps[-2].casefold() == "subscriptions"
+    return "/".join(steps[:-2]) if named else ""
 
 
 def consumer_group_of(path: str) -> str:

@@ -79,11 +79,11 @@ class AzurePersonality(Personality):
 
     def source(self, asked: Source, properties: dict[str, object]) -> Source:
         """See `meant_source`."""
-        return meant_source(self._space, asked, properties)
+        return meant_source(asked, properties, self._space)
 
     def source_granted(self, terms: SourceTerms) -> None:
         """See `grant_source`."""
-        grant_source(terms)
+        grant_source(terms, self._space)
 
     def target(self, asked: Target, properties: dict[str, object]) -> Target:
         """See `meant_target`."""
@@ -119,4 +119,4 @@ class AzurePersonality(Personality):
 
     def error(self, condition: str, description: str, info: dict[str, object] | None) -> Error:
         """See `error_of`."""
-        return error_of(condition, description, info)
+        return error_of(condition, description, info, self.named)

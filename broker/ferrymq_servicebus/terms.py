@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.values.names import PART
 from ferrymq_codec.scalars import Described, Symbol, Timestamp
-from ferrymq_servicebus.addresses import consumer_group_of, names_subscription
+from ferrymq_servicebus.addresses import consumer_group_of, topic_of
 from ferrymq_servicebus.conditions import VENDOR
-from ferrymq_servicebus.entities import DEFAULT_GROUP
+from ferrymq_servicebus.entities import DEFAULT_GROUP, entity_of
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
@@ -37,7 +38,7 @@ _TICKS: Final = 10_000
 _TICKS_AT_EPOCH: Final = 621_355_968_000_000_000
 
 
-def meant_source(space: AddressSpace, asked: Source, properties: dict[str, object]) -> Source:
+def meant_source(asked: Source, properties: dict[str, object], space: AddressSpace) -> Source:
     """Return the source in the broker's words; `properties` of the link are changed likewise."""
     address = asked.address or ""
     filters: dict[str, object] = dict(asked.filter or {})
@@ -51,18 +52,25 @@ def meant_source(space: AddressSpace, asked: Source, properties: dict[str, objec
     group = consumer_group_of(address)
     if group:
         properties[_READER_GROUP] = _spelled(space, address, group)
-    if names_subscription(address):
+    topic = topic_of(address)
+    if topic and space.find(space.meant_by(topic)) is None:
         # The topic is made, if it is made at all, as one.
         asked = replace(asked, capabilities=[*(asked.capabilities or []), Symbol("topic")])
     return asked
 
 
-def grant_source(terms: SourceTerms) -> None:
+def grant_source(terms: SourceTerms, space: AddressSpace) -> None:
     """Write the session that was granted, and until when it is locked, into the answer. Raises
-    `BrokerError` if a session was asked for where there are none."""
+    `BrokerError` if a session was asked for where there are none, and for a topic."""
     granted = terms.filters.granted
     properties = terms.granted_properties
     asked = terms.asked
+    address = "" if asked is None else asked.address or ""
+    if not terms.part and address and isinstance(space.find(space.meant_by(address)), Topic):
+        raise BrokerError(
+            "amqp:not-allowed",
+            f"{entity_of(address)[:200]!r} is a topic: receive from one of its subscriptions",
+        )
     if asked is not None and SESSION_FILTER in (asked.filter or {}) and not terms.session:
         raise BrokerError("amqp:not-allowed", "the entity has no sessions")
     if terms.session:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
+from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_codec.scalars import Symbol, Timestamp, UInt
 from ferrymq_servicebus.addresses import EntityPaths
 from ferrymq_types.filters import SelectorFilter
@@ -336,11 +338,59 @@ def test_a_reader_with_a_higher_epoch_takes_the_partition(net: Network) -> None:
 # -- errors ------------------------------------------------------------------------------------
 
 
-def test_a_missing_entity(net: Network) -> None:
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("missing", "missing"),
+        ("news/Subscriptions/missing", "News/Subscriptions/missing"),
+        ("missing/Subscriptions/s", "missing"),
+        ("orders/Subscriptions/s", "Orders/Subscriptions/s"),
+        ("clicks/Partitions/7", "Clicks/Partitions/7"),
+    ],
+)
+def test_a_missing_entity(net: Network, path: str, told: str) -> None:
     net.space.templates.clear()
-    error = net.connect().receiver("missing").error
+    error = net.connect().receiver(path).error
     assert error is not None and error.condition == "amqp:not-found"
-    assert re.search("The messaging entity .+ could not be found", error.description or "")
+    description = error.description or ""
+    assert description.startswith(f"The messaging entity '{told}' could not be found")
+    assert "::" not in description
+
+
+def test_an_error_names_the_path_of_the_client(net: Network) -> None:
+    error = net.connect().sender("news/Subscriptions/audit").error
+    assert error is not None and "::" not in (error.description or "")
+    policy = queue_of(net, "Orders").policy
+    topic = net.space.find("News")
+    assert isinstance(topic, Topic)
+    (subscription,) = topic.subscriptions()
+    topic.change_subscription(subscription, replace(policy, receive_disabled=True))
+    error = net.connect().receiver("news/subscriptions/audit").error
+    assert error is not None and "'News/Subscriptions/Audit'" in (error.description or "")
+
+
+def test_an_internal_error_has_a_tracking_id_that_is_in_the_log(
+    net: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    personality = net.space.personality
+    assert personality is not None
+    error = personality.error("amqp:internal-error", "it failed", None)
+    found = re.fullmatch("it failed TrackingId:([0-9a-f]{32})", error.description or "")
+    assert found is not None and found[1] in caplog.text
+
+
+@pytest.mark.parametrize("path", ["news", "sb://localhost/NEWS"])
+def test_a_topic_is_not_received_from(net: Network, path: str) -> None:
+    error = net.connect().receiver(path).error
+    assert error is not None and error.condition == "amqp:not-allowed"
+    topic = net.space.find("News")
+    assert isinstance(topic, Topic)
+    assert [one.name for one in topic.subscriptions()] == ["Audit"]
+
+
+def test_an_entity_with_sessions_needs_one(net: Network) -> None:
+    error = net.connect().receiver("sq").error
+    assert error is not None and error.condition == "amqp:not-allowed"
 
 
 def test_a_lost_lock(net: Network) -> None:

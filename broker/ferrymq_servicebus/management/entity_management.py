@@ -6,6 +6,7 @@ Links, the way of a response and its room are the business of `ServiceNode`, as 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from ferrymq_broker import audit
 from ferrymq_broker.event_log import log
@@ -63,14 +64,19 @@ class EntityManagement:
         except Exception as error:
             failure = failure_of(error)
             if failure is None:
+                tracking = uuid4().hex
                 log.error(
                     "management failed",
+                    tracking=tracking,
                     peer=request.party.peer,
                     operation=request.application_properties.get("operation"),
                     exc_info=error,
                 )
                 failure = RequestFailed(
-                    FAILED, _INTERNAL, "the operation failed in the broker; its log has the details"
+                    FAILED,
+                    _INTERNAL,
+                    "the operation failed in the broker; its log has the details "
+                    f"TrackingId:{tracking}",
                 )
             self._record(request, failure.status, failure.description)
             return _response({}, failure.status, failure.description, failure.condition)
