@@ -32,9 +32,16 @@ def administer(host: HttpHost) -> HttpHandler:
     return make_handler(host)
 
 
+# What the service offers in its open.
+_MAX_FRAME_SIZE = 1024 * 1024
+
 AZURE = PersonalityPackage(
     make,
     HUB_TABLES.joined(
-        HostTables(websocket_subprotocols=("AMQPWSB10",), http_handlers={"": administer})
+        HostTables(
+            websocket_subprotocols=("AMQPWSB10",),
+            http_handlers={"": administer},
+            max_frame_size=_MAX_FRAME_SIZE,
+        )
     ),
 )

@@ -20,6 +20,7 @@ from ferrymq_codec.errors import CodecError
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Timestamp
 from ferrymq_codec.writer import symbol_bytes, write_string
+from ferrymq_servicebus.clock_numbers import CLOCK_NUMBERS
 from ferrymq_servicebus.dead_letters import DEAD_LETTER_NAMES, explained
 from ferrymq_types.descriptors import HEADER, MESSAGE_ANNOTATIONS
 from ferrymq_types.messaging import Header, decode_header
@@ -67,11 +68,12 @@ _LONGEST: Final = 0xFFFF_FFFF
 _WHAT: Final = "message-annotations"
 
 
-def admitted(message: BrokerMessage, now: i64) -> BrokerMessage:
+def admitted(message: BrokerMessage, now: i64, sent_on: bool) -> BrokerMessage:
     """Return a message as it is kept: without the annotations that only the service writes, with
     the time of its arrival in milliseconds since the epoch, and with a message-id.
 
-    A scheduled message arrives when it is due.
+    A scheduled message arrives when it is due. A message that is `sent_on` at once gets the number
+    of its arrival here.
     """
     if message.opaque:
         return message
@@ -84,9 +86,14 @@ def admitted(message: BrokerMessage, now: i64) -> BrokerMessage:
     w = BytesWriter()
     w.write(_ENQUEUED_TIME_KEY)
     write_i64_be(w, now)
+    count += 2
+    if sent_on:
+        w.write(_ENQUEUED_SEQUENCE_KEY)
+        write_i64_be(w, CLOCK_NUMBERS.next(int(now)))
+        count += 2
     w.write(pairs)
     kept = restore(
-        payload[:start] + _section(w.getvalue(), count + 2) + payload[end:],
+        payload[:start] + _section(w.getvalue(), count) + payload[end:],
         message.format,
         message.special,
         message.origin,

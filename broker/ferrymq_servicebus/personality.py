@@ -96,7 +96,7 @@ class AzurePersonality(Personality):
     def admit(self, message: BrokerMessage, node: Node) -> BrokerMessage:
         """See `admitted`. Events of a stream are kept as they come."""
         if isinstance(node, Queue | Topic | Relay):
-            return admitted(message, node.agenda.wall)
+            return admitted(message, node.agenda.wall, _sends_on(node))
         return message
 
     def stamp(self, node: Node, entry: Entry, head: bytes, start: i64) -> tuple[bytes, i64]:
@@ -120,3 +120,8 @@ class AzurePersonality(Personality):
     def error(self, condition: str, description: str, info: dict[str, object] | None) -> Error:
         """See `error_of`."""
         return error_of(condition, description, info, self.named)
+
+
+def _sends_on(node: Node) -> bool:
+    """Return whether the node keeps no messages but sends each of them on."""
+    return isinstance(node, Relay) or (isinstance(node, Queue) and node.policy.forward_to != "")

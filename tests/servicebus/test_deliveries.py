@@ -43,6 +43,7 @@ def net() -> Network:
             {"name": "short", "default-message-time-to-live": "10s"},
             {"name": "bad", "forward-dead-lettered-messages-to": "graves"},
             {"name": "graves"},
+            {"name": "front", "forward-to": "orders"},
         ],
         topic=[
             {
@@ -135,6 +136,23 @@ def test_a_forwarded_dead_letter_has_source_number_and_reason(
     assert annotations["x-opt-deadletter-source"] == source
     assert annotations["x-opt-enqueue-sequence-number"] == 2
     assert application(delivery.payload) == {"DeadLetterReason": "bad"}
+
+
+def test_a_message_that_is_forwarded_keeps_the_number_of_its_arrival(net: Network) -> None:
+    sender = net.connect().sender("front")
+    sender.send(b"0", b"1")
+    receiver = net.connect().receiver("orders", credit=2)
+    taken = receiver.take()
+    numbers = []
+    for sequence, delivery in enumerate(taken, 1):
+        annotations = message_annotations(delivery.payload)
+        assert annotations["x-opt-sequence-number"] == sequence
+        assert annotations["x-opt-offset"] == annotations["x-opt-enqueue-sequence-number"]
+        numbers.append(annotations["x-opt-enqueue-sequence-number"])
+    assert 1 << 52 <= int(str(numbers[0])) < int(str(numbers[1])) < 1 << 53
+    receiver.settle(DEAD_LETTER, taken[1])
+    letter = message_annotations(first(net, "orders/$DeadLetterQueue").deliveries[0].payload)
+    assert letter["x-opt-enqueue-sequence-number"] == numbers[1]
 
 
 # -- what senders may not say ------------------------------------------------------------------

@@ -24,8 +24,9 @@ class HostTables:
     the end of a stream if a selector compares an offset with them. `signature_types` are names of
     shared access signatures for ``$cbs``. `websocket_paths` are paths of requests without a slash
     at the end, in lower case; `websocket_subprotocols` are accepted beside ``amqp``.
-    `http_handlers` make handlers of HTTP requests, by the beginning of the path; ``""`` is for all
-    paths.
+    `max_frame_size` is the largest frame in bytes that opens offer if the configuration does not
+    say; 0: the usual one. `http_handlers` make handlers of HTTP requests, by the beginning of the
+    path; ``""`` is for all paths.
     """
 
     dialects: tuple[ManagementDialect, ...] = ()
@@ -34,6 +35,7 @@ class HostTables:
     websocket_paths: tuple[str, ...] = ()
     websocket_subprotocols: tuple[str, ...] = ()
     http_handlers: Mapping[str, HttpHandlerFactory] = field(default_factory=dict)
+    max_frame_size: int = 0
 
     def joined(self, more: HostTables) -> HostTables:
         """Return these entries and `more`."""
@@ -44,6 +46,7 @@ class HostTables:
             websocket_paths=self.websocket_paths + more.websocket_paths,
             websocket_subprotocols=self.websocket_subprotocols + more.websocket_subprotocols,
             http_handlers={**self.http_handlers, **more.http_handlers},
+            max_frame_size=max(self.max_frame_size, more.max_frame_size),
         )
 
     def add_words(self, broker: Broker) -> None:

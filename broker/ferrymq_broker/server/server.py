@@ -160,6 +160,7 @@ class BrokerServer:
             if config.personality.name:
                 package = find_personality(config.personality.name)
                 self.tables = self.tables.joined(package.tables)
+                config = self.config = _with_frames_of(config, self.tables)
                 take_personality(package, self.broker, config.personality)
             self.tables.add_words(self.broker)
             # Set the time for recovery and declarations.
@@ -436,3 +437,12 @@ def _make_capture(settings: Capture, broker: Broker, clock: Clock) -> CaptureSer
         settings.raw,
     )
     return CaptureService(broker, options, clock.now)
+
+
+def _with_frames_of(config: Config, tables: HostTables) -> Config:
+    """Return the configuration with the max-frame-size of the tables, unless it has its own."""
+    limits = config.limits
+    if tables.max_frame_size == 0 or "max_frame_size" in limits.model_fields_set:
+        return config
+    limits = limits.model_copy(update={"max_frame_size": tables.max_frame_size})
+    return config.model_copy(update={"limits": limits})

@@ -16,6 +16,7 @@ from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_codec.errors import DecodeError
 from ferrymq_servicebus.annotations import SCHEDULED_TIME, SEQUENCE
+from ferrymq_servicebus.clock_numbers import CLOCK_NUMBERS, LEAST
 from ferrymq_servicebus.management.asked import Asked, Handler, longs
 from ferrymq_servicebus.management.failures import (
     MESSAGE_NOT_FOUND,
@@ -29,27 +30,8 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.lifecycle.schedule import Scheduled
     from ferrymq_servicebus.management.entity import Entity
 
-# The first number of scheduled messages of a queue, and of a topic. No queue has had as many
-# messages; and a number of JavaScript holds all of these exactly.
+# The first number of scheduled messages of a queue. No queue has had as many messages.
 _BASE: Final = 1 << 51
-_TOPIC_BASE: Final = 1 << 52
-# How many numbers of topics one millisecond has.
-_PER_MILLISECOND: Final = 1 << 11
-
-
-class _TopicNumbers:
-    """The numbers of messages that topics schedule: they grow, also over a restart."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def next(self, wall: int) -> int:
-        """Return the next number; `wall` is the time in milliseconds since the epoch."""
-        self._last = max(self._last + 1, _TOPIC_BASE + wall * _PER_MILLISECOND)
-        return self._last
-
-
-_numbers: Final = _TopicNumbers()
 
 
 def number_of(scheduled: Scheduled) -> int:
@@ -60,7 +42,7 @@ def number_of(scheduled: Scheduled) -> int:
 def _carried(message: BrokerMessage) -> int:
     """Return the number that a message of a topic carries, 0 if it carries none."""
     number = view_of(message).message_annotations.get(SEQUENCE)
-    return int(number) if isinstance(number, int) and number >= _TOPIC_BASE else 0
+    return int(number) if isinstance(number, int) and number >= LEAST else 0
 
 
 class EntitySchedule:
@@ -98,7 +80,7 @@ class EntitySchedule:
         if SCHEDULED_TIME not in view_of(message).message_annotations:
             raise invalid(f"messages: each needs the annotation {SCHEDULED_TIME}")
         if isinstance(node, Topic):
-            message = message.annotated({SEQUENCE: _numbers.next(int(node.agenda.wall))})
+            message = message.annotated({SEQUENCE: CLOCK_NUMBERS.next(int(node.agenda.wall))})
         return message
 
     def cancel(self, asked: Asked) -> dict[str, object] | None:
