@@ -139,3 +139,48 @@ def test_addresses_that_take_nothing(net: Network, address: str) -> None:
     net.declare("in", to(address))
     net.connect().sender("in").send(b"a")
     assert bodies(net, "in/$Lost") == [b"a"]
+
+
+# -- by a link -----------------------------------------------------------------------------------
+
+FORWARD_TO = "ferrymq:forward-to"
+
+
+def test_a_link_has_its_messages_sent_on(net: Network) -> None:
+    net.declare("through", QueuePolicy(max_length=1, duplicate_window=1000))
+    net.declare("beyond")
+    sender = net.connect().sender("through", properties={FORWARD_TO: "beyond"})
+    attach = sender.link.remote_attach
+    assert attach is not None and attach.properties == {FORWARD_TO: "beyond"}
+    sender.send(b"a", b"b", b"c")
+    net.connect().sender("through").send(b"own")
+    assert net.queue("beyond").message_count() == 3
+    assert net.queue("through").message_count() == 1
+
+
+def test_what_a_link_cannot_have_sent_on_is_refused(net: Network) -> None:
+    net.declare("through")
+    net.declare("beyond", QueuePolicy(max_length=1))
+    sender = net.connect().sender("through", properties={FORWARD_TO: "beyond"})
+    sender.send(b"a")
+    (delivery,) = sender.send(b"b")
+    state = delivery.remote_state
+    assert isinstance(state, Rejected) and state.error is not None
+    assert state.error.condition == "amqp:resource-limit-exceeded"
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "condition"),
+    [
+        ("through", "through", "amqp:not-allowed"),
+        ("through", "", "amqp:invalid-field"),
+        ("through", 5, "amqp:invalid-field"),
+        (None, "through", "amqp:not-implemented"),
+    ],
+)
+def test_links_that_cannot_be_sent_on(
+    net: Network, target: str | None, value: object, condition: str
+) -> None:
+    net.declare("through")
+    error = net.connect().sender(target, properties={FORWARD_TO: value}).error
+    assert error is not None and error.condition == condition
