@@ -26,8 +26,8 @@ from ferrymq_broker.log_rate_limit import LogRateLimiter
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_broker.security.jwks import KeysNeededError
-from ferrymq_broker.security.jwt_verifier import MAX_TOKEN, TokenRefusedError
 from ferrymq_broker.security.shared_access import covers, host_of, is_signature, scope_of
+from ferrymq_broker.security.token_refusal import MAX_TOKEN, TokenRefusedError
 from ferrymq_broker.security.tokens import TokenVerifier
 from ferrymq_codec.scalars import Int, Timestamp
 

@@ -28,11 +28,9 @@ from joserfc.jwt import JWTClaimsRegistry
 
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.config.tokens import Jwt
-from ferrymq_broker.security.authenticators import LoginRefusedError
 from ferrymq_broker.security.jwks import Key, KeySource
+from ferrymq_broker.security.token_refusal import MAX_TOKEN, TokenRefusedError
 
-# The most characters of a token, which a frame before the login has room for.
-MAX_TOKEN: Final = 8192
 _MAX_HEADER: Final = 4096
 # The most values of all claims together, and the most characters of a user's name.
 _MAX_VALUES: Final = 256
@@ -49,11 +47,6 @@ _EDWARDS: Final = ("EdDSA", "Ed25519")
 # choose the words of their names themselves.
 _SCOPES: Final = ("scope", "scp")
 _CHECKED: Final = ("iss", "aud", "exp", "nbf", "iat")
-
-
-class TokenRefusedError(LoginRefusedError):
-    """An exception: a token was refused. The message is for the log and has nothing of the
-    token."""
 
 
 class _Registry(JWSRegistry):

@@ -12,8 +12,8 @@ from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.grants import Grant
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.rules import BoundRules, bind_rules
-from ferrymq_broker.security.jwt_verifier import TokenRefusedError
 from ferrymq_broker.security.shared_access import host_of, scope_of
+from ferrymq_broker.security.token_refusal import TokenRefusedError
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace

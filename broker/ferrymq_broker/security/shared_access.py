@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.config.tokens import SharedAccessKey
-from ferrymq_broker.security.jwt_verifier import MAX_TOKEN, TokenRefusedError
+from ferrymq_broker.security.token_refusal import MAX_TOKEN, TokenRefusedError
 
 PREFIX: Final = "SharedAccessSignature "
 _FIELDS: Final = frozenset({"sr", "sig", "se", "skn"})

@@ -11,13 +11,9 @@ from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.tokens import SYMMETRIC, Jwt, is_url
 from ferrymq_broker.security.jwks import KeyFile, KeysNeededError, KeySource, KeyUrl
-from ferrymq_broker.security.jwt_verifier import (
-    MAX_TOKEN,
-    JwtVerifier,
-    TokenRefusedError,
-    UnverifiedToken,
-)
+from ferrymq_broker.security.jwt_verifier import JwtVerifier, UnverifiedToken
 from ferrymq_broker.security.shared_access import SharedAccessKeys, SignedToken
+from ferrymq_broker.security.token_refusal import MAX_TOKEN, TokenRefusedError
 
 # The mechanism of an identity whose token came by ``$cbs``.
 TOKEN: Final = "token"

@@ -7,8 +7,8 @@ from typing import Final, Protocol
 from ferrymq_broker import audit
 from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.identity import UserIdentity
-from ferrymq_broker.security.jwt_verifier import TokenRefusedError
 from ferrymq_broker.security.shared_access import covers, is_signature
+from ferrymq_broker.security.token_refusal import TokenRefusedError
 from ferrymq_broker.server.http_handlers import HttpHost, HttpRequest
 from ferrymq_servicebus.administration.errors import HttpError
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.tokens import ASYMMETRIC
-from ferrymq_broker.security.jwt_verifier import TokenRefusedError
+from ferrymq_broker.security.token_refusal import TokenRefusedError
 from ferrymq_broker.security.tokens import TokenVerifier, make_verifier
 from tests.broker.tokens.makers import (
     AUDIENCE,

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ferrymq_broker.config.security import Security
-from ferrymq_broker.security.jwt_verifier import TokenRefusedError
 from ferrymq_broker.security.shared_access import (
     SharedAccessKeys,
     SignedToken,
@@ -19,6 +18,7 @@ from ferrymq_broker.security.shared_access import (
     host_of,
     scope_of,
 )
+from ferrymq_broker.security.token_refusal import TokenRefusedError
 from tests.broker.tokens.bearers import Bearer, taking
 from tests.broker.tokens.makers import NOW, make_sas
 
