@@ -21,6 +21,7 @@ from rich.console import Console
 import hatch_build
 from bench import markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
+from bench.parts import azure
 from bench.parts.broker import CASES, BrokerBench, Candidate
 from bench.parts.clients import ClientBench
 from bench.parts.durable import DurableBench
@@ -36,6 +37,7 @@ from bench.tree import ROOT, Trees, command, environment, variant_on
 
 PARTS: Final = (
     "codec", "broker", "clients", "features", "security", "latency", "durable", "memory",
+    "azure",
 )  # fmt: skip
 FORMAT: Final = 1
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -203,6 +205,9 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(latency(trees, extent))
         elif part == "durable":
             reports.append(durable(trees, extent, arguments.amqpload))
+        elif part == "azure":
+            with tempfile.TemporaryDirectory() as folder:
+                reports.append(azure.measure(trees, Path(folder), shrink=extent.memory_shrink))
         else:
             reports.append(occupied(trees, extent))
     if trees.pure:

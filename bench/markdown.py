@@ -30,6 +30,7 @@ TITLES: Final = {
     "latency": "Latency",
     "durable": "Durable messages",
     "memory": "Memory",
+    "azure": "Azure's clients",
     "reading": "Streams into Spark",
     "archive": "Streams to Parquet",
     "sink": "Spark into streams",

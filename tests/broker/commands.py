@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ferrymq_broker.cli.app import run
+from ferrymq_broker.cli.app import make_app, run
 
 
 class Done(NamedTuple):
@@ -34,7 +34,7 @@ class Commands:
                 patch.setenv(name, value)
             self._capsys.readouterr()
             with pytest.raises(SystemExit) as ended:
-                run()
+                run(make_app(sys.argv[1:]))
         code = ended.value.code
         said = self._capsys.readouterr()
         return Done(code if isinstance(code, int) else 0, said.out, said.err)

@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from ferrymq_broker.cli.app import app
+from ferrymq_broker.cli.app import make_app
 
 # The command with some packages taken away.
 WITHOUT = """
@@ -67,5 +67,5 @@ def test_commands_of_others_work_without_the_broker() -> None:
 
 
 def test_they_are_in_the_help() -> None:
-    said = CliRunner().invoke(app, ["--help"]).output
+    said = CliRunner().invoke(make_app(), ["--help"]).output
     assert all(name in said for name in ("generate", "describe", "pipeline"))

@@ -19,7 +19,7 @@ import click
 import pytest
 import typer
 
-from ferrymq_broker.cli.app import app
+from ferrymq_broker.cli.app import make_app
 from tests.house.test_docs import FENCE, PAGES, ROOT
 from tests.house.test_makefile import EXPLAINED
 
@@ -102,7 +102,7 @@ def check(words: list[str]) -> None:
 
 def parse(words: list[str]) -> None:
     """Have the command line of ferrymq parse its arguments."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(make_app())
     name = "ferrymq"
     parent: click.Context | None = None
     while True:

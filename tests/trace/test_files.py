@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ferrymq_broker.cli.app import app
+from ferrymq_broker.cli.app import make_app
 from ferrymq_types.transport import Close, Open
 from tests.support.script import AMQP_HEADER, SASL_HEADER
 from tests.trace.streams import stream
@@ -22,7 +22,7 @@ EXPECTED = [
 
 
 def trace(*arguments: str, data: bytes | None = None) -> tuple[list[str], int, str]:
-    done = CliRunner().invoke(app, ["trace", *arguments], input=data)
+    done = CliRunner().invoke(make_app(), ["trace", *arguments], input=data)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.stdout.splitlines(), done.exit_code, done.stderr
 
@@ -100,6 +100,6 @@ def test_either_files_or_a_proxy(arguments: tuple[str, ...]) -> None:
     ],
 )
 def test_what_a_proxy_cannot_do(listen: str, to: str, ca: tuple[str, ...], reason: str) -> None:
-    done = CliRunner().invoke(app, ["trace", "--listen", listen, "--to", to, *ca])
+    done = CliRunner().invoke(make_app(), ["trace", "--listen", listen, "--to", to, *ca])
     assert isinstance(done.exception, ValueError)
     assert reason in str(done.exception)

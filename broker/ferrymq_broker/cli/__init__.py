@@ -13,7 +13,9 @@ _NEEDED = ("google_crc32c", "lmdb", "pydantic", "rich", "structlog", "typer")
 def main() -> None:
     """Run the command line, and exit with its status."""
     try:
-        from ferrymq_broker.cli.app import run
+        from ferrymq_broker.cli.app import make_app, run
+
+        app = make_app(sys.argv[1:])
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:
             raise
@@ -21,4 +23,4 @@ def main() -> None:
             run_installed(sys.argv[1:])
         sys.stderr.write(missing(error.name, extra_of(sys.argv[1:])) + "\n")
         raise SystemExit(1) from None
-    run()
+    run(app)

@@ -2,44 +2,60 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import typer
 
-from ferrymq_broker.cli.admin.app import admin
-from ferrymq_broker.cli.cert import cert
-from ferrymq_broker.cli.check_config import check_config
 from ferrymq_broker.cli.error_messages import reason_of
 from ferrymq_broker.cli.installed_commands import add_installed
-from ferrymq_broker.cli.receive import receive
-from ferrymq_broker.cli.send import send
-from ferrymq_broker.cli.serve import serve
-from ferrymq_broker.cli.store.app import store
-from ferrymq_broker.cli.trace.command import trace
-from ferrymq_broker.cli.user.app import user
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_codec.errors import AmqpError
 
-app: typer.Typer = typer.Typer(
-    name="ferrymq",
-    help="An AMQP 1.0 broker, and tools to send and receive messages.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command()(serve)
-app.command()(send)
-app.command()(receive)
-app.command()(check_config)
-app.command()(trace)
-app.command()(cert)
-app.add_typer(admin)
-app.add_typer(store)
-app.add_typer(user)
-add_installed(app)
+# The modules of the commands, each with the name of a function or of a typer application.
+_COMMANDS: Final = {
+    "serve": ("ferrymq_broker.cli.serve", "serve"),
+    "send": ("ferrymq_broker.cli.send", "send"),
+    "receive": ("ferrymq_broker.cli.receive", "receive"),
+    "check-config": ("ferrymq_broker.cli.check_config", "check_config"),
+    "trace": ("ferrymq_broker.cli.trace.command", "trace"),
+    "cert": ("ferrymq_broker.cli.cert", "cert"),
+    "admin": ("ferrymq_broker.cli.admin.app", "admin"),
+    "store": ("ferrymq_broker.cli.store.app", "store"),
+    "user": ("ferrymq_broker.cli.user.app", "user"),
+}
+
+
+def make_app(arguments: Sequence[str] = ()) -> typer.Typer:
+    """Return the application for the arguments of a process.
+
+    It has only the command that the arguments begin with, because importing the others takes longer
+    than the start of a broker. With other arguments, or none, it has all of them.
+    """
+    app = typer.Typer(
+        name="ferrymq",
+        help="An AMQP 1.0 broker, and tools to send and receive messages.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    # With a callback, the name of a single command is not left out.
+    app.callback()(_options)
+    chosen = [name for name in arguments[:1] if name in _COMMANDS]
+    for name in chosen or _COMMANDS:
+        module, attribute = _COMMANDS[name]
+        command = getattr(importlib.import_module(module), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command)
+        else:
+            app.command(name)(command)
+    if not chosen:
+        add_installed(app)
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -48,7 +64,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool,
@@ -60,7 +75,7 @@ def _options(
     """An AMQP 1.0 broker, and tools to send and receive messages."""
 
 
-def run() -> None:
+def run(app: typer.Typer) -> None:
     """Run the command of this process and exit: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C."""
     try:
         app(prog_name="ferrymq")

@@ -60,10 +60,10 @@ def make_authenticators(
         methods.append(TokenMethod(verifier, security.plain_without_tls))
         if verifier.takes_passwords:
             passwords = TokenPasswords(verifier, passwords, security.plain_without_tls)
-    if passwords is not None:
-        methods.append(passwords)
     if verifier is not None and verifier.has_keys:
         methods.append(KeyPasswords(verifier, security.plain_without_tls))
+    if passwords is not None:
+        methods.append(passwords)
     return Authenticators(
         methods,
         security.anonymous is True,

@@ -32,7 +32,7 @@ from ferrymq.engine.settings import ConnectionSettings
 from ferrymq.errors import AmqpError
 from ferrymq.options import ConnectionOptions
 from ferrymq.url import parse_url
-from ferrymq_broker.cli.app import run
+from ferrymq_broker.cli.app import make_app, run
 from ferrymq_broker.cli.credentials import Credentials
 from ferrymq_broker.config import Config
 from ferrymq_broker.config.log import Log
@@ -263,7 +263,7 @@ def test_what_is_said_of_a_configuration_has_none(
     for options in ([], ["--json"]):
         monkeypatch.setattr("sys.argv", ["ferrymq", "check-config", *options, str(path)])
         with pytest.raises(SystemExit) as ended:
-            run()
+            run(make_app())
         assert ended.value.code == (1 if before else 0)
         said = capsys.readouterr()
         assert said.out or said.err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ferrymq_broker.cli.app import app
+from ferrymq_broker.cli.app import make_app
 from tests.broker.test_process import port_in, serve
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,11 +27,11 @@ def test_the_commands_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve("--listen", "amqp://127.0.0.1:0") as (_, printed):
         monkeypatch.setenv("FERRYMQ_URL", f"amqp://127.0.0.1:{port_in(printed[0])}")
         # What the page takes to be there.
-        assert runner.invoke(app, ["admin", "create", "queue", "later"]).exit_code == 0
+        assert runner.invoke(make_app(), ["admin", "create", "queue", "later"]).exit_code == 0
         for line in lines:
             words = shlex.split(line)
             assert words.pop(0) == "ferrymq"
-            result = runner.invoke(app, words)
+            result = runner.invoke(make_app(), words)
             if "17" in words:
                 assert "no connection '17'" in str(result.exception)
             else:

@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from ferrymq_broker.cli.app import app
+from ferrymq_broker.cli.app import make_app
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.security.hashing import verify
 from ferrymq_broker.security.users_file import UsersFileError, read_users
@@ -39,7 +39,7 @@ def ferrymq(path: Path) -> Ferrymq:
 
     def call(*arguments: str, stdin: str | bytes = "secret\n") -> Result:
         words = ["user", *arguments, "--file", str(path)]
-        result = CliRunner().invoke(app, words, input=stdin, catch_exceptions=False)
+        result = CliRunner().invoke(make_app(), words, input=stdin, catch_exceptions=False)
         assert "secret" not in result.output
         return result
 
@@ -142,11 +142,11 @@ def test_the_file_that_a_configuration_names(tmp_path: Path) -> None:
     config = tmp_path / "ferrymq.toml"
     config.write_text('[security]\nusers-file = "users.json"\n')
     words = ["user", "add", "alice", "--password-stdin", "--config", str(config)]
-    assert CliRunner().invoke(app, words, input="secret").exit_code == 0
+    assert CliRunner().invoke(make_app(), words, input="secret").exit_code == 0
     assert list(read_users(tmp_path / "users.json")) == ["alice"]
     config.write_text("")
     with pytest.raises(ConfigError, match="has no users-file"):
-        CliRunner().invoke(app, words, input="secret", catch_exceptions=False)
+        CliRunner().invoke(make_app(), words, input="secret", catch_exceptions=False)
 
 
 def test_a_broker_takes_users_as_they_come_and_go(tmp_path: Path) -> None:

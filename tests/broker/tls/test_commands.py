@@ -12,14 +12,14 @@ import pytest
 from cryptography import x509
 from typer.testing import CliRunner
 
-from ferrymq_broker.cli.app import app
+from ferrymq_broker.cli.app import make_app
 from tests.broker.test_process import run, serve
 
 LOCAL = ["localhost", "127.0.0.1"]
 
 
 def cert(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["cert", *arguments])
+    result = CliRunner().invoke(make_app(), ["cert", *arguments])
     # What a command says of its failure it raises, for `run` to print.
     return result.exit_code, result.output + str(result.exception or "")
 
@@ -152,5 +152,5 @@ def test_not_to_check_is_said_aloud(broker: tuple[Path, str]) -> None:
 def test_mistakes_are_told(broker: tuple[Path, str], arguments: list[str], reason: str) -> None:
     folder, url = broker
     given = [argument.format(folder=folder) for argument in arguments]
-    result = CliRunner().invoke(app, ["send", "--url", url, *given, "orders", "hello"])
+    result = CliRunner().invoke(make_app(), ["send", "--url", url, *given, "orders", "hello"])
     assert result.exit_code == 1 and reason in str(result.exception)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from typer.testing import CliRunner
 
-from ferrymq_broker.cli.app import app
+from ferrymq_broker.cli.app import make_app
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.load import BadFile, load_config
 from ferrymq_broker.security.tls import load_tls
@@ -138,7 +138,7 @@ async def test_files_that_cannot_be_used(
     with pytest.raises(ConfigError, match=reason):
         await serving(pki.tls()).start()
     config = write(tmp_path, f"{LISTENER}[tls]\n{FILES}")
-    result = CliRunner().invoke(app, ["check-config", str(config), "--json"])
+    result = CliRunner().invoke(make_app(), ["check-config", str(config), "--json"])
     (problem,) = json.loads(result.output)["problems"]
     line = {"certificate": 4, "key": 5}[key]
     assert problem["line"] == line and problem["reason"].startswith(f"tls.{key}: ")

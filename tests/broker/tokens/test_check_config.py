@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from ferrymq_broker.cli.app import app
+from ferrymq_broker.cli.app import make_app
 from tests.broker.tokens.makers import ec_key, jwks
 
 ISSUER = """
@@ -32,7 +32,7 @@ where = "orders"
 def check(tmp_path: Path, text: str, *options: str) -> Result:
     path = tmp_path / "broker.toml"
     path.write_text(text)
-    return CliRunner().invoke(app, ["check-config", str(path), *options])
+    return CliRunner().invoke(make_app(), ["check-config", str(path), *options])
 
 
 def problems(result: Result) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from ferrymq_broker.cli.app import app
+from ferrymq_broker.cli.app import make_app
 from ferrymq_broker.config import Config
 from ferrymq_broker.config.errors import ConfigError
 from tests.broker.harness import Network
@@ -111,7 +111,7 @@ def test_mistakes_in_rules_are_found_before_the_start(tmp_path: Path) -> None:
         stored_network().restart(config(wrong))
     file = tmp_path / "ferrymq.toml"
     file.write_text(wrong)
-    result = CliRunner().invoke(app, ["check-config", str(file)])
+    result = CliRunner().invoke(make_app(), ["check-config", str(file)])
     assert result.exit_code == 1
     said = str(result.exception)
     assert "the rule 'one': action, line 1, column 7" in said
