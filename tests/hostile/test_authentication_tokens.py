@@ -214,7 +214,7 @@ class Putter(Client):
         return int.from_bytes(found[1:5], "big", signed=True) if found[0] == 0x71 else found[1]
 
 
-SHARED = "servicebus.windows.net:sastoken"
+SHARED = "jwt"
 HOUR = int(time.time()) + 3600
 SIGNED = {
     "another key": make_sas("q1", "not-the-secret", expires=HOUR),

@@ -166,7 +166,7 @@ async def _bring_tokens(running: Running) -> None:
                 reply_to=answers.address,
                 application_properties={
                     "operation": "put-token",
-                    "type": "servicebus.windows.net:sastoken",
+                    "type": "jwt",
                     "name": "amqp://h/q",
                 },
             )
