@@ -17,6 +17,7 @@ from ferrymq_broker.access.access import NEW_DYNAMIC, UNAUTHORIZED, refusal
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.exchanges.routing_key import key_of
+from ferrymq_broker.nodes.queues.relay import Relay
 from ferrymq_broker.nodes.topics.subscription_identity import SubscriptionIdentity, is_open_to
 from ferrymq_broker.values.names import DYNAMIC, PART
 from ferrymq_broker.values.policy import QueuePolicy, TopicPolicy
@@ -134,10 +135,13 @@ def _entity_of_service(space: AddressSpace, address: str) -> str:
     return "" if personality is None else personality.entity_of_service(address)
 
 
-def require_key(client: ConnectedClient, node: Node, message: BrokerMessage) -> None:
+def require_message(client: ConnectedClient, node: Node, message: BrokerMessage) -> None:
     """Raise `BrokerError` if the client may not send to an exchange with the routing key in the
-    message. Raises `DecodeError`."""
+    message, or to the destination of a relay. Raises `DecodeError`."""
     access = client.access
+    if isinstance(node, Relay):
+        # A token for the destination may have expired since the attach.
+        access.require_send(node.destination)
     if isinstance(node, Exchange) and access.asks_for_parts():
         key = key_of(message)
         if key:

@@ -34,12 +34,13 @@ from ferrymq_broker.connections.outcomes import (
     is_terminal,
     symbol,
 )
-from ferrymq_broker.connections.permissions import meant_by, put_on_record, require_key
+from ferrymq_broker.connections.permissions import meant_by, put_on_record, require_message
 from ferrymq_broker.connections.seen_tags import WINDOW
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.message import BrokerMessage, admit
 from ferrymq_broker.nodes.node import BOUNDLESS, Node, Refusal
+from ferrymq_broker.nodes.queues.relay import Relay
 from ferrymq_broker.transactions.txn_publish import TxnPublish
 from ferrymq_codec.errors import DecodeError
 from ferrymq_types.messaging import Accepted, Modified, Rejected
@@ -103,6 +104,9 @@ class ProducerLink(ProducerPort):
             self._direct = None
         if isinstance(node, Exchange) and parts.client.access.asks_for_parts():
             # Access rules may exist for the routing keys of messages.
+            self._direct = None
+        if isinstance(node, Relay) and not parts.client.access.open:
+            # The right at the destination may end before the link does.
             self._direct = None
         if parts.shared.screen is not None:
             self._direct = None
@@ -403,7 +407,7 @@ class ProducerLink(ProducerPort):
                 address = meant_by(client, to)
                 access.require_send(address, to)
                 node = client.space.target(address, access)
-            require_key(client, node, message)
+            require_message(client, node, message)
             return node
         except BrokerError as error:
             put_on_record(client, error, "message")

@@ -14,7 +14,7 @@ from ferrymq_codec.scalars import Timestamp
 from ferrymq_types.messaging import AmqpValue, ApplicationProperties, Data, Properties, Rejected
 from tests.broker.harness import Network
 from tests.broker.management.asker import read_answer
-from tests.broker.tokens.bearers import JWT, KEY, SAS, Bearer, shop, taking
+from tests.broker.tokens.bearers import JWT, KEY, SAS, UNAUTHORIZED, Bearer, shop, taking
 from tests.broker.tokens.makers import (
     AUDIENCE,
     ISSUER,
@@ -175,6 +175,24 @@ def test_an_expiration_of_the_client_makes_it_shorter_only(net: Network, bearer:
     assert bearer.put(Q1, expiration=NOW + 100_000) == 202
     net.advance(3600)
     assert not bearer.may_send("q1")
+
+
+def test_messages_that_are_sent_on_need_a_token_for_their_destination(
+    net: Network, bearer: Bearer
+) -> None:
+    assert bearer.put(Q1) == 202
+    onward = {"ferrymq:forward-to": "q2"}
+    assert bearer.client.sender("q1", properties=onward).detached
+    assert bearer.put(ALL, "sb://localhost/q2", expiration=NOW + 10) == 202
+    sender = bearer.client.sender("q1", properties=onward)
+    assert sender.attached
+    sender.send(b"a")
+    net.advance(11)
+    (delivery,) = sender.send(b"b")
+    state = delivery.remote_state
+    assert isinstance(state, Rejected) and state.error is not None
+    assert state.error.condition == UNAUTHORIZED
+    assert net.queue("q2").message_count() == 1
 
 
 def test_a_connection_has_so_many_tokens() -> None:

@@ -29,11 +29,12 @@ class Relay(Node):
     The link counts as a link of the queue, and ends with it. It uses no room of the queue.
     """
 
-    __slots__ = ("queue", "_forwarding")
+    __slots__ = ("queue", "destination", "_forwarding")
 
     def __init__(self, queue: Queue, destination: str) -> None:
         super().__init__(queue.address, queue.space)
         self.queue: Queue = queue
+        self.destination: str = destination
         self.producers = queue.producers
         self._forwarding = Forwarding(queue)
         self._forwarding.address = destination
