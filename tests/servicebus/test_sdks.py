@@ -22,7 +22,11 @@ CONFIG = {
     "listener": [{"url": "amqp://127.0.0.1:0"}],
     "personality": {
         "name": "azure",
-        "queue": [{"name": "Sessions", "requires-session": True}],
+        "queue": [
+            {"name": "Sessions", "requires-session": True},
+            {"name": "Closed", "status": "Disabled"},
+            {"name": "Short", "default-message-time-to-live": "1h"},
+        ],
         "topic": [{"name": "News", "subscription": [{"name": "Audit"}]}],
         "hub": [{"name": "Clicks", "partition-count": 2}],
     },
@@ -61,6 +65,33 @@ def take(receiver: Any, count: int = 1) -> Any:
     taken = receiver.receive_messages(count, WAIT)
     assert len(taken) == count
     return taken
+
+
+def test_a_disabled_queue() -> None:
+    def use(client: Any) -> None:
+        with pytest.raises(exceptions.MessagingEntityDisabledError):
+            send(client, "closed", servicebus.ServiceBusMessage("a"))
+        with pytest.raises(exceptions.MessagingEntityDisabledError):
+            client.get_queue_receiver("closed").receive_messages(1, WAIT)
+
+    with_bus(use)
+
+
+def test_times_and_numbers() -> None:
+    def use(client: Any) -> None:
+        send(client, "Short", servicebus.ServiceBusMessage("a"))
+        with client.get_queue_receiver("short") as receiver:
+            (message,) = take(receiver)
+            assert message.time_to_live.total_seconds() == 3600
+            assert message.expires_at_utc == message.enqueued_time_utc + message.time_to_live
+            receiver.dead_letter_message(message, reason="bad")
+        sub_queue = servicebus.ServiceBusSubQueue.DEAD_LETTER
+        with client.get_queue_receiver("short", sub_queue=sub_queue) as receiver:
+            (letter,) = take(receiver)
+            assert letter.enqueued_sequence_number == 1
+            assert (letter.dead_letter_source, letter.dead_letter_reason) == ("Short", "bad")
+
+    with_bus(use)
 
 
 def test_a_queue() -> None:
