@@ -231,3 +231,50 @@ def test_a_lost_lock(net: Network) -> None:
     state = delivery.remote_state
     assert isinstance(state, Rejected) and state.error is not None
     assert state.error.condition == "shop:lock-lost"
+
+
+# -- messages that change or leave ---------------------------------------------------------------
+
+
+class Marker(Personality):
+    """Marks messages that an outcome changes, and dead letters."""
+
+    def amended(self, message: BrokerMessage, changes: dict[str, object]) -> BrokerMessage:
+        return message.annotated({"x-opt-changed": sorted(changes)})
+
+    def dead_letter(self, entry: Entry, annotations: dict[str | int, object]) -> None:
+        annotations["x-opt-number"] = int(entry.sequence)
+
+
+@pytest.mark.parametrize("commits", [None, True, False])
+def test_what_an_outcome_changes_is_changed_when_it_is_applied(commits: bool | None) -> None:
+    net = Network()
+    net.space.personality = Marker()
+    net.declare("q")
+    client = net.connect()
+    fill(client, b"a")
+    receiver = client.receiver("q", credit=1)
+    outcome = Modified(message_annotations={"x-opt-b": 1, "x-opt-a": 1})
+    if commits is None:
+        receiver.settle(outcome)
+    else:
+        control = Controller(client)
+        txn = control.declare()
+        retire(receiver, txn, *receiver.take(), outcome=outcome, settled=True)
+        (control.commit if commits else control.roll_back)(txn)
+    (again,) = net.connect().receiver("q", credit=1).deliveries
+    annotations = message_annotations(again.payload)
+    assert annotations == ({} if commits is False else {"x-opt-changed": ["x-opt-a", "x-opt-b"]})
+
+
+def test_a_dead_letter_gets_annotations() -> None:
+    net = Network()
+    net.space.personality = Marker()
+    net.declare("q", QueuePolicy(dead_letter="dead"))
+    net.declare("dead")
+    client = net.connect()
+    fill(client, b"a", b"b")
+    receiver = client.receiver("q", credit=2)
+    receiver.settle(Rejected(), receiver.take()[1])
+    (letter,) = net.connect().receiver("dead", credit=1).deliveries
+    assert message_annotations(letter.payload)["x-opt-number"] == 2
