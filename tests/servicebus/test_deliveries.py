@@ -70,6 +70,17 @@ def test_the_ttl_comes_as_it_was_sent(net: Network) -> None:
     assert b"a" in delivery.payload
 
 
+def test_a_peeked_message_has_its_own_ttl_and_no_expiry_time(net: Network) -> None:
+    sender = net.connect().sender("short")
+    sender.send_sections(Header(ttl=UInt(60_000)), Data(value=b"a"))
+    net.advance(4)
+    client = EntityClient(net, "short")
+    found = client.body("peek-message", {"from-sequence-number": 0, "message-count": 5})["messages"]
+    assert isinstance(found, list)
+    assert header(found[0]["message"]).ttl == 60_000
+    assert properties(found[0]["message"]).absolute_expiry_time is None
+
+
 def test_the_ttl_of_the_queue_shows_where_the_message_has_none(net: Network) -> None:
     sender = net.connect().sender("short")
     sender.send(b"a")
