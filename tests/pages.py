@@ -34,6 +34,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "broker/azure-administration": ("broker/administration/",),
     "broker/azure-entities": ("servicebus/entities/",),
     "broker/azure-security": ("servicebus/test_access.py",),
+    "broker/azure-emulator": ("servicebus/entities/", "servicebus/test_start.py"),
     "broker/azure-event-hubs": ("servicebus/hubs/",),
     "broker/azure": ("servicebus/",),
     "broker/azure-management": ("servicebus/management/",),

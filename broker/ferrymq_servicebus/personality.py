@@ -44,7 +44,6 @@ class AzurePersonality(Personality):
     ) -> None:
         super().__init__()
         self.text_offsets = True
-        self.desired = DESIRED
         space.partitioner = partition_of_hub
         self._space = space
         self._settings = settings
@@ -72,6 +71,10 @@ class AzurePersonality(Personality):
     def entity_of_service(self, address: str) -> str:
         """Return the entity that a management node is about."""
         return entity_of_management(address)
+
+    def desired(self, capability: str) -> str:
+        """Return the property that makes the broker tell the last event of a partition."""
+        return DESIRED.get(capability, "")
 
     def last_record(self, offset: int, time: int, now: int) -> dict[str, object]:
         """See `runtime_metrics`."""

@@ -144,8 +144,9 @@ class SourceAttach(LinkAttach):
             self.properties = dict(properties)
         if personality is not None:
             for capability in self.request.desired_capabilities or ():
-                if capability in personality.desired:
-                    self.properties[personality.desired[capability]] = True
+                wanted = personality.desired(capability)
+                if wanted:
+                    self.properties[wanted] = True
             asked = personality.source(asked, self.properties)
         check_source(asked)
         self.meant = asked
@@ -351,11 +352,12 @@ class SourceAttach(LinkAttach):
         personality = self.parts.client.space.personality
         if personality is None or not desired:
             return offered
-        known = personality.desired
-        return [
-            *(offered or ()),
-            *(name for name in desired if name in known and granted.pop(known[name], False)),
-        ] or None
+        more = [
+            capability
+            for capability in desired
+            if granted.pop(personality.desired(capability), False)
+        ]
+        return [*(offered or ()), *more] or None
 
     def _applicable_outcome(self) -> Outcome:
         """Return the outcome of deliveries that are settled, or properly ended, without an

@@ -6,7 +6,6 @@ A package outside the broker makes one personality for each virtual host. Addres
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
@@ -53,8 +52,10 @@ class Personality:
         """Return properties of the broker's open, which count more than those of the broker."""
         return {}
 
-    # Link properties of the broker, by the desired capabilities with which clients ask for them.
-    desired: Mapping[str, str] = {}
+    def desired(self, capability: str) -> str:
+        """Return the link property of the broker that a desired capability asks for; empty for an
+        unknown one."""
+        return ""
 
     def last_record(self, offset: int, time: int, now: int) -> dict[str, object]:
         """Return the annotations of a delivery that tells of the last record of its partition; see
