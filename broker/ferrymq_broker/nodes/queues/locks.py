@@ -9,7 +9,10 @@ for the link, holds the message then.
 The lock of a message in a session has no deadline of its own: the message is locked as long as its
 session, and comes back when the owner of the session loses the session or leaves.
 
-One heap and one timer serve all locks of a queue.
+One timer serves all locks of a queue. Locks of one duration lapse in the order in which they begin
+or are renewed, so they are in a list, the first due first; a queue whose duration has changed has a
+list for each duration that is still in use. Locks that are due already have a list of their own, in
+any order.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.deadline_heap import DeadlineHeap
 from ferrymq_broker.slices import MESSAGE, Slices
 from ferrymq_broker.timers import Timer
 
@@ -37,10 +39,6 @@ TOKEN: Final = 16
 _RANDOM: Final = 256 * TOKEN
 # How many locks lapse in one pass; the others lapse in the next pass.
 _BATCH: Final = 1_000
-# The number of outdated records that the heap may always have.
-_SLACK: Final = 64
-# How many records of the heap are checked for each lock that ends.
-_STEP: Final = 4
 
 
 class LockWatcher:
@@ -58,10 +56,21 @@ class MessageLock:
     in a session, whose lock is that of its messages.
 
     `entry` is None once the lock is over. While the lock is `enlisted`, a transaction decides on
-    the message, and the lock does not lapse.
+    the message, and the lock does not lapse. `list` is the list that the lock is in, between
+    `before` and `after`.
     """
 
-    __slots__ = ("token", "entry", "holder", "deadline", "enlisted", "_locks")
+    __slots__ = (
+        "token",
+        "entry",
+        "holder",
+        "deadline",
+        "enlisted",
+        "list",
+        "before",
+        "after",
+        "_locks",
+    )
 
     def __init__(
         self, locks: MessageLocks, token: bytes, entry: Entry, holder: Consumer, deadline: i64
@@ -71,6 +80,9 @@ class MessageLock:
         self.holder: Consumer = holder
         self.deadline: i64 = deadline
         self.enlisted: bool = False
+        self.list: LockList | None = None
+        self.before: MessageLock | None = None
+        self.after: MessageLock | None = None
         self._locks = locks
 
     def held(self) -> Entry | None:
@@ -102,6 +114,42 @@ class MessageLock:
 
 
 @final
+class LockList:
+    """Locks that last for the same `duration`, the first due first."""
+
+    __slots__ = ("duration", "first", "last")
+
+    def __init__(self, duration: i64) -> None:
+        self.duration: i64 = duration
+        self.first: MessageLock | None = None
+        self.last: MessageLock | None = None
+
+    def append(self, lock: MessageLock) -> None:
+        """Add a lock, which lapses after all others."""
+        last = self.last
+        lock.list = self
+        lock.before = last
+        if last is None:
+            self.first = lock
+        else:
+            last.after = lock
+        self.last = lock
+
+    def remove(self, lock: MessageLock) -> None:
+        """Remove a lock."""
+        before, after = lock.before, lock.after
+        if before is None:
+            self.first = after
+        else:
+            before.after = after
+        if after is None:
+            self.last = before
+        else:
+            after.before = before
+        lock.list = lock.before = lock.after = None
+
+
+@final
 class MessageLocks(Timer):
     """The locks of the queue `node`, by their tokens. `duration` is how long a lock holds, in
     milliseconds. `lost` counts the locks that have lapsed since the broker was started."""
@@ -114,8 +162,9 @@ class MessageLocks(Timer):
         "_agenda",
         "_timers",
         "_by_token",
-        "_heap",
-        "_order",
+        "_list",
+        "_others",
+        "_overdue",
         "_random",
         "_used",
     )
@@ -129,9 +178,11 @@ class MessageLocks(Timer):
         self._agenda: Agenda = node.agenda
         self._timers: TimerHeap = node.space.timers
         self._by_token: dict[bytes, MessageLock] = {}
-        self._heap: DeadlineHeap[MessageLock] = DeadlineHeap(_SLACK)
-        # The number of the last record of the heap.
-        self._order: i64 = 0
+        # The locks of the present duration, those of earlier ones, and those that a transaction has
+        # kept beyond their deadlines.
+        self._list: LockList = LockList(0)
+        self._others: list[LockList] = []
+        self._overdue: LockList = LockList(0)
         # Random bytes for tokens, and how many of them have been used.
         self._random: bytes = b""
         self._used: i64 = 0
@@ -166,7 +217,8 @@ class MessageLocks(Timer):
         deadline = self._agenda.now + self.duration
         if deadline != lock.deadline:
             lock.deadline = deadline
-            self._outdate()
+            if lock.list is not None:
+                lock.list.remove(lock)
             self.watch(lock)
         return deadline
 
@@ -176,13 +228,20 @@ class MessageLocks(Timer):
 
     def watch(self, lock: MessageLock) -> None:
         """Schedule the end of the lock at its deadline."""
-        heap = self._heap
-        self._order += 1
-        due = lock.deadline
-        first = heap.first()
-        heap.push(due, self._order, lock)
-        if first is None or due < first[0]:
-            self._timers.set(self, due)
+        if lock.list is not None:
+            return
+        locks = self._list
+        if lock.deadline <= self._agenda.now:
+            locks = self._overdue
+        elif locks.duration != self.duration:
+            if locks.first is not None:
+                self._others.append(locks)
+            locks = LockList(self.duration)
+            self._list = locks
+        locks.append(lock)
+        # The timer need not move for a lock that lapses later; it sets itself again.
+        if self.due == 0 or lock.deadline < self.due:
+            self._timers.set(self, lock.deadline)
 
     def release(self, lock: MessageLock) -> None:
         """End the lock."""
@@ -192,8 +251,8 @@ class MessageLocks(Timer):
         lock.entry = None
         entry.lock = None
         self._by_token.pop(lock.token, None)
-        if lock.deadline != 0:
-            self._outdate()
+        if lock.list is not None:
+            lock.list.remove(lock)
 
     def lapse(self, lock: MessageLock) -> None:
         """End the lock, because its deadline has passed, and return the message."""
@@ -204,39 +263,30 @@ class MessageLocks(Timer):
         self.lost += 1
         self._watcher.on_lapsed(lock.holder, entry)
 
-    def _outdate(self) -> None:
-        heap = self._heap
-        heap.outdate()
-        for _ in range(_STEP):
-            record = heap.sweep()
-            if record is None:
-                return
-            if _is_valid(record):
-                heap.push(record[0], record[1], record[2])
-
     def on_time(self, now: i64) -> None:
         """End the locks that are due."""
         slices = self._agenda.slices
         left: i64 = _BATCH
-        heap = self._heap
-        first = heap.first()
-        while first is not None and (not _is_valid(first) or (first[0] <= now and left > 0)):
-            heap.pop()
-            lock = first[2]
-            if not _is_valid(first):
-                heap.discount()
-            elif not lock.enlisted:
-                self.lapse(lock)
-                # The record has been counted as outdated, but is not in the heap any more.
-                heap.discount()
-                left -= 1
-                if slices.is_spent():
-                    # Dead letters take longer.
-                    left = 0
-            # The lock of a delivery in a transaction is watched again after the discharge.
-            first = heap.first()
-        if first is not None:
-            self._timers.set(self, first[0])
+        due: i64 = 0
+        if self._others:
+            self._others = [locks for locks in self._others if locks.first is not None]
+        for locks in [self._overdue, self._list, *self._others]:
+            lock = locks.first
+            while lock is not None and lock.deadline <= now and left > 0:
+                if lock.enlisted:
+                    # It is watched again after the discharge of its transaction.
+                    locks.remove(lock)
+                else:
+                    self.lapse(lock)
+                    left -= 1
+                    if slices.is_spent():
+                        # Dead letters take longer.
+                        left = 0
+                lock = locks.first
+            if lock is not None and (due == 0 or lock.deadline < due):
+                due = lock.deadline
+        if due != 0:
+            self._timers.set(self, due)
 
     # -- the end of the queue --------------------------------------------------------------
 
@@ -253,8 +303,3 @@ class MessageLocks(Timer):
             if not lock.enlisted:
                 return lock
         return None
-
-
-def _is_valid(record: tuple[int, int, MessageLock]) -> bool:
-    lock = record[2]
-    return lock.entry is not None and lock.deadline == record[0]
