@@ -1,0 +1,251 @@
+"""The clients that the features are tried with, each a process, and the brokers for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from ferrymq.testing import LocalBroker
+from tests.broker.tls.pki import Pki
+from tests.interop.azure.cases import FEATURES, Family, Feature, entities
+
+HERE: Final = Path(__file__).parent
+ROOT: Final = HERE.parents[2]
+ENVIRONMENTS: Final = ROOT / "build/azure"
+
+# Seconds for a case and for the start of a client; the client itself gives up earlier.
+LIMIT: Final = 90.0
+
+LARGEST_MESSAGE: Final = 1_048_576
+
+KEY: Final = "c2VjcmV0IG9mIHRoZSBvd25lcg=="
+LISTEN_LARGEST_MESSAGE: Final = 1_048_576
+
+KEY: Final = "c2VjcmV0IG9mIGEgcmVhZGVy"
+KEYS: Final = [
+    {"name": "owner", "primary": KEY, "may": "*", "where": "*"},
+    {"name": "reader", "primary": LISTEN_KEY, "may": ["receive", "browse"], "where": "*"},
+]
+
+
+@dataclass(frozen=True)
+class Client:
+    """One SDK in one version: `flavour` is `sync`, `aio` or `node`."""
+
+    key: str
+    package: str
+    version: str
+    flavour: str
+    family: Family
+    older: bool = False
+    """Whether it has an environment of its own, made when it is used first."""
+
+    @property
+    def title(self) -> str:
+        """The head of its column."""
+        flavour = {"sync": ", blocking", "aio": ", asyncio"}.get(self.flavour, "")
+        return f"{self.package} {self.version}{flavour}"
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The features that are tried with it."""
+        return tuple(each for each in FEATURES if each.family == self.family)
+
+    def missing(self) -> str:
+        """Return why the client cannot be run here; empty if it can."""
+        if self.flavour == "node":
+            if shutil.which("node") is None:
+                return "Node is missing"
+            if not (HERE / "node_modules" / self.package).is_dir():
+                return "its packages are missing: make node-modules"
+        return ""
+
+    def command(self) -> list[str]:
+        """Return the command that starts it; make its environment if it has one."""
+        if self.flavour == "node":
+            return ["node", str(HERE / "client.js"), self.family]
+        python = sys.executable
+        if self.older:
+            python = str(_environment(self.package, self.version))
+        return [python, "-m", "tests.interop.azure.python_client", self.family, self.flavour]
+
+
+def _environment(package: str, version: str) -> Path:
+    """Return the Python of an environment that has the version; make it if it is not there."""
+    folder = ENVIRONMENTS / f"{package}=={version}"
+    python = folder / "bin/python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        needed = [f"{package}=={version}", "aiohttp", "websocket-client"]
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *needed], check=True)
+    return python
+
+
+_SERVICE_BUS: Final = "azure-servicebus"
+_EVENT_HUBS: Final = "azure-eventhub"
+
+_ALL: Final = (
+    Client("servicebus", _SERVICE_BUS, "7.15.0", "sync", "service-bus"),
+    Client("servicebus-aio", _SERVICE_BUS, "7.15.0", "aio", "service-bus"),
+    Client("node-service-bus", "@azure/service-bus", "7.9.5", "node", "service-bus"),
+    Client("servicebus==7.14.3", _SERVICE_BUS, "7.14.3", "sync", "service-bus", older=True),
+    Client("servicebus==7.12.3", _SERVICE_BUS, "7.12.3", "sync", "service-bus", older=True),
+    Client("eventhub", _EVENT_HUBS, "5.15.1", "sync", "event-hubs"),
+    Client("eventhub-aio", _EVENT_HUBS, "5.15.1", "aio", "event-hubs"),
+    Client("node-event-hubs", "@azure/event-hubs", "6.0.4", "node", "event-hubs"),
+    Client("eventhub==5.12.2", _EVENT_HUBS, "5.12.2", "sync", "event-hubs", older=True),
+)
+CLIENTS: Final = {client.key: client for client in _ALL}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a feature: `passed`, `failed` with an error, or `absent` from the client."""
+
+    verdict: str
+    error: str
+    seconds: float
+
+
+class Runner:
+    """A client in a process, and the brokers that it needs: one open, one with TLS and keys.
+
+    Their clocks stand still but for what the cases ask for, and are never behind real time when a
+    case begins: SDKs compare the times of locks with their own clock.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client: Client = client
+        self._brokers: list[LocalBroker] = []
+        self._process: subprocess.Popen[str] | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="ferrymq-azure-")
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end_process()
+        for broker in self._brokers:
+            broker.close()
+        self._folder.cleanup()
+
+    @cached_property
+    def _open(self) -> LocalBroker:
+        """The broker without TLS, for which every key is right."""
+        return self._start(listener=[{"url": "amqp://127.0.0.1:0"}], guarded=False)
+
+    @cached_property
+    def _guarded(self) -> LocalBroker:
+        """The broker with TLS and keys."""
+        return self._start(
+            listener=[{"url": "any://127.0.0.1:0"}],
+            tls=self._pki.tls().model_dump(exclude_unset=True),
+            security={"shared_access_key": KEYS},
+            guarded=True,
+        )
+
+    @cached_property
+    def _pki(self) -> Pki:
+        return Pki(Path(self._folder.name))
+
+    def _start(self, *, guarded: bool, **config: Any) -> LocalBroker:
+        features = tuple(each for each in self.client.features if each.guarded == guarded)
+        broker = LocalBroker(
+            config={
+                "personality": entities(features),
+                "limits": {"max-message-size": LARGEST_MESSAGE},
+                **config,
+            }
+        )
+        broker.start()
+        self._brokers.append(broker)
+        return broker
+
+    def play(self, feature: Feature) -> Outcome:
+        """Try a feature, and return what came of it."""
+        start = time.monotonic()
+        broker = self._guarded if feature.guarded else self._open
+        behind = time.time() - broker.clock.now.timestamp()
+        broker.clock.advance(max(0.0, behind))
+        said = self._ask(self._question(feature, broker), broker)
+        seconds = round(time.monotonic() - start, 2)
+        if said.get("absent"):
+            return Outcome("absent", "", seconds)
+        error = str(said.get("error", ""))
+        if error:
+            # A case that failed may leave threads and connections.
+            self._end_process()
+        return Outcome("failed" if error else "passed", error, seconds)
+
+    def _question(self, feature: Feature, broker: LocalBroker) -> Mapping[str, Any]:
+        text = f"Endpoint=sb://localhost:{broker.port};SharedAccessKeyName={{}};SharedAccessKey={{}}"
+        question = {"case": feature.name, "now": broker.clock.now.timestamp()}
+        if not feature.guarded:
+            connection = text.format("any", "any") + ";UseDevelopmentEmulator=true;"
+            return {**question, "connection": connection}
+        return {
+            **question,
+            "connection": text.format("owner", KEY),
+            "listen_only": text.format("reader", LISTEN_KEY),
+            "endpoint": f"sb://localhost:{broker.port}",
+            "authority": str(self._pki.path("ca")),
+        }
+
+    def _ask(self, question: Mapping[str, Any], broker: LocalBroker) -> dict[str, Any]:
+        process = self._process
+        if process is None:
+            process = self._process = self._start_process()
+        assert process.stdin is not None and process.stdout is not None
+        watchdog = threading.Timer(LIMIT, process.kill)
+        watchdog.start()
+        try:
+            self._write(process, question)
+            while line := process.stdout.readline():
+                said: dict[str, Any] = json.loads(line)
+                if "advance" not in said:
+                    return said
+                broker.clock.advance(said["advance"])
+                self._write(process, {})
+        finally:
+            watchdog.cancel()
+        self._end_process()
+        return {"error": f"the client ended within {LIMIT:.0f} seconds: {self._log()}"}
+
+    @staticmethod
+    def _write(process: subprocess.Popen[str], line: Mapping[str, Any]) -> None:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(line) + "\n")
+        process.stdin.flush()
+
+    def _start_process(self) -> subprocess.Popen[str]:
+        with Path(self._folder.name, "client.log").open("w") as log:
+            return subprocess.Popen(
+                self.client.command(),
+                cwd=ROOT,
+                env={**os.environ, "NODE_EXTRA_CA_CERTS": str(self._pki.path("ca"))},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def _log(self) -> str:
+        lines = Path(self._folder.name, "client.log").read_text("utf-8").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def _end_process(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
