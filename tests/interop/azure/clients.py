@@ -30,9 +30,7 @@ LIMIT: Final = 90.0
 LARGEST_MESSAGE: Final = 1_048_576
 
 KEY: Final = "c2VjcmV0IG9mIHRoZSBvd25lcg=="
-LISTEN_LARGEST_MESSAGE: Final = 1_048_576
-
-KEY: Final = "c2VjcmV0IG9mIGEgcmVhZGVy"
+LISTEN_KEY: Final = "c2VjcmV0IG9mIGEgcmVhZGVy"
 KEYS: Final = [
     {"name": "owner", "primary": KEY, "may": "*", "where": "*"},
     {"name": "reader", "primary": LISTEN_KEY, "may": ["receive", "browse"], "where": "*"},

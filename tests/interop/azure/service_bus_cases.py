@@ -46,9 +46,8 @@ _TRANSFER = ServiceBusSubQueue.TRANSFER_DEAD_LETTER
 
 def bus(at: Trial, connection: str = "", **options: Any) -> Any:
     """Return a client that does not try again."""
-    return at.client(
-        "azure.servicebus", "ServiceBusClient", connection, retry_total=0, **options
-    )
+    options.setdefault("transport_type", TransportType.Amqp)
+    return at.client("azure.servicebus", "ServiceBusClient", connection, retry_total=0, **options)
 
 
 def administration(at: Trial) -> Any:
@@ -172,7 +171,7 @@ async def property_types(at: Trial) -> None:
         "none": None,
     }
     async with bus(at) as client:
-        await put(client, at.entity, ServiceBusMessage("one", application_properties=given))
+        await put(client, at.entity, ServiceBusMessage("one", application_properties=dict(given)))
         async with client.get_queue_receiver(at.entity) as receiver:
             (one,) = await take(receiver)
             found = {key.decode(): value for key, value in one.application_properties.items()}
