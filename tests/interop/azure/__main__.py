@@ -45,6 +45,12 @@ def run(client: Client, names: list[str]) -> tuple[dict[str, Any], int]:
     return found, unexpected
 
 
+def _read() -> dict[str, Any]:
+    """Return the results that there are, by client."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    return found
+
+
 def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser("python -m tests.interop.azure", description=__doc__)
@@ -54,9 +60,8 @@ def main() -> int:
     running.add_argument("--case", action="append", default=[], help="only this; no results")
     commands.add_parser("page", help=f"write {PAGE.name}")
     arguments = parser.parse_args()
-    results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     if arguments.command == "page":
-        PAGE.write_text(write(results), "utf-8")
+        PAGE.write_text(write(_read()), "utf-8")
         return 0
     unexpected = 0
     for key in arguments.client or list(CLIENTS):
@@ -68,6 +73,8 @@ def main() -> int:
         unexpected += more
         if not arguments.case:
             date = datetime.now(UTC).date().isoformat()
+            # Another run may have written results of other clients in the meantime.
+            results = _read()
             results[key] = {"version": client.version, "date": date, "cases": found}
             RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", "utf-8")
     return 1 if unexpected else 0

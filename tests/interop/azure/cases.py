@@ -67,14 +67,14 @@ FEATURES: Final = (
     Feature("prefetch", "prefetch"),
     Feature("partition-key", "partition key"),
     Feature("close-releases", "close gives back what was fetched in advance"),
-    # Settling.
+    # Settling. The SDKs renew by their own clock, before other cases advance the broker's.
+    Feature("auto-renew", "renew locks automatically", queue={"lock-duration": "8s"}),
     Feature("complete", "complete", quick=True),
     Feature("abandon", "abandon", quick=True),
     Feature("abandon-properties", "abandon with properties", quick=True),
     Feature("defer", "defer, receive the deferred message", quick=True),
     Feature("dead-letter", "dead-letter with reason and description", quick=True),
     Feature("renew-lock", "renew the lock of a message", queue=_LOCKS),
-    Feature("auto-renew", "renew locks automatically", queue={"lock-duration": "8s"}),
     Feature("lock-lost", "error: the lock is lost", queue=_LOCKS, quick=True),
     Feature("max-delivery-count", "too many deliveries", queue={"max-delivery-count": 2}),
     # What queues do.
