@@ -33,6 +33,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "broker/audit": ("broker/audit/",),
     "broker/azure-administration": ("broker/administration/",),
     "broker/azure-entities": ("servicebus/entities/",),
+    "broker/azure-compatibility": ("interop/azure/test_clients.py",),
     "broker/azure-security": ("servicebus/test_access.py",),
     "broker/azure-emulator": ("servicebus/entities/", "servicebus/test_start.py"),
     "broker/azure-event-hubs": ("servicebus/hubs/",),

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +50,9 @@ class Client:
     older: bool = False
     """Whether it has an environment of its own, made when it is used first."""
 
+    always_tls: bool = False
+    """Whether it does not know connection strings of the emulator, so that it always uses TLS."""
+
     @property
     def title(self) -> str:
         """The head of its column."""
@@ -62,12 +66,17 @@ class Client:
 
     def missing(self) -> str:
         """Return why the client cannot be run here; empty if it can."""
-        if self.flavour == "node":
-            if shutil.which("node") is None:
-                return "Node is missing"
-            if not (HERE / "node_modules" / self.package).is_dir():
-                return "its packages are missing: make node-modules"
-        return ""
+        if self.flavour != "node":
+            return "" if self.version else "it is not installed"
+        if shutil.which("node") is None:
+            return "Node is missing"
+        there = (HERE / "node_modules" / self.package).is_dir()
+        return "" if there else "its packages are missing: make node-modules"
+
+    def takes_long(self, feature: Feature) -> bool:
+        """Return whether `make test` does without the feature: opening and closing a link takes
+        the SDKs for Python seconds, in which they sleep."""
+        return self.older or (self.flavour != "node" and not feature.quick)
 
     def command(self) -> list[str]:
         """Return the command that starts it; make its environment if it has one."""
@@ -93,16 +102,33 @@ def _environment(package: str, version: str) -> Path:
 _SERVICE_BUS: Final = "azure-servicebus"
 _EVENT_HUBS: Final = "azure-eventhub"
 
+
+def _installed(package: str) -> str:
+    """Return the version of a package for Python; empty if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+_OF_PYTHON: Final = {package: _installed(package) for package in (_SERVICE_BUS, _EVENT_HUBS)}
+_OF_NODE: Final = json.loads((HERE / "package.json").read_text("utf-8"))["dependencies"]
+
+
+def _node(key: str, package: str, family: Family) -> Client:
+    return Client(key, package, _OF_NODE[package], "node", family)
+
+
 _ALL: Final = (
-    Client("servicebus", _SERVICE_BUS, "7.15.0", "sync", "service-bus"),
-    Client("servicebus-aio", _SERVICE_BUS, "7.15.0", "aio", "service-bus"),
-    Client("node-service-bus", "@azure/service-bus", "7.9.5", "node", "service-bus"),
+    Client("servicebus", _SERVICE_BUS, _OF_PYTHON[_SERVICE_BUS], "sync", "service-bus"),
+    Client("servicebus-aio", _SERVICE_BUS, _OF_PYTHON[_SERVICE_BUS], "aio", "service-bus"),
+    _node("node-service-bus", "@azure/service-bus", "service-bus"),
     Client("servicebus==7.14.3", _SERVICE_BUS, "7.14.3", "sync", "service-bus", older=True),
-    Client("servicebus==7.12.3", _SERVICE_BUS, "7.12.3", "sync", "service-bus", older=True),
-    Client("eventhub", _EVENT_HUBS, "5.15.1", "sync", "event-hubs"),
-    Client("eventhub-aio", _EVENT_HUBS, "5.15.1", "aio", "event-hubs"),
-    Client("node-event-hubs", "@azure/event-hubs", "6.0.4", "node", "event-hubs"),
-    Client("eventhub==5.12.2", _EVENT_HUBS, "5.12.2", "sync", "event-hubs", older=True),
+    Client("servicebus==7.12.3", _SERVICE_BUS, "7.12.3", "sync", "service-bus", True, True),
+    Client("eventhub", _EVENT_HUBS, _OF_PYTHON[_EVENT_HUBS], "sync", "event-hubs"),
+    Client("eventhub-aio", _EVENT_HUBS, _OF_PYTHON[_EVENT_HUBS], "aio", "event-hubs"),
+    _node("node-event-hubs", "@azure/event-hubs", "event-hubs"),
+    Client("eventhub==5.12.2", _EVENT_HUBS, "5.12.2", "sync", "event-hubs", True, True),
 )
 CLIENTS: Final = {client.key: client for client in _ALL}
 
@@ -158,7 +184,9 @@ class Runner:
         return Pki(Path(self._folder.name))
 
     def _start(self, *, guarded: bool, **config: Any) -> LocalBroker:
-        features = tuple(each for each in self.client.features if each.guarded == guarded)
+        features = tuple(
+            each for each in self.client.features if self._needs_guard(each) == guarded
+        )
         broker = LocalBroker(
             config={
                 "personality": entities(features),
@@ -170,10 +198,13 @@ class Runner:
         self._brokers.append(broker)
         return broker
 
+    def _needs_guard(self, feature: Feature) -> bool:
+        return feature.guarded or self.client.always_tls
+
     def play(self, feature: Feature) -> Outcome:
         """Try a feature, and return what came of it."""
         start = time.monotonic()
-        broker = self._guarded if feature.guarded else self._open
+        broker = self._guarded if self._needs_guard(feature) else self._open
         behind = time.time() - broker.clock.now.timestamp()
         broker.clock.advance(max(0.0, behind))
         said = self._ask(self._question(feature, broker), broker)
@@ -187,9 +218,11 @@ class Runner:
         return Outcome("failed" if error else "passed", error, seconds)
 
     def _question(self, feature: Feature, broker: LocalBroker) -> Mapping[str, Any]:
-        text = f"Endpoint=sb://localhost:{broker.port};SharedAccessKeyName={{}};SharedAccessKey={{}}"
+        text = (
+            f"Endpoint=sb://localhost:{broker.port};SharedAccessKeyName={{}};SharedAccessKey={{}}"
+        )
         question = {"case": feature.name, "now": broker.clock.now.timestamp()}
-        if not feature.guarded:
+        if not self._needs_guard(feature):
             connection = text.format("any", "any") + ";UseDevelopmentEmulator=true;"
             return {**question, "connection": connection}
         return {

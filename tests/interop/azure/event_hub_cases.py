@@ -398,9 +398,11 @@ async def balance(at: Trial) -> None:
 
     made = [consumer(at, checkpoint_store=store) for _ in owners]
     options = {"starting_position": "-1", "max_wait_time": 1}
-    async with reading(made[0], reader("one"), **options):
-        async with reading(made[1], reader("two"), **options):
-            await shared.wait()
+    async with (
+        reading(made[0], reader("one"), **options),
+        reading(made[1], reader("two"), **options),
+    ):
+        await shared.wait()
 
 
 # ── Errors and connections ───────────────────────────────────────────────────────────────────────

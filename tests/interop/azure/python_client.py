@@ -4,9 +4,9 @@
 
 It reads lines of JSON: `{"case": NAME, "connection": STRING, ...}`. For each it writes
 `{"error": TEXT}`, empty if the feature works, or `{"absent": true}` if the client has no such
-feature. In between it may write `{"advance": SECONDS}`: who reads it advances the broker's clock and
-answers with a line. It imports nothing of this project but the cases, so that it runs where an older
-SDK is installed.
+feature. In between it may write `{"advance": SECONDS}`: who reads it advances the broker's clock
+and answers with a line. It imports nothing of this project but the cases, so that it runs where an
+older SDK is installed.
 """
 
 from __future__ import annotations

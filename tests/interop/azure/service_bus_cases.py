@@ -333,7 +333,7 @@ async def auto_renew(at: Trial) -> None:
             await at.advance(2)
             renewer.register(receiver, one, max_lock_renewal_duration=60)
             # The SDK asks again by its own clock.
-            while one.locked_until_utc <= before:
+            while one.locked_until_utc <= before:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
             await receiver.complete_message(one)
 
@@ -396,9 +396,7 @@ async def cancel_scheduled(at: Trial) -> None:
             one, two = await sender.schedule_messages(messages, later)
             await sender.cancel_scheduled_messages(one)
             await sender.cancel_scheduled_messages([two])
-            await fails(
-                sender.cancel_scheduled_messages([two]), exceptions.MessageNotFoundError
-            )
+            await fails(sender.cancel_scheduled_messages([two]), exceptions.MessageNotFoundError)
         async with client.get_queue_receiver(at.entity) as receiver:
             expect(await receiver.peek_messages(), [])
 
@@ -792,9 +790,7 @@ async def admin_errors(at: Trial) -> None:
         await fails(admin.delete_queue("missing"), ResourceNotFoundError)
         await admin.create_queue("twice")
         await fails(admin.create_queue("twice"), ResourceExistsError)
-        await fails(
-            admin.create_queue("long", lock_duration=timedelta(hours=1)), HttpResponseError
-        )
+        await fails(admin.create_queue("long", lock_duration=timedelta(hours=1)), HttpResponseError)
         await admin.delete_queue("twice")
     limited = at.client(
         "azure.servicebus.management", "ServiceBusAdministrationClient", at.listen_only
