@@ -77,20 +77,27 @@ class EntityMessages:
             raise RequestFailed(NOT_FOUND, MESSAGE_NOT_FOUND, result.description)
         found: list[dict[str, object]] = []
         for facts in _messages(result):
-            message: dict[str, object] = {"message": self._stamped(facts, payloads.DEFERRED, True)}
-            token = facts.get("token")
-            if isinstance(token, bytes):
-                message["lock-token"] = UUID(bytes_le=token)
+            given = facts.get("token")
+            token = UUID(bytes_le=given) if isinstance(given, bytes) else None
+            message: dict[str, object] = {
+                "message": self._stamped(facts, payloads.DEFERRED, True, token)
+            }
+            if token is not None:
+                message["lock-token"] = token
             found.append(message)
         return {"messages": found}
 
-    def _stamped(self, facts: dict[str, object], state: int, whole: bool) -> bytes:
+    def _stamped(
+        self, facts: dict[str, object], state: int, whole: bool, token: UUID | None = None
+    ) -> bytes:
         """Return the bytes of a message in an answer of the broker, with annotations."""
         payload, sequence, until = facts["message"], facts["sequence"], facts.get("locked-until")
         assert isinstance(payload, bytes) and isinstance(sequence, int)
         locked_until = until if isinstance(until, Timestamp) else None
         named = self._entity.named
-        return payloads.stamped(payload, sequence, state, locked_until, whole, named=named)
+        return payloads.stamped(
+            payload, sequence, state, locked_until, whole, token, named=named
+        )
 
 
 def _messages(result: Result) -> list[dict[str, object]]:

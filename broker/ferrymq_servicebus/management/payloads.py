@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
 from librt.strings import BytesWriter
 
@@ -21,11 +22,18 @@ from ferrymq_servicebus.annotations import (
     enqueued_sequence,
 )
 from ferrymq_servicebus.dead_letters import explained
-from ferrymq_types.messaging import Data, encode_data
+from ferrymq_types.messaging import (
+    Data,
+    DeliveryAnnotations,
+    encode_data,
+    encode_delivery_annotations,
+)
 
 ACTIVE: Final = 0
 DEFERRED: Final = 1
 SCHEDULED: Final = 2
+
+_LOCK_TOKEN: Final = "x-opt-lock-token"
 
 
 def stamped(
@@ -34,12 +42,14 @@ def stamped(
     state: int,
     locked_until: Timestamp | None = None,
     with_body: bool = True,
+    token: UUID | None = None,
     *,
     named: Callable[[str], str],
 ) -> bytes:
     """Return an encoded message with what the broker knows about it as annotations.
 
-    `named` returns the path of a native address.
+    The token of its lock is a delivery-annotation: older clients look for it only there. `named`
+    returns the path of a native address.
     """
     annotations: dict[str, object] = {SEQUENCE: sequence, STATE: Int(state)}
     if locked_until is not None:
@@ -53,10 +63,20 @@ def stamped(
             annotations[SOURCE] = named(str(kept[SOURCE]))
         if not with_body:
             message = _without_body(message)
-        return message.annotated(annotations).payload
+        message = message.annotated(annotations)
+        return message.payload if token is None else _with_token(message, token)
     except CodecError:
         # The message can be shown as it is.
         return payload
+
+
+def _with_token(message: BrokerMessage, token: UUID) -> bytes:
+    head = int(message.header_end)
+    w = BytesWriter()
+    w.write(message.payload[:head])
+    encode_delivery_annotations(w, DeliveryAnnotations(value={_LOCK_TOKEN: token}))
+    w.write(message.payload[head:])
+    return w.getvalue()
 
 
 def _without_body(message: BrokerMessage) -> BrokerMessage:
