@@ -260,11 +260,17 @@ class Runner:
         process.stdin.flush()
 
     def _start_process(self) -> subprocess.Popen[str]:
+        authority = str(self._pki.path("ca"))
         with Path(self._folder.name, "client.log").open("w") as log:
             return subprocess.Popen(
                 self.client.command(),
                 cwd=ROOT,
-                env={**os.environ, "NODE_EXTRA_CA_CERTS": str(self._pki.path("ca"))},
+                env={
+                    **os.environ,
+                    "NODE_EXTRA_CA_CERTS": authority,
+                    # Older SDKs ignore `connection_verify` in administration.
+                    "REQUESTS_CA_BUNDLE": authority,
+                },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

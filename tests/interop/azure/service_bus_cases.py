@@ -375,7 +375,9 @@ async def schedule(at: Trial) -> None:
             await sender.send_messages(
                 ServiceBusMessage("two", scheduled_enqueue_time_utc=later + timedelta(minutes=5))
             )
-        async with client.get_queue_receiver(at.entity) as receiver:
+        # Older SDKs do not wait until a message is completed, and the clock advances.
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        async with client.get_queue_receiver(at.entity, receive_mode=mode) as receiver:
             peeked = await receiver.peek_messages(5)
             expect([str(each) for each in peeked], ["one", "two"])
             expect(peeked[0].state.name, "SCHEDULED")
@@ -383,7 +385,6 @@ async def schedule(at: Trial) -> None:
             await at.advance(660)
             (one,) = await take(receiver)
             expect((str(one), one.state.name), ("one", "ACTIVE"))
-            await receiver.complete_message(one)
             await at.advance(300)
             expect([str(each) for each in await take(receiver)], ["two"])
 
@@ -663,9 +664,11 @@ async def unauthorized(at: Trial) -> None:
 
 async def wrong_key(at: Trial) -> None:
     wrong = at.connection.replace("SharedAccessKey=", "SharedAccessKey=b3Ro")
-    kinds = (exceptions.ServiceBusAuthenticationError, exceptions.ServiceBusAuthorizationError)
+    # With an endpoint of one's own, the SDK takes a refused token for a wrong endpoint.
+    kinds = (exceptions.ServiceBusAuthenticationError, exceptions.ServiceBusConnectionError)
     async with bus(at, wrong) as client:
-        await fails(put(client, at.entity, "one"), *kinds)
+        error = await fails(put(client, at.entity, "one"), *kinds)
+        assert "client-error" in str(error), str(error)
 
 
 async def _everything(client: Any, queue: str) -> None:
