@@ -40,7 +40,8 @@ def error_of(
     returns for native addresses.
 
     A missing entity is known to the client for JavaScript by the words of the description alone. An
-    internal error gets a tracking id, by which it is found in the log.
+    internal error gets a tracking id, by which it is found in the log. `info` is never None,
+    because azure-servicebus before 7.14 fails at an error without it.
     """
     if condition == _NOT_FOUND:
         entity = _entity_in(description)
@@ -53,7 +54,7 @@ def error_of(
     else:
         description = _with_paths(description, named)
     return Error(
-        condition=_CONDITIONS.get(condition, condition), description=description, info=info
+        condition=_CONDITIONS.get(condition, condition), description=description, info=info or {}
     )
 
 

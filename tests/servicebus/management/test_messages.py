@@ -9,7 +9,7 @@ import pytest
 from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.containers import Array
 from ferrymq_codec.scalars import Int, Timestamp, UInt
-from ferrymq_types.messaging import Accepted, ApplicationProperties, Modified
+from ferrymq_types.messaging import Accepted, ApplicationProperties, DeliveryAnnotations, Modified
 from tests.broker.harness import Network, decode, header, message_annotations, text
 from tests.broker.queues.links import numbered, publish
 from tests.servicebus.management.requests import EntityClient, encoded, longs, topic_of, uuids
@@ -181,6 +181,9 @@ def test_deferred_messages_are_received_locked_or_settled(net: Network) -> None:
     assert annotations["x-opt-locked-until"] == net.wall + 60_000
     token = one["lock-token"]
     assert isinstance(token, UUID)
+    # Clients before azure-servicebus 7.15 know the token only from here.
+    found = [s.value for s in decode(one["message"]) if isinstance(s, DeliveryAnnotations)]
+    assert found == [{"x-opt-lock-token": token}]
     missing = (404, "com.microsoft:message-not-found")
     assert client.refused("receive-by-sequence-number", body) == missing
     done = {"disposition-status": "completed", "lock-tokens": Array("uuid", [token])}
