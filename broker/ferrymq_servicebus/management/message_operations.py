@@ -95,9 +95,7 @@ class EntityMessages:
         assert isinstance(payload, bytes) and isinstance(sequence, int)
         locked_until = until if isinstance(until, Timestamp) else None
         named = self._entity.named
-        return payloads.stamped(
-            payload, sequence, state, locked_until, whole, token, named=named
-        )
+        return payloads.stamped(payload, sequence, state, locked_until, whole, token, named=named)
 
 
 def _messages(result: Result) -> list[dict[str, object]]:

@@ -326,18 +326,11 @@ async def metrics(at: Trial) -> None:
     assert told[0]["offset"] is not None and told[0]["enqueued_time"] is not None
 
 
-def in_memory() -> Any:
-    """Return a store of checkpoints and of the ownership of partitions, in memory.
-
-    The SDK calls that of asyncio with `await`, the blocking one without: `Store` serves both.
-    """
+def _store(at: Trial) -> Any:
+    """Return a store of checkpoints and of the ownership of partitions, in memory."""
     from azure.eventhub._eventprocessor.in_memory_checkpoint_store import InMemoryCheckpointStore
 
-    return InMemoryCheckpointStore()
-
-
-def _store(at: Trial) -> Any:
-    inner = in_memory()
+    inner = InMemoryCheckpointStore()
     if at.flavour == "sync":
         return inner
     from azure.eventhub.aio import CheckpointStore

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.interop.azure.clients import Client, Outcome
 
-_TOO_LARGE: Final = "amqp:unknown-error"
+_TOO_LARGE: Final = "amqp:unknown-error|Can not send frame"
 """The broker detaches the link, as AMQP says; these SDKs know the condition only in an outcome."""
 
 _UNCONFIRMED: Final = "was not refused"
