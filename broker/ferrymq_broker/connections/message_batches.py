@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.message import BrokerMessage, admit
-from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
+from ferrymq_broker.nodes.node import BOUNDLESS, Refusal, refuse_together
 from ferrymq_broker.nodes.sections import section_at, section_end
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.limits import SECTION_ELEMENTS
@@ -108,18 +108,9 @@ def publish_batch(
                 "amqp:resource-limit-exceeded",
                 f"{node.address[:200]!r} has no room for {len(messages)} messages",
             )
-    reserved: list[tuple[BrokerMessage, list[Node]]] = []
-    refusal: Refusal | None = None
     for message in messages:
         message.origin = origin
-        holders: list[Node] = []
-        refusal = node.reserve(message, holders)
-        reserved.append((message, holders))
-        if refusal is not None:
-            break
-    for message, holders in reserved:
-        for holder in holders:
-            holder.unreserve(message)
+    refusal = refuse_together(node, messages)
     if refusal is None:
         for message in messages:
             refusal = node.publish(message)

@@ -734,3 +734,22 @@ class _Turns(SlicedTask):
             node.dirty = False
             node.dispatch()
         return True
+
+
+def refuse_together(node: Node, messages: list[BrokerMessage]) -> Refusal | None:
+    """Return why a node would not take all of these messages together; None if it would.
+
+    The messages are not published, and no room stays reserved.
+    """
+    reserved: list[tuple[BrokerMessage, list[Node]]] = []
+    refusal: Refusal | None = None
+    for message in messages:
+        holders: list[Node] = []
+        refusal = node.reserve(message, holders)
+        reserved.append((message, holders))
+        if refusal is not None:
+            break
+    for message, holders in reserved:
+        for holder in holders:
+            holder.unreserve(message)
+    return refusal

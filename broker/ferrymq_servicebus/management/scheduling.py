@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message import BrokerMessage, admit
 from ferrymq_broker.nodes.message_view import view_of
+from ferrymq_broker.nodes.node import refuse_together
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_codec.errors import DecodeError
@@ -113,17 +114,7 @@ class EntitySchedule:
 
 def _expect_room(node: Node, messages: list[BrokerMessage]) -> None:
     """Raise `BrokerError` if the node would refuse one of the messages."""
-    kept: list[tuple[BrokerMessage, list[Node]]] = []
-    refusal = None
-    for message in messages:
-        holders: list[Node] = []
-        refusal = node.reserve(message, holders)
-        kept.append((message, holders))
-        if refusal is not None:
-            break
-    for message, holders in kept:
-        for holder in holders:
-            holder.unreserve(message)
+    refusal = refuse_together(node, messages)
     if refusal is not None:
         raise BrokerError(refusal.condition, refusal.description)
 
