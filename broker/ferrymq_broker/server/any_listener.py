@@ -16,7 +16,6 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.server.acceptor import Acceptor, bind
 from ferrymq_broker.server.http_service import HttpService
 from ferrymq_broker.server.peer_address import name_of
-from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.tls_stream import TlsStream, mark_secured
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ class DetectingProtocol(asyncio.Protocol):
         log.warning("TLS failed", peer=self._peer, reason=reason)
 
     def _become_amqp(self, transport: asyncio.Transport, data: bytes) -> None:
-        protocol = AmqpProtocol(self._server, self._listener.loopback, None, self._began)
+        protocol = self._server.new_protocol(self._listener.loopback, None, self._began)
         self._hand_over(transport, protocol)
         if self._stream is not None:
             mark_secured(protocol.handler, self._stream.certificate())

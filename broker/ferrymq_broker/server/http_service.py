@@ -186,7 +186,7 @@ class HttpService:
             protocols=self._subprotocols(), max_msg_size=largest, compress=False, timeout=_CLOSE
         )
         await websocket.prepare(request)
-        protocol = WebProtocol(self._server, self._loopback, websocket_limits)
+        protocol = self._server.new_web_protocol(self._loopback, websocket_limits)
         stream = WebSocketStream(
             websocket, protocol, websocket_limits.drop, _extra_info(request.transport)
         )

@@ -43,6 +43,7 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.monitoring.http import MonitoringServer
     from ferrymq_broker.security.tls_reload import TlsFiles
+    from ferrymq_broker.server.websocket_limits import WebSocketLimits
 
 # Seconds between two comparisons of the wall clock with the monotonic clock.
 CLOCK_PERIOD = 1.0
@@ -307,9 +308,18 @@ class BrokerServer:
             log.exception("internal error")
             self.broker.finish_pass()
 
-    def new_protocol(self, loopback: bool, tls: TlsFiles | None = None) -> AmqpProtocol:
+    def new_protocol(
+        self, loopback: bool, tls: TlsFiles | None = None, began: float | None = None
+    ) -> AmqpProtocol:
         """Return a protocol for a new connection over TCP; with `tls` it begins with TLS."""
-        return AmqpProtocol(self, loopback, tls)
+        return AmqpProtocol(self, loopback, tls, began)
+
+    def new_web_protocol(self, loopback: bool, websocket_limits: WebSocketLimits) -> AmqpProtocol:
+        """Return a protocol for a new connection inside a WebSocket."""
+        # Only servers with such a listener need the packages for HTTP.
+        from ferrymq_broker.server.http_service import WebProtocol
+
+        return WebProtocol(self, loopback, websocket_limits)
 
     def new_handler(
         self,

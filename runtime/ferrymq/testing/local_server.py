@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ferrymq.engine.frames import EMPTY_FRAME
 from ferrymq.testing.faults import Faults, Side
@@ -21,6 +21,9 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.security.tls_reload import TlsFiles
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.server import BrokerServer
+
+if TYPE_CHECKING:
+    from ferrymq_broker.server.websocket_limits import WebSocketLimits
 
 # The seconds of `now` at the start: in the middle of a millisecond, so that rounding never
 # makes a timer late by one.
@@ -55,8 +58,10 @@ class StillClock(Clock):
 class LocalProtocol(AmqpProtocol):
     """A connection whose frames pass the faults, and whose deadlines come by the still clock."""
 
-    def __init__(self, server: LocalServer, loopback: bool, tls: TlsFiles | None = None) -> None:
-        super().__init__(server, loopback, tls)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Handle a new connection."""
+        server = self._server
+        assert isinstance(server, LocalServer)
         self._faults = server.faults
         self._incoming = FrameSplitter()
         self._outgoing = FrameSplitter()
@@ -64,9 +69,6 @@ class LocalProtocol(AmqpProtocol):
         self._late: deque[tuple[float, bytes]] = deque()
         # Whether a fault has dropped the connection.
         self._cut = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Handle a new connection."""
         super().connection_made(transport)
         # The client's time-out runs by real time: `beat` writes the empty frames.
         self.handler.connection.settings.keepalives = False
@@ -172,9 +174,17 @@ class LocalServer(BrokerServer):
         await asyncio.sleep(0)
         await super().close()
 
-    def new_protocol(self, loopback: bool, tls: TlsFiles | None = None) -> AmqpProtocol:
+    def new_protocol(
+        self, loopback: bool, tls: TlsFiles | None = None, began: float | None = None
+    ) -> AmqpProtocol:
         """Return a protocol for a new connection."""
-        return LocalProtocol(self, loopback, tls)
+        return LocalProtocol(self, loopback, tls, began)
+
+    def new_web_protocol(self, loopback: bool, websocket_limits: WebSocketLimits) -> AmqpProtocol:
+        """Return a protocol for a new connection inside a WebSocket."""
+        from ferrymq.testing.local_web_protocol import LocalWebProtocol
+
+        return LocalWebProtocol(self, loopback, websocket_limits)
 
     async def advance(self, seconds: float) -> None:
         """Advance the clock. Each timer of the broker runs at its own time, in order; connections
