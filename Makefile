@@ -133,7 +133,7 @@ test-compiled: $(READY_DEV) build ## run the tests on the compiled modules; ARGS
 	@$(BUILT) $(PYTEST) $(ARGS)
 
 # Clients on Node that the broker is tested with; without Node their tests say so and skip.
-NODE_CLIENTS := tests/interop/rhea tests/interop/azure
+NODE_CLIENTS := tests/interop/rhea tests/interop/azure tests/interop/amqp10
 
 .PHONY: node-modules
 node-modules:
