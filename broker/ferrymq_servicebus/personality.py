@@ -44,6 +44,7 @@ class AzurePersonality(Personality):
     ) -> None:
         super().__init__()
         self.text_offsets = True
+        self.rejects_large = True
         space.partitioner = partition_of_hub
         self._space = space
         self._settings = settings

@@ -6,8 +6,9 @@ import pytest
 
 from ferrymq.engine.events import AttachReceived, DeliveryReceived, LinkFailed
 from ferrymq.errors import RemoteProtocolError
-from ferrymq_types.messaging import Accepted
-from ferrymq_types.transport import Attach, Detach, End, Flow, Role
+from ferrymq_types.messaging import Accepted, Rejected
+from ferrymq_types.transactions import TransactionalState
+from ferrymq_types.transport import Attach, Detach, Disposition, End, Flow, Role
 from tests.support.scenes import (
     peer_attach,
     peer_flow,
@@ -239,6 +240,42 @@ def test_message_too_large(play, session, frames):
     # Even what was on its way ends the session: the link was destroyed (§2.6.5).
     play >> transfer(0, None, None)
     play << like(End, error=condition("amqp:session:errant-link"))
+
+
+@pytest.mark.parametrize("frames", [1, 2, 11])
+def test_a_message_too_large_is_rejected(play, session, frames):
+    link = receiver_script(play, session, max_message_size=100)
+    link.rejects_large = True
+    for i in range(frames):
+        id, tag = (0, b"t") if i == 0 else (None, None)
+        play >> on(0, transfer(0, id, tag, more=i < frames - 1), b"x" * (101 // frames + 1))
+        assert play.names() == ["MessageTooLarge"] * (i == frames - 1)
+    delivery = next(iter(session.incoming.unsettled.values()))
+    assert (delivery.data(), link.credit) == (b"", 99)
+    delivery.settle(Rejected())
+    play << like(Disposition, first=0, settled=True, state=Rejected())
+    # The link goes on.
+    play >> on(0, transfer(0, 1), b"x")
+    assert play.event(DeliveryReceived).delivery.payload == b"x"
+
+
+def test_a_message_too_large_is_aborted(play, session):
+    link = receiver_script(play, session, max_message_size=100)
+    link.rejects_large = True
+    play >> on(0, transfer(0, 0, more=True), b"x" * 101)
+    play >> transfer(0, None, None, aborted=True)
+    assert play.names() == ["DeliveryAborted"]
+    assert session.incoming.unsettled == {}
+
+
+@pytest.mark.parametrize(
+    "options", [{"settled": True}, {"state": TransactionalState(txn_id=b"1")}], ids=str
+)
+def test_a_message_too_large_that_cannot_be_rejected_ends_the_link(play, session, options):
+    link = receiver_script(play, session, max_message_size=100)
+    link.rejects_large = True
+    play >> on(0, transfer(0, 0, **options), b"x" * 101)
+    link_fails(play, link, "amqp:link:message-size-exceeded")
 
 
 @pytest.mark.spec("2.7.3")

@@ -204,6 +204,8 @@ class TargetAttach(LinkAttach):
             link.agree_settle_modes(link.snd_settle_mode, ReceiverSettleMode.FIRST)
             # Deliveries of such a link are never looked up by tag, and Proton C++ repeats tags.
             link.unique_tags = False
+            personality = parts.client.space.personality
+            link.rejects_large = personality is not None and personality.rejects_large
 
     def _leave_terminus(self) -> None:
         memory = self.memory

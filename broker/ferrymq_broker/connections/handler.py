@@ -26,6 +26,7 @@ from ferrymq.engine.events import (
     EndReceived,
     Event,
     LinkFailed,
+    MessageTooLarge,
     OpenReceived,
     OutcomeReceived,
     PostingBegun,
@@ -439,7 +440,8 @@ class ConnectionHandler(ConnectionPort):
         return True
 
     def _on_delivery_event(self, event: Event) -> bool:
-        """Process an event of a delivery that is settled late, aborted or part of a transaction.
+        """Process an event of a delivery that is settled late, aborted, too large or part of a
+        transaction.
 
         Return false if the event is none of these.
         """
@@ -466,6 +468,10 @@ class ConnectionHandler(ConnectionPort):
             producer = event.link.context
             if isinstance(producer, ProducerLink):
                 producer.on_abort(event.delivery)
+        elif isinstance(event, MessageTooLarge):
+            producer = event.link.context
+            if isinstance(producer, ProducerLink):
+                producer.on_too_large(event.delivery)
         else:
             return False
         return True

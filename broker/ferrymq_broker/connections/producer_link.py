@@ -341,6 +341,18 @@ class ProducerLink(ProducerPort):
         if self.link.credit <= self.low:
             self._ask_for_credit()
 
+    def on_too_large(self, delivery: IncomingDelivery) -> None:
+        """Reject a message that is larger than the broker takes."""
+        limit = self.parts.max_message_size
+        self.reject(
+            delivery,
+            "amqp:link:message-size-exceeded",
+            f"the message has more than {limit} bytes, which is the limit of the broker",
+            None,
+        )
+        if self.link.credit <= self.low:
+            self._ask_for_credit()
+
     def is_resent(self, delivery: IncomingDelivery) -> bool:
         """Return whether the delivery was accepted on an earlier attachment of the link."""
         return self._tags is not None and self._tags.is_resent(delivery.tag)

@@ -47,6 +47,8 @@ class Personality:
     text_offsets: bool = False
     # The name of a further annotation with the offset of a record, an ulong; empty without one.
     offset_annotation: str = ""
+    # Whether a message that is too large is rejected; otherwise it ends its link (AMQP 1.0 §2.7.3).
+    rejects_large: bool = False
 
     def open_properties(self) -> dict[str, object]:
         """Return properties of the broker's open, which count more than those of the broker."""

@@ -277,6 +277,19 @@ class DeliveryAborted(Event):
         self.delivery: IncomingDelivery = delivery
 
 
+class MessageTooLarge(Event):
+    """A message of more than `max_message_size` bytes has arrived, and none of it is kept.
+
+    Fires only if the link `rejects_large`. The delivery waits for its outcome.
+    """
+
+    __slots__ = ("link", "delivery")
+
+    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        self.link: ReceiverLink = link
+        self.delivery: IncomingDelivery = delivery
+
+
 class OutcomeReceived(Event):
     """The receiver of one of our deliveries gave it a state, settled it, or both."""
 

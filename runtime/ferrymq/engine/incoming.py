@@ -18,6 +18,7 @@ from ferrymq.engine.events import (
     DeliveryAborted,
     DeliveryReceived,
     DrainCompleted,
+    MessageTooLarge,
     PostingBegun,
     SettlementReceived,
 )
@@ -98,6 +99,9 @@ class IncomingHalf:
         limit: i64 = link.max_message_size
         partial._received += len(payload)
         if limit != 0 and partial._received > limit:
+            if _can_be_rejected(link, partial):
+                self._skip(link, partial, transfer.more is True)
+                return
             self._drop_partial(link, partial)
             raise RemoteProtocolError(
                 "amqp:link:message-size-exceeded",
@@ -139,6 +143,21 @@ class IncomingHalf:
         link._count_delivery()
         if not partial.ignored:
             self._on_last_frame(link, partial)
+        if link.drain:
+            self._check_drained(link)
+
+    def _skip(self, link: ReceiverLink, delivery: IncomingDelivery, more: bool) -> None:
+        """Skip a frame of a message that is too large. The user learns of the message with its last
+        frame, and rejects it."""
+        link._end_partial()
+        delivery._drop()
+        self.unsettled[delivery.id] = delivery
+        if more:
+            link.partial = delivery
+            return
+        link._count_delivery()
+        delivery.complete = True
+        self.session.connection._emit(MessageTooLarge(link, delivery))
         if link.drain:
             self._check_drained(link)
 
@@ -403,6 +422,18 @@ def _is_given_up(link: ReceiverLink, delivery: IncomingDelivery) -> bool:
     and sends no more of it (AMQP 1.0 §3.4.6)."""
     resumption = link.resumption
     return is_outcome(delivery.remote_state) and resumption is not None and not resumption.continued
+
+
+def _can_be_rejected(link: ReceiverLink, delivery: IncomingDelivery) -> bool:
+    """Return whether a message that is too large can be rejected: its sender waits for an outcome,
+    and no transaction does."""
+    return (
+        link.rejects_large
+        and not link.always_settled
+        and not delivery.remote_settled
+        and not delivery.resumed
+        and not isinstance(delivery.remote_state, TransactionalState)
+    )
 
 
 def _mode_broken(link: ReceiverLink, delivery: IncomingDelivery, how: str) -> RemoteProtocolError:

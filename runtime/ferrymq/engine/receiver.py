@@ -40,6 +40,7 @@ class ReceiverLink(Link):
         "resumption",
         "cut_short",
         "unique_tags",
+        "rejects_large",
         "_tags",
         "_highest_tag",
         "_highest_size",
@@ -78,6 +79,9 @@ class ReceiverLink(Link):
         # Whether a repeated tag of an unsettled delivery ends the link (§2.6.12). A user that never
         # resumes the link may switch this off, because some senders repeat tags.
         self.unique_tags: bool = True
+        # Whether the user rejects a message of more than `max_message_size` bytes, which ends the
+        # link otherwise (§2.7.3).
+        self.rejects_large: bool = False
         # Tags of unsettled deliveries. None while each tag is higher than the tag before it, as
         # with nearly all senders: then no tag can repeat.
         self._tags: set[bytes] | None = None

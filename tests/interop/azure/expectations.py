@@ -10,9 +10,6 @@ from typing import Final
 
 from tests.interop.azure.clients import Client, Outcome
 
-_TOO_LARGE: Final = "amqp:unknown-error|Can not send frame"
-"""The broker detaches the link, as AMQP says; these SDKs know the condition only in an outcome."""
-
 _UNCONFIRMED: Final = "was not refused"
 """This SDK settles without waiting for the answer, so it does not learn that a lock is lost."""
 
@@ -26,7 +23,6 @@ _OLDER: Final = {
 }
 
 FAILS: Final[dict[str, dict[str, str]]] = {
-    "azure-servicebus": {"too-large": _TOO_LARGE},
     "servicebus==7.14.3": _OLDER,
     "servicebus==7.12.3": _OLDER,
 }
