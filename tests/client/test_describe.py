@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ferrymq.describe import Catalogue, UnknownType
-from ferrymq_broker.cli.app import app
+from ferrymq_broker.cli.app import make_app
 from ferrymq_types.schema import SCHEMAS
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["describe", *arguments])
+    return CliRunner().invoke(make_app(), ["describe", *arguments])
 
 
 @pytest.mark.parametrize(

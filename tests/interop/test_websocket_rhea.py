@@ -33,7 +33,7 @@ def test_inside_tls_with_a_password(address: str, tmp_path: Path) -> None:
         received = run(
             broker,
             "over_websocket",
-            url=f"{broker.url}/$servicebus/websocket/",
+            url=broker.url,
             address=address,
             sizes=SIZES,
             options={"username": "alice", "password": "open sesame"},
