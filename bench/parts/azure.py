@@ -34,7 +34,7 @@ def measure(trees: Trees, folder: Path, starts: int = STARTS, shrink: int = 1) -
     """Measure starts, `starts` times each, and memory; entities and connections are `shrink` times
     fewer. The configurations are written to `folder`."""
     allow_files()
-    report = Report("azure")
+    report = Report("azure", options={"starts": starts})
     plain = _configured(folder, "plain", "")
     azure = _configured(folder, "azure", _PERSONALITY)
     many = ENTITIES // shrink
