@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from tests.hostile.site import Site
 from tests.raw.answers import Composite
-from tests.raw.frames import disposition_frame, flow_frame
-from tests.raw.values import FALSE, TRUE, composite, data_section, string
+from tests.raw.frames import (
+    attach_frame,
+    disposition_frame,
+    flow_frame,
+    source,
+    target,
+    transfer_frame,
+)
+from tests.raw.values import FALSE, NULL, TRUE, binary, composite, data_section, string, uint
 
 # How often a message may fail before it is a dead letter.
 LIMIT = 3
@@ -135,6 +142,30 @@ def test_names_are_of_the_clients_choice(site: Site) -> None:
 
     site.endures(attack)
     assert "\nERROR forged" not in site.broker.log and "\x1b" not in site.broker.log
+
+
+def test_an_address_of_many_parts(site: Site) -> None:
+    """Half a million separators in the `to` of a message: none is a name, and the broker says so
+    at once."""
+    address = string("a" + "::" * 500_000)
+    payload = composite(0x73, [NULL, NULL, address]) + data_section()
+    pieces = [payload[at : at + 60_000] for at in range(0, len(payload), 60_000)]
+
+    def attack() -> None:
+        with site.client() as client:
+            anonymous = attach_frame("s", 0, target=target(), source=source())
+            client.begin().sender("", attach=anonymous)
+            for at, piece in enumerate(pieces):
+                first = (uint(0), binary(b"0")) if at == 0 else (NULL, NULL)
+                more = FALSE if at + 1 == len(pieces) else TRUE
+                client.send(transfer_frame(piece, 0, *first, more=more))
+            while (answer := client.read()) is not None and answer.name in ("empty", "flow"):
+                pass
+            assert answer is not None and answer.name == "disposition"
+            state = answer.field(4)
+            assert isinstance(state, Composite) and state.name == "rejected"
+
+    site.endures(attack)
 
 
 def test_outcomes_that_no_one_offered(site: Site, address: str) -> None:

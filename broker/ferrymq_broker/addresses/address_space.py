@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 _MOST_ALIASES: Final = 16
 # 144 random bits: a client cannot guess the address of another client's dynamic node.
 _TOKEN_BYTES: Final = 18
+# The most characters of an address that a personality translates: its work grows with them.
+_MOST_TRANSLATED: Final = 16_384
 
 
 @final
@@ -199,7 +201,14 @@ class AddressSpace(Space):
     def meant_by(self, named: str) -> str:
         """Return the address that a client means: the native address, with aliases resolved."""
         personality = self.personality
-        return self.canonical(named if personality is None else personality.native(named))
+        if personality is None:
+            return self.canonical(named)
+        if len(named) > _MOST_TRANSLATED:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"the address has {len(named)} characters; at most {_MOST_TRANSLATED} are allowed",
+            )
+        return self.canonical(personality.native(named))
 
     def _follow(self, name: str) -> str:
         """Follow an alias until its address is no alias."""
@@ -262,6 +271,9 @@ class AddressSpace(Space):
         """
         last: i64 = address.rfind(PART)
         cut = last
+        if cut > MAX_ADDRESS_LENGTH:
+            # No node has a longer name, and a client may send an address of any length.
+            cut = address.rfind(PART, 0, MAX_ADDRESS_LENGTH + len(PART))
         while cut > 0:
             if address[:cut] in self.nodes:
                 return cut
