@@ -113,15 +113,16 @@ def test_a_client_takes_what_two_flows_in_a_row_have_crossed(client):
 
 
 @pytest.mark.parametrize("credit", [0, 1])
-def test_no_more_than_the_new_credit_comes_in_addition(client, credit):
+def test_no_more_than_eight_times_the_new_credit_comes_in_addition(client, credit):
     session = begun(client)
-    link = receiver_script(client, session, credit=3)
+    link = receiver_script(client, session, credit=20)
     link.set_credit(credit)
     client << like(Flow, link_credit=credit)
-    for id in range(3 + credit):
+    most = 20 + 8 * credit
+    for id in range(most):
         client >> transfer(0, id)
-    assert client.names() == ["DeliveryReceived"] * (3 + credit)
-    client >> transfer(0, 3 + credit)
+    assert client.names() == ["DeliveryReceived"] * most
+    client >> transfer(0, most)
     client << like(Detach, closed=True, error=condition("amqp:link:transfer-limit-exceeded"))
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import DeliveryState
 
 _RELEASED: Final = Released()
+# How many flows a client allows to have been added up by its peer: see `_note_flow`.
+_FLOWS_UNDER_WAY: Final = 8
 
 
 @final
@@ -225,15 +227,16 @@ class ReceiverLink(Link):
 
         RabbitMQ 3.10 gives the credit of a flow to its queue without deducting what the queue has
         sent since the delivery-count of the flow. So what was under way when the flow was written
-        comes in addition to the new credit. A client takes that; a server holds its clients to the
-        credit.
+        comes in addition to the new credit, and on a busy machine that of several flows adds up. A
+        client takes that, up to a bound; a server holds its clients to the credit.
         """
         if not self.flow_due and self.session.connection.settings.initiator:
             # What was beyond the credit of an earlier flow may be under way as well.
             under_way = self.allowance + self.spare
             if under_way < 0:
                 under_way = 0
-            self.spare = under_way if under_way < credit else credit
+            most = credit * _FLOWS_UNDER_WAY
+            self.spare = under_way if under_way < most else most
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
         """Settle a delivery; see `IncomingDelivery.settle`. In receiver-settle-mode second the
