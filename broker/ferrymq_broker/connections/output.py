@@ -237,8 +237,8 @@ class ClientOutput:
         self.touch()
 
     def keep_alive(self) -> None:
-        """Write a frame that says nothing before the output that waits for the disk, so that the client does
-        not close the connection because of a slow disk."""
+        """Write a frame that says nothing before the output that waits for the disk, so that the
+        client does not close the connection because of a slow disk."""
         if self._held.held and self._begun and not self.paused:
             self._write(self.idle_frame())
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ferrymq_broker.management.dialect import ManagementDialect
 from ferrymq_broker.server.http_handlers import HttpHandlerFactory, HttpHandlers, HttpHost
+from ferrymq_broker.server.new_connection import HandlerFactory
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
@@ -26,7 +27,8 @@ class HostTables:
     at the end, in lower case; `websocket_subprotocols` are accepted beside ``amqp``.
     `max_frame_size` is the largest frame in bytes that opens offer if the configuration does not
     say; 0: the usual one. `http_handlers` make handlers of HTTP requests, by the beginning of the
-    path; ``""`` is for all paths.
+    path; ``""`` is for all paths. `protocols` make the handlers of connections that do not begin
+    with AMQP 1.0, by their first eight bytes.
     """
 
     dialects: tuple[ManagementDialect, ...] = ()
@@ -36,6 +38,7 @@ class HostTables:
     websocket_subprotocols: tuple[str, ...] = ()
     http_handlers: Mapping[str, HttpHandlerFactory] = field(default_factory=dict)
     max_frame_size: int = 0
+    protocols: Mapping[bytes, HandlerFactory] = field(default_factory=dict)
 
     def joined(self, more: HostTables) -> HostTables:
         """Return these entries and `more`."""
@@ -47,6 +50,7 @@ class HostTables:
             websocket_subprotocols=self.websocket_subprotocols + more.websocket_subprotocols,
             http_handlers={**self.http_handlers, **more.http_handlers},
             max_frame_size=max(self.max_frame_size, more.max_frame_size),
+            protocols={**self.protocols, **more.protocols},
         )
 
     def add_words(self, broker: Broker) -> None:

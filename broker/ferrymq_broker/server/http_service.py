@@ -250,7 +250,7 @@ class WebProtocol(AmqpProtocol):
         self._limits.is_through = never_through
 
     def _has_opened(self) -> bool:
-        return self.handler.connection.opened
+        return self.handler.is_opened()
 
 
 def _is_own(origin: str, request: web.Request) -> bool:
