@@ -40,6 +40,7 @@ from ferrymq.engine.events import (
     TransferIgnored,
 )
 from ferrymq.engine.settings import ConnectionSettings
+from ferrymq.errors import AuthenticationError
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
 from ferrymq_broker.connections.client_handler import ClientHandler
@@ -296,7 +297,7 @@ class ConnectionHandler(ClientHandler):
 
     def close_soon(self, error: Error) -> None:
         """Close the connection from the broker's side, in another pass."""
-        self._closing = error
+        self._closing = self.parts.told(error)
         self.broker.soon(self._close)
 
     def _close(self) -> None:
@@ -525,7 +526,7 @@ class ConnectionHandler(ClientHandler):
         else:
             log.info("connection lost", peer=client.peer, reason=str(error))
         self.leave()
-        self.login.end(error)
+        self.login.end(str(error) if isinstance(error, AuthenticationError) else "")
         client.space.party_gone(client.id)
         self.broker.shared.termini.party_gone(client.id)
         self.parts.output.forget_waiting()
