@@ -1,4 +1,5 @@
-"""The personality `rabbitmq`: what clients of RabbitMQ 4 expect of a broker over AMQP 1.0."""
+"""The personality `rabbitmq`: what clients of RabbitMQ expect of a broker, over AMQP 1.0 and AMQP
+0-9-1."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.personalities import PersonalityPackage
+from ferrymq_rabbitmq.amqp_0_9_1.channel_connection import PROTOCOL_HEADER, ChannelConnection
 from ferrymq_rabbitmq.personality import RabbitmqPersonality
 
 if TYPE_CHECKING:
@@ -22,4 +25,4 @@ def make(
     return RabbitmqPersonality(space, settings)
 
 
-RABBITMQ = PersonalityPackage(make)
+RABBITMQ = PersonalityPackage(make, HostTables(protocols={PROTOCOL_HEADER: ChannelConnection}))

@@ -259,6 +259,7 @@ class ConnectionHandler(ClientHandler):
         """Return the attributes of the connection by their public names."""
         sessions = self.connection.channels.by_local.values()
         attributes: dict[str, object] = {
+            "protocol": "AMQP 1.0",
             "container-id": self.client.container_id,
             "sessions": len(sessions),
             "links": sum(len(session.links) for session in sessions),
