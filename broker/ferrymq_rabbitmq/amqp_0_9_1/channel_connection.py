@@ -44,6 +44,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
+    from ferrymq_broker.broker import Broker
     from ferrymq_broker.connections.authentication import Login
     from ferrymq_broker.nodes.queues.queue import Queue
     from ferrymq_broker.server.new_connection import NewConnection
