@@ -1,4 +1,4 @@
-"""The clients that the features are tried with, each a process, and the brokers for them."""
+"""Azure's clients, each a process, with which the features are tried; and brokers for them."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ CLIENTS: Final = {client.key: client for client in _ALL}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a feature: `passed`, `failed` with an error, or `absent` from the client."""
+    """The result of a feature: `passed`, `failed` with an error, or `absent` from the client."""
 
     verdict: str
     error: str
