@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mypy_extensions import mypyc_attr
-
 from ferrymq_broker.connections.connection_port import ConnectionPort
 
 if TYPE_CHECKING:
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     from ferrymq_types.transport import Error
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class ClientHandler(ConnectionPort):
     """The broker's side of one connection, over a transport.
 
