@@ -7,12 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ferrymq_types_0_9_1.constants import (
-    ACCESS_REFUSED,
-    CONNECTION_FORCED,
-    INTERNAL_ERROR,
-    RESOURCE_ERROR,
-)
 from mypy_extensions import i64
 
 from ferrymq_broker.connections.client_handler import ClientHandler
@@ -41,6 +35,12 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.server_connection import ServerConnectio
 from ferrymq_rabbitmq.amqp_0_9_1.engine.server_settings import ServerSettings
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, ConnectionFault
 from ferrymq_types.transport import Error
+from ferrymq_types_0_9_1.constants import (
+    ACCESS_REFUSED,
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    RESOURCE_ERROR,
+)
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
@@ -233,8 +233,9 @@ class ChannelConnection(ClientHandler):
         return any(channel.holds_messages() for channel in self.channels.values())
 
     def is_behind(self) -> bool:
-        """Return whether no more input is read: events are put off, or there is an alarm."""
-        return self._remainder.waits or self._is_held
+        """Return whether no more input is read: events are put off, there is an alarm, or the
+        client has not waited for its login."""
+        return self._remainder.waits or self._is_held or self.engine.holds_input()
 
     def is_lingering(self) -> bool:
         """Return whether the client must have the time to read the close."""
@@ -437,7 +438,7 @@ class ChannelConnection(ClientHandler):
         self.leave()
         self.broker.credit.leave(self._producer, 0)
         self._is_held = False
-        self._login.end(event.reason if client.identity is None else "")
+        self._login.end(event.reason if event.failed_login else "")
         space.party_gone(client.id)
         self.output.touch()
         return True
@@ -451,9 +452,9 @@ class ChannelConnection(ClientHandler):
             "protocol": "AMQP 0-9-1",
             "container-id": self.client.container_id,
             "channels": len(self.channels),
-            "max-frame-size": engine.frame_max,
-            "channel-max": engine.channel_max,
-            "idle-time-out": engine.heartbeat * 1000 or None,
+            "max-frame-size": int(engine.frame_max),
+            "channel-max": int(engine.channel_max),
+            "idle-time-out": int(engine.heartbeat) * 1000 or None,
             "properties": engine.client_properties,
         }
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ferrymq_codec_0_9_1.tables import decode_fields
-from ferrymq_types_0_9_1.constants import NOT_ALLOWED
-
 from ferrymq.engine.events import AuthenticationRequested
 from ferrymq_broker import audit
 from ferrymq_broker.connections.authentication import Authenticator
 from ferrymq_broker.connections.client_login import ClientLogin
 from ferrymq_broker.values.names import VHOST
 from ferrymq_codec.errors import DecodeError
+from ferrymq_codec_0_9_1.reader import FieldReader
+from ferrymq_codec_0_9_1.tables import read_table
 from ferrymq_types.security import SaslCode
+from ferrymq_types_0_9_1.constants import NOT_ALLOWED
 
 if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
@@ -85,7 +85,7 @@ class ChannelLogin(ClientLogin):
             identity = self._client.identity
             if identity is not None:
                 self.enter(self._client.space, identity)
-            self._engine.secret_updated()
+            self._engine.accept_secret()
         else:
             self._engine.accept_login()
 
@@ -143,7 +143,9 @@ def credentials(mechanism: str, response: bytes) -> AuthenticationRequested:
         return AuthenticationRequested(PLAIN, _text(parts[1]), _text(parts[2]), None)
     if mechanism == AMQPLAIN:
         try:
-            fields = decode_fields(response)
+            # The response is a field table without its size.
+            size = len(response).to_bytes(4, "big")
+            fields = read_table(FieldReader(size + response), "response")
         except DecodeError as error:
             raise ValueError(f"the response of AMQPLAIN is malformed: {error}") from None
         user, password = fields.get("LOGIN"), fields.get("PASSWORD")
