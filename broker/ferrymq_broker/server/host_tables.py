@@ -26,7 +26,8 @@ class HostTables:
     at the end, in lower case; `websocket_subprotocols` are accepted beside ``amqp``.
     `max_frame_size` is the largest frame in bytes that opens offer if the configuration does not
     say; 0: the usual one. `http_handlers` make handlers of HTTP requests, by the beginning of the
-    path; ``""`` is for all paths.
+    path; ``""`` is for all paths. `http_logins` are those of these beginnings whose requests come
+    with a name and a password.
     """
 
     dialects: tuple[ManagementDialect, ...] = ()
@@ -35,6 +36,7 @@ class HostTables:
     websocket_paths: tuple[str, ...] = ()
     websocket_subprotocols: tuple[str, ...] = ()
     http_handlers: Mapping[str, HttpHandlerFactory] = field(default_factory=dict)
+    http_logins: tuple[str, ...] = ()
     max_frame_size: int = 0
 
     def joined(self, more: HostTables) -> HostTables:
@@ -46,6 +48,7 @@ class HostTables:
             websocket_paths=self.websocket_paths + more.websocket_paths,
             websocket_subprotocols=self.websocket_subprotocols + more.websocket_subprotocols,
             http_handlers={**self.http_handlers, **more.http_handlers},
+            http_logins=self.http_logins + more.http_logins,
             max_frame_size=max(self.max_frame_size, more.max_frame_size),
         )
 
@@ -61,10 +64,11 @@ class HostTables:
         handlers: HttpHandlers,
         tokens: Callable[[AddressSpace], RequestTokens | None],
         needs_login: Callable[[ClientTransport], bool],
+        users: Callable[[], Mapping[str, frozenset[str]]],
     ) -> None:
         """Mount the HTTP handlers in every virtual host, whose requests `tokens` judges.
-        `needs_login` is that of `HttpHost`."""
+        `needs_login` and `users` are those of `HttpHost`."""
         for space in broker.spaces.values():
             for prefix, make in self.http_handlers.items():
-                host = HttpHost(space, broker, tokens(space), needs_login)
-                handlers.mount(space.name, prefix, make(host))
+                host = HttpHost(space, broker, tokens(space), needs_login, users)
+                handlers.mount(space.name, prefix, make(host), prefix in self.http_logins)
