@@ -19,7 +19,7 @@ def make(
     space: AddressSpace, broker: Broker, settings: Mapping[str, object], folder: Path
 ) -> Personality:
     """Return the personality of a virtual host. Raises `ValueError` for wrong settings."""
-    return RabbitmqPersonality(space, settings)
+    return RabbitmqPersonality(space, broker, settings)
 
 
 RABBITMQ = PersonalityPackage(make)

@@ -74,6 +74,16 @@ def queue_type(arguments: Mapping[str, object]) -> str:
     return str(type)
 
 
+def acts(type: str, name: str) -> bool:
+    """Return whether queues of a type have an argument with this name that has an effect here."""
+    return name in _READERS[type]
+
+
+def is_known(type: str, name: str) -> bool:
+    """Return whether a queue of a type may be declared with an argument of this name."""
+    return acts(type, name) or name in _WITHOUT_EFFECT
+
+
 def queue_policy(
     arguments: Mapping[str, object],
     durable: bool = True,

@@ -20,13 +20,12 @@ from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_rabbitmq.address_v2 import MANAGEMENT, decoded
 from ferrymq_rabbitmq.arguments import ArgumentError
-from ferrymq_rabbitmq.management.binding_requests import BindingRequests
-from ferrymq_rabbitmq.management.exchange_requests import ExchangeRequests
-from ferrymq_rabbitmq.management.queue_requests import QueueRequests
+from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.request_refused import RequestRefused, bad_request
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.broker import Broker
     from ferrymq_broker.nodes.link_terms import Party
 
 Answer = tuple[HTTPStatus, object]
@@ -38,11 +37,12 @@ _CHANGES: Final = ("PUT", "POST", "DELETE")
 class ManagementNode:
     """The handler of the requests of one virtual host."""
 
-    def __init__(self, space: AddressSpace) -> None:
+    def __init__(self, space: AddressSpace, broker: Broker, requests: HostRequests) -> None:
         self._space = space
-        self._queues = QueueRequests(space)
-        self._exchanges = ExchangeRequests(space)
-        self._bindings = BindingRequests(space)
+        self._broker = broker
+        self._queues = requests.queues
+        self._exchanges = requests.exchanges
+        self._bindings = requests.bindings
 
     def answer(self, request: Request) -> Response:
         """Return the response to a request."""
@@ -96,10 +96,12 @@ class ManagementNode:
             audit.changed(party.peer, party.user, host, verb, "node", path, int(status), reason)
 
 
-def add_management(space: AddressSpace) -> None:
+def add_management(space: AddressSpace, broker: Broker, requests: HostRequests) -> None:
     """Add the node to a virtual host; every client may attach to it, because each request is
     checked."""
-    node = ServiceNode(MANAGEMENT, space, ManagementNode(space).answer, _too_large)
+    node = ServiceNode(
+        MANAGEMENT, space, ManagementNode(space, broker, requests).answer, _too_large
+    )
     space.open_services.add(MANAGEMENT)
     space.insert_service(node)
 

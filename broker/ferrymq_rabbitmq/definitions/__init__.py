@@ -1,0 +1,1 @@
+"""Definitions as RabbitMQ exports them: users, permissions, policies, queues, exchanges, bindings."""
