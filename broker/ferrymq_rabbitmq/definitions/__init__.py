@@ -1,1 +1,1 @@
-"""Definitions as RabbitMQ exports them: users, permissions, policies, queues, exchanges, bindings."""
+"""Definitions as RabbitMQ exports them: users, policies, queues, exchanges, bindings."""

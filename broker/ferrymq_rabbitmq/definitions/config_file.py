@@ -37,7 +37,7 @@ def config_text(plan: ImportPlan, users_file: Path | None) -> str:
             _table(lines, "[[personality.policy]]", _policy(host, policy))
     if users_file is not None:
         _table(lines, "[security]", {"users-file": str(users_file)})
-    # The tables of the default virtual host are those of the file; a table of another one ends them.
+    # The tables of the default virtual host come first: those of another one end them.
     for host in sorted(plan.hosts, key=lambda host: host.vhost != DEFAULT_VHOST):
         prefix = ""
         if host.vhost != DEFAULT_VHOST:
@@ -59,8 +59,11 @@ def _nodes(lines: list[str], prefix: str, host: HostPlan) -> None:
     for binding in host.bindings:
         bindings.setdefault(binding.source, []).append(binding)
     known = {node.name: node.policy for node in host.exchanges}
+    led_to = {binding.destination for binding in host.bindings}
+    led_to |= {getattr(node.policy, "alternate", "") for node in host.exchanges}
     for name, type in PREDECLARED.items():
-        if name in bindings:
+        # The other ones are made after the nodes of the file.
+        if name in bindings or exchange_address(name) in led_to:
             known[name] = ExchangePolicy(type=type)
     for name, policy in known.items():
         settings = {"name": exchange_address(name), **_settings("exchange", policy)}

@@ -1,4 +1,4 @@
-"""What an import makes of definitions: users, rules and nodes, and a report of what has no equal."""
+"""What an import makes of definitions: users, rules and nodes, and what has no equal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPoli
 from ferrymq_rabbitmq.address_v2 import (
     RESERVED,
     exchange_address,
+    exchange_name,
     is_queue_name,
 )
 from ferrymq_rabbitmq.arguments import (
@@ -191,6 +192,7 @@ def _host(part: HostDefinitions, omitted: list[Omission]) -> HostPlan:
         if node is not None:
             host.queues.append(node)
     exchanges = {node.name for node in host.exchanges} | set(PREDECLARED)
+    host.exchanges = [_led_on(node, vhost, exchanges, omitted) for node in host.exchanges]
     queues = {node.name for node in host.queues}
     for entry in part.bindings:
         binding = _binding(entry, vhost, exchanges, queues, omitted)
@@ -291,6 +293,21 @@ def _exchange(
         omitted.append(Omission("exchange", name, vhost, str(error)))
         return None
     return PlannedNode(name, policy, arguments)
+
+
+def _led_on(
+    node: PlannedNode, vhost: str, exchanges: set[str], omitted: list[Omission]
+) -> PlannedNode:
+    """Return an exchange without an alternate exchange that does not exist."""
+    policy = node.policy
+    assert isinstance(policy, ExchangePolicy)
+    if not policy.alternate or exchange_name(policy.alternate) in exchanges:
+        return node
+    reason = f"the alternate exchange {exchange_name(policy.alternate)!r} is not imported"
+    omitted.append(Omission("exchange", node.name, vhost, reason))
+    arguments = {key: value for key, value in node.arguments.items() if key != ALTERNATE}
+    labels = tuple(label for label in policy.labels if not label.startswith(f"{ALTERNATE}="))
+    return PlannedNode(node.name, replace(policy, alternate="", labels=labels), arguments)
 
 
 def _binding(

@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from ferrymq_broker import audit
+from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.management.errors import ManagementError, status_of
+from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_rabbitmq.address_v2 import MANAGEMENT, decoded
 from ferrymq_rabbitmq.arguments import ArgumentError
+from ferrymq_rabbitmq.definitions.document import parse_definitions
+from ferrymq_rabbitmq.definitions.running_broker import import_definitions_into
 from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.request_refused import RequestRefused, bad_request
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
-    from ferrymq_broker.nodes.link_terms import Party
 
 Answer = tuple[HTTPStatus, object]
 
@@ -79,6 +82,8 @@ class ManagementNode:
                 return HTTPStatus.OK, self._bindings.list(
                     party, {key: values[0] for key, values in asked.items()}
                 )
+            case ("POST", "definitions"):
+                return HTTPStatus.OK, self._import(party, body)
             case ("DELETE", "bindings", _):
                 self._bindings.unbind(party, place.removeprefix("/bindings/"))
             case _:
@@ -86,6 +91,22 @@ class ManagementNode:
                     HTTPStatus.NOT_FOUND, f"there is no {verb[:20]} of {path[:200]!r}"
                 )
         return HTTPStatus.NO_CONTENT, None
+
+    def _import(self, party: Party, body: object) -> object:
+        """Import the definitions in a body: JSON, as text or bytes."""
+        if not isinstance(body, str | bytes):
+            raise bad_request("the body must be a text: the definitions as JSON")
+        try:
+            definitions = parse_definitions(body)
+            return import_definitions_into(
+                self._broker, definitions, lambda space: self._party_in(space, party)
+            )
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+
+    def _party_in(self, space: AddressSpace, party: Party) -> Party:
+        """Return a party with the rights that it has in another virtual host by its login."""
+        return party if space is self._space else party_in(space, self._broker, party)
 
     def _record(self, party: Party, verb: str, path: str, status: int, reason: str) -> None:
         """Write changes and refused requests to the audit log."""
@@ -104,6 +125,16 @@ def add_management(space: AddressSpace, broker: Broker, requests: HostRequests) 
     )
     space.open_services.add(MANAGEMENT)
     space.insert_service(node)
+
+
+def party_in(space: AddressSpace, broker: Broker, party: Party) -> Party:
+    """Return a party with the rights that its login gives it in another virtual host."""
+    identity = party.access.identity
+    rules = space.rules_for(identity) if broker.guarded else None
+    access = ConnectionAccess(identity, rules)
+    return Party(
+        party.connection, party.session, party.container_id, party.user, party.peer, access
+    )
 
 
 def _map(body: object) -> Mapping[str, object]:
