@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from ferrymq_broker.server.http_handlers import HttpHandlerFactory, HttpHandlers
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
+    from ferrymq_broker.config.url import ListenAddress
     from ferrymq_broker.connections.authentication import ClientTransport
     from ferrymq_broker.security.request_tokens import RequestTokens
 
@@ -65,10 +66,11 @@ class HostTables:
         tokens: Callable[[AddressSpace], RequestTokens | None],
         needs_login: Callable[[ClientTransport], bool],
         users: Callable[[], Mapping[str, frozenset[str]]],
+        addresses: Callable[[], Sequence[ListenAddress]],
     ) -> None:
         """Mount the HTTP handlers in every virtual host, whose requests `tokens` judges.
-        `needs_login` and `users` are those of `HttpHost`."""
+        `needs_login`, `users` and `addresses` are those of `HttpHost`."""
         for space in broker.spaces.values():
             for prefix, make in self.http_handlers.items():
-                host = HttpHost(space, broker, tokens(space), needs_login, users)
+                host = HttpHost(space, broker, tokens(space), needs_login, users, addresses)
                 handlers.mount(space.name, prefix, make(host), prefix in self.http_logins)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
+    from ferrymq_broker.config.url import ListenAddress
     from ferrymq_broker.security.request_tokens import RequestTokens
 
 
@@ -55,13 +56,15 @@ HttpHandler: TypeAlias = Callable[[HttpRequest], HttpResponse]
 class HttpHost:
     """The virtual host that a handler works for. `tokens` judges the tokens of requests; None if
     the broker takes no tokens. `needs_login` returns whether a client has to name itself. `users`
-    returns the users with a password, by name, and their groups."""
+    returns the users with a password, by name, and their groups. `addresses` returns those that the
+    broker listens on."""
 
     space: AddressSpace
     broker: Broker
     tokens: RequestTokens | None
     needs_login: Callable[[ClientTransport], bool]
     users: Callable[[], Mapping[str, frozenset[str]]]
+    addresses: Callable[[], Sequence[ListenAddress]]
 
 
 # Makes the handler for a virtual host.

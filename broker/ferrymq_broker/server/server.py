@@ -207,6 +207,7 @@ class BrokerServer:
                 lambda space: request_tokens(self.broker, space, verifier),
                 self.admission.authenticators.is_required,
                 self.admission.authenticators.users,
+                lambda: self.addresses,
             )
             await self._listeners.start(config.listener)
             if self.failure is not None:
