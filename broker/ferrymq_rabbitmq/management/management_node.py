@@ -20,6 +20,8 @@ from ferrymq_broker.management.errors import ManagementError, status_of
 from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import ServiceNode
+from ferrymq_broker.security.cbs import ACCEPTED, PUT_TOKEN
+from ferrymq_broker.security.cbs import ADDRESS as TOKENS
 from ferrymq_rabbitmq.address_v2 import MANAGEMENT, decoded
 from ferrymq_rabbitmq.arguments import ArgumentError
 from ferrymq_rabbitmq.definitions.document import parse_definitions
@@ -82,6 +84,8 @@ class ManagementNode:
                 return HTTPStatus.OK, self._bindings.list(
                     party, {key: values[0] for key, values in asked.items()}
                 )
+            case ("PUT", "auth", "tokens"):
+                self._renew(party, body)
             case ("POST", "definitions"):
                 return HTTPStatus.OK, self._import(party, body)
             case ("DELETE", "bindings", _):
@@ -91,6 +95,27 @@ class ManagementNode:
                     HTTPStatus.NOT_FOUND, f"there is no {verb[:20]} of {path[:200]!r}"
                 )
         return HTTPStatus.NO_CONTENT, None
+
+    def _renew(self, party: Party, body: object) -> None:
+        """Take a new token for the connection, as ``$cbs`` does, for all addresses."""
+        service = self._space.nodes.get(TOKENS)
+        if not isinstance(service, ServiceNode):
+            raise bad_request("the broker takes no tokens: [[security.jwt]] names no issuer")
+        if not isinstance(body, str | bytes):
+            raise bad_request("the body must be the token")
+        asked = Request(party)
+        asked.application_properties = {"operation": PUT_TOKEN, "type": "jwt", "name": ""}
+        asked.body, asked.size = body, len(body)
+        response = service.answer(asked)
+        if response is None:
+            raise RequestRefused(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the keys of the issuer are being fetched"
+            )
+        told = response.application_properties
+        status = told["status-code"]
+        assert isinstance(status, int)
+        if status != ACCEPTED:
+            raise RequestRefused(HTTPStatus(int(status)), str(told["status-description"]))
 
     def _import(self, party: Party, body: object) -> object:
         """Import the definitions in a body: JSON, as text or bytes."""
