@@ -6,32 +6,29 @@ requests that clients of AMQP 1.0 make, so the same checks hold.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, unquote
 
 from ferrymq_broker import audit
 from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.addresses.address_space import AddressSpace
-from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.management.errors import ManagementError, status_of
 from ferrymq_broker.management.operation import Call
 from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.server.http_handlers import HttpHandler, HttpHost, HttpRequest, HttpResponse
 from ferrymq_broker.values.names import DEFAULT_SPACE
-from ferrymq_broker.values.policy import EXCHANGE_TYPES
-from ferrymq_rabbitmq.arguments import ArgumentError
 from ferrymq_rabbitmq.definitions.access_rules import ADMINISTRATOR
 from ferrymq_rabbitmq.definitions.document import DEFAULT_VHOST, parse_definitions
 from ferrymq_rabbitmq.definitions.running_broker import import_definitions_into
+from ferrymq_rabbitmq.http_api.broker_facts import BrokerFacts
+from ferrymq_rabbitmq.http_api.error_bodies import error_body, failure_of
 from ferrymq_rabbitmq.http_api.host_view import NODE, HostView, Json
+from ferrymq_rabbitmq.http_api.json_messages import DEFAULT_EXCHANGE, get_messages, publish
 from ferrymq_rabbitmq.http_api.listing import arranged, chosen
-from ferrymq_rabbitmq.http_api.messages import DEFAULT_EXCHANGE, get_messages, publish
 from ferrymq_rabbitmq.http_api.permissions import permissions_of
 from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.request_refused import RequestRefused, bad_request
@@ -64,15 +61,6 @@ _OF_FILES: Final = {
     "vhost-limits": "limits are part of the configuration",
     "user-limits": "limits are part of the configuration",
 }
-# The schemes of listeners for each protocol of a health check.
-_PROTOCOLS: Final = {
-    "amqp": ("amqp", "any"),
-    "amqp/ssl": ("amqps",),
-    "amqps": ("amqps",),
-    "http": ("any", "ws"),
-    "https": ("wss",),
-    "http/web-amqp": ("ws", "any"),
-}
 
 
 def make_handler(host: HttpHost) -> HttpHandler:
@@ -91,15 +79,15 @@ class _HttpApi:
         identity = request.identity
         if identity is None:
             challenge = {"WWW-Authenticate": 'Basic realm="ferrymq", charset="UTF-8"'}
-            return _response(HTTPStatus.UNAUTHORIZED, _error(401, "login failed"), challenge)
+            return _response(HTTPStatus.UNAUTHORIZED, error_body(401, "login failed"), challenge)
         work = _Work(self._host, request, identity)
         steps = [unquote(step) for step in request.raw_path.rstrip("/").split("/")[2:]]
         headers: dict[str, str] = {}
         try:
             status, body = work.answer(steps)
         except Exception as error:
-            status, description = _failure(error)
-            body = _error(status, description)
+            status, description = failure_of(error)
+            body = error_body(status, description)
         else:
             description = ""
             if work.location:
@@ -114,13 +102,14 @@ class _Work:
     def __init__(self, host: HttpHost, request: HttpRequest, identity: UserIdentity) -> None:
         self._host = host
         self._broker = host.broker
+        self._facts = BrokerFacts(host)
         self._request = request
         self._identity = identity
         self._views: dict[str, HostView] = {}
         self.location = ""
 
     def answer(self, steps: Sequence[str]) -> Answer:
-        """Return the status and the body. Raises the errors that `_failure` knows."""
+        """Return the status and the body. Raises the errors that `failure_of` knows."""
         method = self._request.method
         if method in ("GET", "HEAD"):
             return HTTPStatus.OK, self._get(steps)
@@ -182,7 +171,7 @@ class _Work:
     def _get(self, steps: Sequence[str]) -> object:
         match steps:
             case ["overview"]:
-                return self._one(self._overview())
+                return self._one(self._facts.overview(self._all()))
             case ["cluster-name"]:
                 return {"name": NODE}
             case ["auth"]:
@@ -190,13 +179,13 @@ class _Work:
             case ["whoami"]:
                 return self._whoami()
             case ["nodes"]:
-                return self._list([self._node()])
+                return self._list([self._facts.node()])
             case ["nodes", name]:
                 if name != NODE:
                     raise RequestRefused.missing("node", name)
-                return self._one(self._node())
+                return self._one(self._facts.node())
             case ["health", "checks", *check]:
-                return self._check(check)
+                return self._facts.check(check)
             case ["healthchecks", "node", *_]:
                 return {"status": "ok"}
             case ["aliveness-test", vhost]:
@@ -324,89 +313,7 @@ class _Work:
         word = "queue" if kind == "q" else "exchange"
         return _leading_to(self._bindings_from(view, _exchange(source)), word, destination)
 
-    # -- the broker ----------------------------------------------------------------------
-
-    def _overview(self) -> Json:
-        sums: tuple[Json, Json, Json] = ({}, {}, {})
-        for view in self._all():
-            for total, part in zip(sums, view.totals(), strict=True):
-                for key, count in part.items():
-                    total[key] = total.get(key, 0) + count
-        objects, messages, stats = sums
-        told = getattr(self._broker.default.personality, "told_version", "")
-        return {
-            "management_version": told,
-            "rabbitmq_version": told,
-            "product_name": "ferrymq",
-            "product_version": importlib.metadata.version("ferrymq"),
-            "erlang_version": "",
-            "erlang_full_version": "",
-            "rates_mode": "none",
-            "cluster_name": NODE,
-            "node": NODE,
-            "exchange_types": [{"name": type, "enabled": True} for type in EXCHANGE_TYPES],
-            "object_totals": objects,
-            "queue_totals": messages,
-            "message_stats": stats,
-            "churn_rates": {},
-            "listeners": [
-                {"node": NODE, "protocol": each.scheme, "ip_address": each.host, "port": each.port}
-                for each in self._host.addresses()
-            ],
-            "contexts": [],
-            "statistics_db_event_queue": 0,
-            "disable_stats": False,
-            "enable_queue_totals": False,
-            "is_op_policy_updating_enabled": False,
-        }
-
-    def _node(self) -> Json:
-        broker = self._broker
-        return {
-            "name": NODE,
-            "type": "disc",
-            "running": True,
-            "being_drained": False,
-            "rates_mode": "none",
-            "mem_used": int(broker.agenda.held),
-            "mem_alarm": "memory" in broker.alarms,
-            "disk_free_alarm": "disk" in broker.alarms,
-            "partitions": [],
-            "applications": [],
-            "enabled_plugins": [],
-        }
-
-    def _check(self, check: Sequence[str]) -> object:
-        """Return the answer to a health check. Raises `_Unhealthy`."""
-        match check:
-            case ["alarms" | "local-alarms"]:
-                alarms = sorted(self._broker.alarms)
-                if alarms:
-                    raise _Unhealthy(
-                        f"alarms: {', '.join(alarms)}",
-                        alarms=[{"resource": each, "node": NODE} for each in alarms],
-                    )
-                return {"status": "ok"}
-            case [
-                "ready-to-serve-clients"
-                | "is-in-service"
-                | "virtual-hosts"
-                | "node-is-quorum-critical"
-                | "node-is-mirror-sync-critical"
-            ]:
-                return {"status": "ok"}
-            case ["port-listener", text]:
-                ports = [address.port for address in self._host.addresses()]
-                if not text.isdigit() or int(text[:6]) not in ports:
-                    raise _Unhealthy("No active listener", missing=text, ports=ports)
-                return {"status": "ok", "port": int(text)}
-            case ["protocol-listener", protocol]:
-                schemes = [address.scheme for address in self._host.addresses()]
-                wanted = _PROTOCOLS.get(protocol.lower(), ())
-                if not any(scheme in wanted for scheme in schemes):
-                    raise _Unhealthy("No active listener", missing=protocol, protocols=schemes)
-                return {"status": "ok", "protocol": protocol}
-        raise _no_path(("health", "checks", *check))
+    # -- users, permissions and policies -------------------------------------------------
 
     def _whoami(self) -> Json:
         groups = set(self._identity.groups)
@@ -476,7 +383,7 @@ class _Work:
             for each in view.bindings()
             if each["source"]
         ]
-        told = getattr(self._broker.default.personality, "told_version", "")
+        told = self._facts.version
         return {
             "rabbit_version": told,
             "rabbitmq_version": told,
@@ -613,14 +520,6 @@ class _Work:
         return HTTPStatus.OK, report
 
 
-class _Unhealthy(Exception):
-    """An exception: a health check has failed."""
-
-    def __init__(self, reason: str, **facts: object) -> None:
-        super().__init__(reason)
-        self.facts = {"status": "failed", "reason": reason, **facts}
-
-
 def _exchange(name: str) -> str:
     """Return the name of an exchange by its name in a path."""
     return "" if name == DEFAULT_EXCHANGE else name
@@ -670,38 +569,6 @@ def _no_path(steps: Sequence[str]) -> RequestRefused:
 
 def _not_authorised(what: str) -> RequestRefused:
     return RequestRefused(HTTPStatus.FORBIDDEN, f"{what} is not allowed to you")
-
-
-def _failure(error: Exception) -> tuple[HTTPStatus, str]:
-    """Return the status and the reason for an error. Clients of RabbitMQ expect 401 for a missing
-    right, and 400 for whatever does not fit. Raises unknown errors again."""
-    if isinstance(error, RequestRefused):
-        status, reason = int(error.status), error.description
-    elif isinstance(error, ManagementError):
-        status, reason = error.status, error.description
-    elif isinstance(error, BrokerError):
-        status, reason = status_of(error.condition), error.description
-    elif isinstance(error, ArgumentError):
-        status, reason = 400, str(error)
-    elif isinstance(error, _Unhealthy):
-        return HTTPStatus.SERVICE_UNAVAILABLE, json.dumps(error.facts)
-    else:
-        raise error
-    if status == HTTPStatus.FORBIDDEN:
-        return HTTPStatus.UNAUTHORIZED, reason
-    if status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
-        return HTTPStatus(status), reason
-    return HTTPStatus.BAD_REQUEST, reason
-
-
-_ERRORS: Final = {400: "bad_request", 401: "not_authorised", 404: "Object Not Found"}
-
-
-def _error(status: int, reason: str) -> Mapping[str, Any]:
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
-        facts: Json = json.loads(reason)
-        return facts
-    return {"error": _ERRORS.get(status, "method_not_allowed"), "reason": reason}
 
 
 def _response(
