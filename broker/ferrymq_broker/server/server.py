@@ -206,6 +206,8 @@ class BrokerServer:
                 self.http_handlers,
                 lambda space: request_tokens(self.broker, space, verifier),
                 self.admission.authenticators.is_required,
+                self.admission.authenticators.users,
+                lambda: self.addresses,
             )
             await self._listeners.start(config.listener)
             if self.failure is not None:

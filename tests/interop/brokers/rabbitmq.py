@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -126,3 +127,12 @@ class RabbitMQ(ForeignBroker):
             self._command(f"{self._inside}/sbin/rabbitmq-server"), environment, self._folder
         )
         self.expect_loopback()
+
+    def export_definitions(self) -> str:
+        """Return what ``rabbitmqctl export_definitions`` writes."""
+        command = self._command(f"{self._inside}/sbin/rabbitmqctl", "export_definitions", "-")
+        done = subprocess.run(
+            command, env=self._environment(), cwd=self._folder, capture_output=True, check=True
+        )
+        text = done.stdout.decode()
+        return text[text.index("{") :]
