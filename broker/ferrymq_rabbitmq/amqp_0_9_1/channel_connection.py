@@ -34,6 +34,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.engine_events import (
 from ferrymq_rabbitmq.amqp_0_9_1.engine.server_connection import ServerConnection
 from ferrymq_rabbitmq.amqp_0_9_1.engine.server_settings import ServerSettings
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, ConnectionFault
+from ferrymq_rabbitmq.personality import RabbitmqPersonality
 from ferrymq_types.transport import Error
 from ferrymq_types_0_9_1.constants import (
     ACCESS_REFUSED,
@@ -46,8 +47,9 @@ if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.connections.authentication import Login
-    from ferrymq_broker.nodes.queues.queue import Queue
     from ferrymq_broker.server.new_connection import NewConnection
+    from ferrymq_codec_0_9_1.method import Method
+    from ferrymq_rabbitmq.management.host_requests import HostRequests
 
 # The first bytes of a connection (AMQP 0-9-1 §4.2.2).
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
@@ -103,14 +105,16 @@ class ConnectionProducer(Producer):
 class ChannelConnection(ClientHandler):
     """The broker's side of one connection of AMQP 0-9-1.
 
-    `exclusive_queues` are those that end with the connection, by their addresses.
+    `channels` are by their numbers. `answered` is whether the client is told of something in this
+    pass, which waits for the disk if anything has changed. `outstanding` is how many deliveries of
+    all channels have no outcome.
     """
 
     __slots__ = (
         "engine",
         "channels",
-        "exclusive_queues",
-        "max_message_size",
+        "answered",
+        "outstanding",
         "_login",
         "_holder",
         "_producer",
@@ -149,8 +153,8 @@ class ChannelConnection(ClientHandler):
         super().__init__(broker, client, output, authenticator)
         self.engine: ServerConnection = engine
         self.channels: dict[int, Channel] = {}
-        self.exclusive_queues: dict[str, Queue] = {}
-        self.max_message_size: i64 = limits.max_message_size
+        self.answered: bool = False
+        self.outstanding: i64 = 0
         self._login = ChannelLogin(broker, client, output, authenticator, engine)
         self._holder = ChannelHolder(self)
         self._producer = ConnectionProducer(self)
@@ -320,6 +324,26 @@ class ChannelConnection(ClientHandler):
     # -- events --------------------------------------------------------------------------
 
     def _process(self) -> None:
+        """Process events, and confirm what was published."""
+        changes = self.output.changes
+        before = changes.total
+        claims = changes.claims
+        self.answered = False
+        try:
+            self._work_off()
+            for channel in self.channels.values():
+                channel.write_confirms()
+        except BaseException:
+            # The client is told of everything before the bug.
+            self.output.need_latest()
+            self._events = _NO_EVENTS
+            self._at = 0
+            raise
+        if self.answered and (changes.total != before or changes.claims != claims):
+            # The client is told of changes only when they are on disk.
+            self.output.need_latest()
+
+    def _work_off(self) -> None:
         """Process all events that have arrived, as far as the slice allows."""
         engine = self.engine
         slices = self.broker.agenda.slices
@@ -342,27 +366,27 @@ class ChannelConnection(ClientHandler):
             event = events[at]
             # An event in which a bug has raised is not processed again.
             self._at = at + 1
-            try:
-                if isinstance(event, ContentReceived):
-                    self._on_content(event)
-                elif isinstance(event, MethodReceived):
-                    self._on_method(event)
-                elif not self._on_control_event(event):
-                    self._at = at
-                    self._remainder.wait(self)
-                    return
-            except ChannelFault as fault:
-                self._fail_channel(event, fault)
-            except ConnectionFault as fault:
-                engine.close(fault.code, fault.text, fault.method)
+            if isinstance(event, ContentReceived):
+                self._on_content(event)
+            elif isinstance(event, MethodReceived):
+                self._on_method(event)
+            elif not self._on_control_event(event):
+                self._at = at
+                self._remainder.wait(self)
+                return
 
     def _on_content(self, event: ContentReceived) -> None:
         channel = self.channels.get(event.channel)
         if channel is None:
+            # The channel was closed for an earlier error.
             return
-        if not self._publishes:
-            self._publishes = True
-        channel.on_content(event.method, event.properties, event.body)
+        self._publishes = True
+        try:
+            channel.on_content(event.method, event.properties, event.body)
+        except ChannelFault as fault:
+            self._fail_channel(channel, fault, event.method)
+        except ConnectionFault as fault:
+            self.engine.close(fault.code, fault.text, event.method)
         if self.broker.credit.withheld:
             self.hold_publisher()
 
@@ -370,16 +394,26 @@ class ChannelConnection(ClientHandler):
         channel = self.channels.get(event.channel)
         if channel is None:
             return
-        changes = self.output.changes
-        before = changes.total
-        channel.on_method(event.method)
-        if changes.total != before and event.method.SYNCHRONOUS:
-            # The client is told of changes only when they are on disk.
-            self.output.need_latest()
+        try:
+            channel.on_method(event.method)
+        except ChannelFault as fault:
+            self._fail_channel(channel, fault, event.method)
+        except ConnectionFault as fault:
+            self.engine.close(fault.code, fault.text, event.method)
 
-    def _fail_channel(self, event: EngineEvent, fault: ChannelFault) -> None:
-        number = event.channel
-        self.engine.close_channel(number, fault.code, fault.text, fault.method)
+    def _fail_channel(self, channel: Channel, fault: ChannelFault, method: Method) -> None:
+        """Close a channel for a fault; what was published before is confirmed first."""
+        channel.write_confirms()
+        self.engine.close_channel(channel.number, fault.code, fault.text, method)
+
+    def is_full(self) -> bool:
+        """Return whether the client has as many deliveries without an outcome as it may have."""
+        return self.outstanding >= self.broker.client_limits.unsettled_total
+
+    def wake_waiting(self) -> None:
+        """Let consumers that wait for room go on."""
+        for channel in self.channels.values():
+            channel.wake_waiting()
 
     def _on_control_event(self, event: EngineEvent) -> bool:
         """Process an event that does not come with every message.
@@ -387,7 +421,7 @@ class ChannelConnection(ClientHandler):
         Return false if there is more to do than the present slice allows: call this again then.
         """
         if isinstance(event, ChannelOpened):
-            self.channels[event.channel] = Channel(self, event.channel)
+            self.channels[event.channel] = Channel(self, event.channel, self._requests())
         elif isinstance(event, ChannelClosed):
             return self._end_channel(event.channel, False)
         elif isinstance(event, LoginStarted):
@@ -405,6 +439,13 @@ class ChannelConnection(ClientHandler):
         elif isinstance(event, ConnectionEnded):
             return self._on_ended(event)
         return True
+
+    def _requests(self) -> HostRequests:
+        """Return what serves declarations and bindings in the virtual host of the client."""
+        personality = self.client.space.personality
+        assert isinstance(personality, RabbitmqPersonality)
+        assert personality.requests is not None
+        return personality.requests
 
     def _begin_login(self, event: LoginStarted) -> None:
         name = event.client_properties.get("connection_name")
@@ -430,16 +471,12 @@ class ChannelConnection(ClientHandler):
         client = self.client
         if lost:
             log.info("connection lost", peer=client.peer, reason=event.reason)
-        space = client.space
-        for queue in list(self.exclusive_queues.values()):
-            if not queue.deleted:
-                space.remove(queue)
-        self.exclusive_queues.clear()
         self.leave()
         self.broker.credit.leave(self._producer, 0)
         self._is_held = False
         self._login.end(event.reason if event.failed_login else "")
-        space.party_gone(client.id)
+        # Exclusive queues end with their connection.
+        client.space.party_gone(client.id)
         self.output.touch()
         return True
 

@@ -88,6 +88,19 @@ class BindingRequests:
                 exchange.unbind(destination, binding.key, binding.arguments)
                 return
 
+    def remove(
+        self,
+        party: Party,
+        source: str,
+        destination: str,
+        key: str,
+        arguments: dict[str, object],
+    ) -> None:
+        """Remove the binding to a native address; do nothing if there is none."""
+        exchange = self._existing(source)
+        self._authorise(party, exchange, "DELETE")
+        exchange.unbind(destination, key, arguments)
+
     def _may_read(self, party: Party, exchange: Exchange) -> bool:
         """Return whether a party may receive at an exchange: RabbitMQ's permission to read it, with
         which clients bind to it."""

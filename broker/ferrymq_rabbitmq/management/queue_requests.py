@@ -44,12 +44,12 @@ class QueueRequests:
         self._streams = StreamEntities(space)
 
     def declare(
-        self, party: Party, name: str, body: Mapping[str, object]
+        self, party: Party, name: str, body: Mapping[str, object], generated: bool = False
     ) -> tuple[HTTPStatus, object]:
         """Make a queue, or check that it exists as declared: with the same arguments. A policy for
         its name adds to them. A queue that the broker's configuration declares fits whatever the
-        client says of its limits."""
-        if name.startswith(RESERVED):
+        client says of its limits. A name that the broker has `generated` may be a reserved one."""
+        if name.startswith(RESERVED) and not generated:
             raise RequestRefused(
                 HTTPStatus.FORBIDDEN,
                 f"queue {name[:200]!r} starts with the reserved prefix {RESERVED}",

@@ -227,7 +227,7 @@ class ServerConnection:
     def _waits(self) -> bool:
         """Return whether nothing is read until the user has decided."""
         state = self.state
-        return state == EXPECT_LOGIN or state == EXPECT_HOST
+        return state in (EXPECT_LOGIN, EXPECT_HOST)
 
     def _read(self) -> None:
         """Read frames until the input ends, or until the user has to answer first."""
@@ -237,7 +237,7 @@ class ServerConnection:
             return
         data = buffer.data
         end: i64 = len(data)
-        while buffer.pos < end:
+        while buffer.size > 0:
             pos = buffer.pos
             state = self.state
             if state == ENDED:
@@ -434,7 +434,7 @@ class ServerConnection:
         if isinstance(method, ConnectionStartOk):
             self.state = EXPECT_LOGIN
             self.client_properties = method.client_properties
-            self._blocks = self._is_capable("connection.blocked")
+            self._blocks = self.is_capable("connection.blocked")
             self._events.append(
                 LoginStarted(
                     method.mechanism, method.response, method.client_properties, method.locale
@@ -449,7 +449,7 @@ class ServerConnection:
             self.state = EXPECT_HOST
             self._events.append(HostOpened(method.virtual_host))
 
-    def _is_capable(self, capability: str) -> bool:
+    def is_capable(self, capability: str) -> bool:
         """Return whether the client says that it has a capability."""
         capabilities = self.client_properties.get("capabilities")
         return isinstance(capabilities, dict) and capabilities.get(capability) is True
@@ -507,7 +507,7 @@ class ServerConnection:
         """End the connection: the client is not who it says."""
         if self.state != EXPECT_LOGIN:
             return
-        if self._is_capable("authentication_failure_close"):
+        if self.is_capable("authentication_failure_close"):
             self.close(ACCESS_REFUSED, text)
         else:
             # Other clients expect the end of the transport alone.
