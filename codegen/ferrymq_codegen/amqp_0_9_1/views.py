@@ -16,9 +16,9 @@ from ferrymq_codegen.amqp_0_9_1.names import (
 )
 from ferrymq_codegen.amqp_0_9_1.resolve import Protocol
 from ferrymq_codegen.docs import docstring
-from ferrymq_codegen.names import snake_name
+from ferrymq_codegen.identifiers import snake_name
 
-_PYTHON: Final = {
+PYTHON: Final = {
     "bit": ("bool", "False"),
     "octet": ("int", "0"),
     "short": ("int", "0"),
@@ -199,7 +199,7 @@ def _field(
     type_ = protocol.type_of(field)
     attr = field_name(path, field.name)
     where = f'"{path}.{field.name}"'
-    python, default = _PYTHON[type_]
+    python, default = PYTHON[type_]
     value = f"value.{attr}" if not flag else attr
     write: list[str] = []
     decoded: list[str] = []
