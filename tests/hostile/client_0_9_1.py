@@ -64,6 +64,15 @@ class Client091:
                 return found[1]
         raise AssertionError(f"the connection has ended without {name}")
 
+    def finish(self) -> None:
+        """Send no more, and wait until the broker has hung up."""
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+            while self.socket.recv(65536):
+                pass
+        except OSError:
+            pass
+
     def code(self) -> int:
         """Return the code of the close that comes; 0 if the connection ends without one."""
         while (found := self.read()) is not None:
