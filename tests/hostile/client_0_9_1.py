@@ -60,7 +60,7 @@ class Client091:
     def until(self, name: str) -> Any:
         """Return the next method of this name. Raises `AssertionError` if the connection ends."""
         while (found := self.read()) is not None:
-            if found[1].NAME == name:
+            if name == found[1].NAME:
                 return found[1]
         raise AssertionError(f"the connection has ended without {name}")
 
