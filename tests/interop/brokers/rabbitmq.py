@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -126,3 +127,8 @@ class RabbitMQ(ForeignBroker):
             self._command(f"{self._inside}/sbin/rabbitmq-server"), environment, self._folder
         )
         self.expect_loopback()
+
+    def control(self, *command: str) -> None:
+        """Run a command of `rabbitmqctl`."""
+        script = self._command(f"{self._inside}/sbin/rabbitmqctl", *command)
+        subprocess.run(script, env=self._environment(), check=True, capture_output=True)

@@ -66,15 +66,17 @@ class Expectations:
     """What fails with which client, and which features a client does not have.
 
     A feature that is not listed works. `fails` is by package or by client, and by feature: a
-    pattern of the error. `absent` is by package.
+    pattern of the error. `absent` is by package; None: a client may lack any feature.
     """
 
     fails: Mapping[str, Mapping[str, str]]
-    absent: Mapping[str, frozenset[str]]
+    absent: Mapping[str, frozenset[str]] | None
 
     def judge(self, client: TriedClient, name: str, outcome: Outcome) -> str:
         """Return what is unexpected about an outcome; empty if it is as expected."""
-        absent = name in self.absent.get(client.package, frozenset())
+        if self.absent is None and outcome.verdict == "absent":
+            return ""
+        absent = name in (self.absent or {}).get(client.package, frozenset())
         if absent != (outcome.verdict == "absent"):
             return "expected to be absent" if absent else "not expected to be absent"
         if absent:
@@ -245,7 +247,7 @@ class Suite:
         """Raise AssertionError if an expectation names no feature or no client."""
         names = {feature.name for feature in self.features}
         packages = {client.package for client in self.clients.values()}
-        fails, absent = self.expectations.fails, self.expectations.absent
+        fails, absent = self.expectations.fails, self.expectations.absent or {}
         assert len(names) == len(self.features), "two features have one name"
         assert set(fails) <= {*self.clients, *packages}
         assert set(absent) <= packages
