@@ -90,7 +90,9 @@ function queue_declare(array $at): void
 {
     $ch = channel($at);
     $ch->queue_declare($at['entity'], false, true, false, false);
+    $ch->confirm_select();
     put($ch, $at['entity'], 'one', 'two');
+    $ch->wait_for_pending_acks(PATIENCE);
     expect($ch->queue_declare($at['entity'], true)[1], 2);
     expect($ch->queue_purge($at['entity']), 2);
     $ch->queue_delete($at['entity']);
@@ -272,12 +274,13 @@ function prefetch(array $at): void
         $came[] = $message;
     };
     $ch->basic_consume($at['entity'], '', false, false, false, false, $on);
-    $enough = fn(int $count) => function () use (&$came, $count) {
-        return count($came) === $count;
-    };
-    until($ch, $enough(2));
+    until($ch, function () use (&$came) {
+        return count($came) === 2;
+    });
     $came[1]->ack(true);
-    until($ch, $enough(4));
+    until($ch, function () use (&$came) {
+        return count($came) === 4;
+    });
 }
 
 function requeue(array $at): void
