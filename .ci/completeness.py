@@ -20,7 +20,9 @@ from typing import Any, Final
 BOUNDS: Final[dict[str, float]] = {
     "ferrymq": 98,
     "ferrymq_codec": 95,
+    "ferrymq_codec_0_9_1": 95,
     "ferrymq_types": 95,
+    "ferrymq_types_0_9_1": 95,
     "ferrymq_broker": 95,
     "ferrymq_pytest": 98,
 }

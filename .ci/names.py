@@ -33,6 +33,7 @@ COUNTERPARTS: Final[dict[str, str]] = {
     "Link": _FACES,
     "Management": _FACES,
     "ManagementClient": _FACES,
+    "Method": "a method of AMQP 0-9-1, and a way to log in",
     "Pair": _FACES,
     "Queue": _DECLARED,
     "Receiver": _FACES,

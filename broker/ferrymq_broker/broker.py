@@ -32,7 +32,7 @@ from ferrymq_broker.transactions.transaction import TransactionLimits
 from ferrymq_broker.values.names import DEFAULT_SPACE, VHOST
 
 if TYPE_CHECKING:
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.client_handler import ClientHandler
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.store.page_store import PageStore
     from ferrymq_broker.store.store import Store
@@ -103,7 +103,7 @@ class Broker:
         self.token_deadline: i64 = 0
         self.store: Store | None = None
         # Every connection, in the order in which they were opened.
-        self.handlers: dict[ConnectionHandler, None] = {}
+        self.handlers: dict[ClientHandler, None] = {}
         self.counters: Counters = Counters()
         numbers = NumberSequence()
         self.shared: SharedParts = SharedParts(self.agenda, self.timers, numbers, self.counters)
@@ -181,7 +181,9 @@ class Broker:
         withheld = self.credit.withheld
         self.credit.set_alarm(reason, on)
         if self.credit.withheld and not withheld:
-            self.agenda.slices.do(Withdrawal(self.credit, [each.links for each in self.handlers]))
+            self.agenda.slices.do(
+                Withdrawal(self.credit, [each.holder() for each in self.handlers])
+            )
 
     def page_out(
         self, pages: PageStore, limit: i64, unmap: Callable[[], object] | None = None

@@ -1,4 +1,4 @@
-"""The personality `rabbitmq`: what clients of RabbitMQ 4 expect of a broker over AMQP 1.0."""
+"""The personality `rabbitmq`: what clients and tools of RabbitMQ expect of a broker."""
 
 from __future__ import annotations
 
@@ -6,20 +6,37 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.personalities import PersonalityPackage
+from ferrymq_rabbitmq.amqp_0_9_1.channel_connection import PROTOCOL_HEADER, ChannelConnection
 from ferrymq_rabbitmq.personality import RabbitmqPersonality
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.nodes.personality import Personality
+    from ferrymq_broker.server.http_handlers import HttpHandler, HttpHost
 
 
 def make(
     space: AddressSpace, broker: Broker, settings: Mapping[str, object], folder: Path
 ) -> Personality:
     """Return the personality of a virtual host. Raises `ValueError` for wrong settings."""
-    return RabbitmqPersonality(space, settings)
+    return RabbitmqPersonality(space, broker, settings)
 
 
-RABBITMQ = PersonalityPackage(make)
+def administer(host: HttpHost) -> HttpHandler:
+    """Return the handler of HTTP requests below ``/api``."""
+    from ferrymq_rabbitmq.http_api.api import make_handler
+
+    return make_handler(host)
+
+
+RABBITMQ = PersonalityPackage(
+    make,
+    HostTables(
+        http_handlers={"/api": administer},
+        http_logins=("/api",),
+        protocols={PROTOCOL_HEADER: ChannelConnection},
+    ),
+)

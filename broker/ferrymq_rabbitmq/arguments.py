@@ -59,7 +59,12 @@ _WITHOUT_EFFECT: Final = frozenset(
         "x-stream-filter-size-bytes",
     )
 )
-_OVERFLOWS: Final = ("drop-head", "reject-publish")
+# RabbitMQ's names of what a full queue does, and the broker's.
+_OVERFLOWS: Final = {
+    "drop-head": "drop-head",
+    "reject-publish": "reject",
+    "reject-publish-dlx": "reject-dead-letter",
+}
 
 
 class ArgumentError(ValueError):
@@ -72,6 +77,16 @@ def queue_type(arguments: Mapping[str, object]) -> str:
     if type not in (CLASSIC, QUORUM, STREAM):
         raise ArgumentError(f"{QUEUE_TYPE}: {type!r} is none of classic, quorum and stream")
     return str(type)
+
+
+def acts(type: str, name: str) -> bool:
+    """Return whether queues of a type have an argument with this name that has an effect here."""
+    return name in _READERS[type]
+
+
+def is_known(type: str, name: str) -> bool:
+    """Return whether a queue of a type may be declared with an argument of this name."""
+    return acts(type, name) or name in _WITHOUT_EFFECT
 
 
 def queue_policy(
@@ -109,6 +124,8 @@ def queue_policy(
         )
     if auto_delete:
         settings["auto_delete"] = 0
+    if settings.get("overflow") == "reject-dead-letter" and not settings.get("dead_letter"):
+        settings["overflow"] = "reject"
     if settings.get("overflow", "drop-head") == "drop-head":
         settings["overflow"] = "dead-letter" if settings.get("dead_letter") else "drop-head"
     if type == QUORUM:
@@ -240,7 +257,7 @@ def _flag(name: str, value: object) -> bool:
 def _overflow(name: str, value: object) -> str:
     if value not in _OVERFLOWS:
         raise ArgumentError(f"{name}: {value!r} is none of {', '.join(_OVERFLOWS)}")
-    return "reject" if value == "reject-publish" else "drop-head"
+    return _OVERFLOWS[str(value)]
 
 
 def _priorities(name: str, value: object) -> int:

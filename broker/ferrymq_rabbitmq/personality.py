@@ -10,15 +10,19 @@ from ferrymq.engine.pairing import PAIRED
 from ferrymq_broker.nodes.personality import Personality
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.values.policy import ExchangePolicy
-from ferrymq_rabbitmq.address_v2 import MANAGEMENT, exchange_address, named, native
+from ferrymq_rabbitmq.address_v2 import MANAGEMENT, exchange_address, named, native, vhost_of
 from ferrymq_rabbitmq.client_outcomes import meant_outcome
+from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.management_node import add_management
+from ferrymq_rabbitmq.pattern_policies import read_policies
+from ferrymq_rabbitmq.predeclared import PREDECLARED
 from ferrymq_rabbitmq.routing import ROUTING_KEY, routed
 from ferrymq_rabbitmq.source_filters import grant_filters, meant_filters
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.broker import Broker
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
     from ferrymq_broker.nodes.message import BrokerMessage
@@ -26,14 +30,6 @@ if TYPE_CHECKING:
     from ferrymq_types.messaging import Source, Target
     from ferrymq_types.unions import Outcome
 
-# The exchanges that every virtual host has, with their types.
-PREDECLARED: Final = {
-    "amq.direct": "direct",
-    "amq.fanout": "fanout",
-    "amq.topic": "topic",
-    "amq.headers": "headers",
-    "amq.match": "headers",
-}
 # What clients may rely on: SQL filters of streams came with this version.
 _VERSION: Final = "4.2.0"
 _FULL: Final = "amqp:resource-limit-exceeded"
@@ -43,19 +39,24 @@ _FULL: Final = "amqp:resource-limit-exceeded"
 class RabbitmqPersonality(Personality):
     """The personality of one virtual host for clients of RabbitMQ 4.
 
-    The only setting is ``version``, the version of RabbitMQ that clients are told.
+    The settings are ``version``, the version of RabbitMQ that clients are told, and ``policy``, the
+    `policies` for names that match a pattern. `requests` serve declarations, bindings and
+    deletions, over whatever protocol they come; None until `declare`.
     """
 
-    def __init__(self, space: AddressSpace, settings: Mapping[str, object]) -> None:
+    def __init__(self, space: AddressSpace, broker: Broker, settings: Mapping[str, object]) -> None:
         super().__init__()
         for name in settings:
-            if name != "version":
-                raise ValueError(f"unknown key {name!r}; the only one is 'version'")
+            if name not in ("version", "policy"):
+                raise ValueError(f"unknown key {name!r}; the keys are 'version' and 'policy'")
         told = settings.get("version", _VERSION)
         if not isinstance(told, str):
             raise ValueError(f"version: {told!r} is no text such as {_VERSION!r}")
         self.offset_annotation = "x-stream-offset"
-        self._version = told
+        self.policies = read_policies(settings.get("policy", []), vhost_of(space))
+        self.requests: HostRequests | None = None
+        self.told_version = told
+        self._broker = broker
         self._space = space
         space.routing_annotation = ROUTING_KEY
 
@@ -63,7 +64,7 @@ class RabbitmqPersonality(Personality):
         """Return the product that clients look for, and what it really is."""
         return {
             "product": "RabbitMQ",
-            "version": self._version,
+            "version": self.told_version,
             "platform": f"ferrymq/{version('ferrymq')}",
         }
 
@@ -75,7 +76,8 @@ class RabbitmqPersonality(Personality):
             address = exchange_address(name)
             if space.find(address) is None:
                 space.create(address, ExchangePolicy(type=type))
-        add_management(space)
+        self.requests = HostRequests(space)
+        add_management(space, self._broker, self.requests)
 
     def native(self, address: str) -> str:
         """See `address_v2.native`."""

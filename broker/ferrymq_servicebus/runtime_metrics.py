@@ -1,4 +1,4 @@
-"""What clients of Event Hubs may be told with each event: the last event of its partition."""
+"""Runtime metrics: the last event of a partition, which a client may be told with each event."""
 
 from __future__ import annotations
 

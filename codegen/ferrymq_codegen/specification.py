@@ -26,5 +26,14 @@ CORE: Final = "ferrymq_types"
 DTD: Final = SPECIFICATION / "amqp.dtd"
 """The DTD that every file is validated against."""
 
+FOLDERS_0_9_1: Final = (
+    SPECIFICATION / "amqp-0-9-1",
+    SPECIFICATION / "amqp-0-9-1" / "extensions",
+)
+"""The folders from which `ferrymq_types_0_9_1` is generated."""
+
+DTD_0_9_1: Final = SPECIFICATION / "amqp-0-9-1" / "amqp-0-9-1.dtd"
+"""The DTD that the files of AMQP 0-9-1 are validated against."""
+
 ROOT: Final = SPECIFICATION.parent
 """The checkout; in an installation, the folder of this package."""

@@ -1,4 +1,4 @@
-"""What clients of another vendor's broker expect is in packages that the broker does not import."""
+"""The broker has no names of other vendors; packages that it does not import have them."""
 
 from __future__ import annotations
 

@@ -61,6 +61,16 @@ def test_a_stream() -> None:
     assert type_of(policy) == "stream"
 
 
+def test_refused_messages_go_to_the_dead_letter_exchange() -> None:
+    """The overflow reject-publish-dlx; without such an exchange it is reject-publish."""
+    arguments = {"x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "dlx"}
+    policy = queue_policy(arguments)
+    assert isinstance(policy, QueuePolicy)
+    assert (policy.overflow, policy.dead_letter) == ("reject-dead-letter", "/exchanges/dlx")
+    alone = queue_policy({"x-overflow": "reject-publish-dlx"})
+    assert isinstance(alone, QueuePolicy) and alone.overflow == "reject"
+
+
 def test_the_oldest_messages_become_dead_letters() -> None:
     """The overflow drop-head with a dead-letter exchange."""
     policy = queue_policy({"x-max-length": 1, "x-dead-letter-exchange": "dlx"})
@@ -84,7 +94,7 @@ def test_an_exclusive_queue_is_transient() -> None:
         ({"x-max-length": 0}, "x-max-length: a queue without room is of no use"),
         ({"x-message-ttl": -1}, "x-message-ttl: -1 is less than 0"),
         ({"x-expires": 0}, "x-expires: 0 is less than 1"),
-        ({"x-overflow": "reject-publish-dlx"}, "x-overflow: 'reject-publish-dlx' is none of"),
+        ({"x-overflow": "reject-other"}, "x-overflow: 'reject-other' is none of"),
         ({"x-dead-letter-routing-key": "k"}, "needs x-dead-letter-exchange"),
         ({"x-dead-letter-exchange": ""}, "the default exchange needs x-dead-letter-routing-key"),
         ({"x-single-active-consumer": 1}, "x-single-active-consumer: a boolean is needed"),

@@ -19,6 +19,7 @@ _EXTRAS: Final = {
     "pipeline": "spark",
     "generate": "codegen",
     "describe": "codegen",
+    "import-definitions": "broker",
     "testing": "broker",
 }
 

@@ -45,7 +45,9 @@ class QueueSettings(StrictSection):
     priorities: int = Field(default=10, ge=1, le=10)
     max_length: Count = 0
     max_bytes: Size = 0
-    overflow: Literal["reject", "drop-head", "dead-letter", "block"] = "reject"
+    overflow: Literal["reject", "drop-head", "dead-letter", "block", "reject-dead-letter"] = (
+        "reject"
+    )
     message_ttl: Duration = 0
     delivery_limit: int = Field(default=0, ge=-1, le=0xFFFFFFFF)
     dead_letter: Address = ""
@@ -168,7 +170,7 @@ def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
         found.append(("capture", reason))
     if not isinstance(policy, QueuePolicy):
         return found
-    if policy.overflow == "dead-letter" and not policy.dead_letter:
+    if policy.overflow in ("dead-letter", "reject-dead-letter") and not policy.dead_letter:
         found.append(("overflow", "dead-lettering needs a dead-letter address"))
     if policy.last_value_key and policy.groups:
         found.append(

@@ -20,6 +20,7 @@ from ferrymq_broker.slices import LINK, SlicedTask, Slices
 if TYPE_CHECKING:
     from ferrymq_broker.connections.link_names import LinkHolder
     from ferrymq_broker.connections.link_ports import ProducerPort
+    from ferrymq_broker.nodes.node import Producer
 
 # A link gets at most one part in so many of the remaining budget, so that the last thousand links
 # get something, too.
@@ -57,8 +58,8 @@ class Credit:
         self.withheld: bool = False
         # Producers that wait for the end of the alarms, and producers for which the budget had
         # nothing.
-        self._waiting: OrderedDict[ProducerPort, None] = OrderedDict()
-        self._poor: OrderedDict[ProducerPort, None] = OrderedDict()
+        self._waiting: OrderedDict[Producer, None] = OrderedDict()
+        self._poor: OrderedDict[Producer, None] = OrderedDict()
 
     # -- alarms --------------------------------------------------------------------------
 
@@ -80,7 +81,7 @@ class Credit:
                 self._supply = supply
             self._slices.do(supply)
 
-    def wait(self, producer: ProducerPort) -> None:
+    def wait(self, producer: Producer) -> None:
         """Give the producer credit once there is no alarm."""
         self._waiting[producer] = None
 
@@ -112,7 +113,7 @@ class Credit:
         self.reserved += wanted
         return wanted
 
-    def leave(self, producer: ProducerPort, reserved: i64) -> None:
+    def leave(self, producer: Producer, reserved: i64) -> None:
         """Release the reservation of a producer that is gone."""
         self.reserved -= reserved
         self._waiting.pop(producer, None)

@@ -40,11 +40,12 @@ from ferrymq.engine.events import (
     TransferIgnored,
 )
 from ferrymq.engine.settings import ConnectionSettings
+from ferrymq.errors import AuthenticationError
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
+from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.client_limits import Allowance, forget_begin, is_over_limit
 from ferrymq_broker.connections.connected_client import ConnectedClient
-from ferrymq_broker.connections.connection_port import ConnectionPort
 from ferrymq_broker.connections.consumer_link import ConsumerLink
 from ferrymq_broker.connections.deferred_events import DeferredEvents
 from ferrymq_broker.connections.durable_links.source import SourceTerminus
@@ -63,6 +64,7 @@ from ferrymq_types.transactions import TransactionalState
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
+    from ferrymq_broker.connections.link_names import LinkHolder
     from ferrymq_broker.nodes.node import Node
     from ferrymq_types.transport import Error
 
@@ -70,20 +72,16 @@ _NO_EVENTS: Final[list[Event]] = []
 
 
 @final
-class ConnectionHandler(ConnectionPort):
-    """The broker's side of one connection, over a transport.
+class ConnectionHandler(ClientHandler):
+    """The broker's side of one connection of AMQP 1.0.
 
     `write` is called with bytes for the client; `hang_up` is called once, when all bytes are
-    written and the connection is over. `deadline_moved` is true when `next_deadline` may be earlier
-    than before.
+    written and the connection is over.
     """
 
     __slots__ = (
-        "broker",
         "connection",
-        "client",
         "parts",
-        "output",
         "links",
         "login",
         "events",
@@ -95,10 +93,11 @@ class ConnectionHandler(ConnectionPort):
         "_eof",
         "_eof_at",
         "_closing",
-        "deadline_moved",
-        "rearm",
         "on_tls",
     )
+
+    # Attributes of `ClientHandler` that the methods assign: their types for type checkers.
+    deadline_moved: bool
 
     def __init__(
         self,
@@ -112,21 +111,17 @@ class ConnectionHandler(ConnectionPort):
         max_message_size: int,
         credit_window: int,
     ) -> None:
-        self.broker: Broker = broker
         # Each client gets one window of output, however large its messages are.
         settings.max_output = OUTPUT_LIMIT
         connection = Connection(settings, now)
-        self.connection: Connection = connection
         shared = broker.shared
         agenda = broker.agenda
-        self.client: ConnectedClient = ConnectedClient(
-            shared.numbers.next(), transport, broker.default
-        )
+        client = ConnectedClient(shared.numbers.next(), transport, broker.default)
         allowance = Allowance(broker.client_limits)
         transactions = Transactions(
             broker.transaction_limits, shared.numbers, broker.timers, agenda
         )
-        self.output: ConnectionOutput = ConnectionOutput(
+        output = ConnectionOutput(
             connection,
             allowance,
             transactions,
@@ -136,9 +131,11 @@ class ConnectionHandler(ConnectionPort):
             write,
             hang_up,
         )
+        super().__init__(broker, client, output, authenticator)
+        self.connection: Connection = connection
         self.parts: ConnectionParts = ConnectionParts(
-            self.client,
-            self.output,
+            client,
+            output,
             allowance,
             transactions,
             shared,
@@ -162,12 +159,8 @@ class ConnectionHandler(ConnectionPort):
         self._eof_at = 0.0
         # The reason for which the connection will be closed.
         self._closing: Error | None = None
-        self.deadline_moved: bool = True
-        # The callback for an earlier `next_deadline` that results from another pass.
-        self.rearm: Callable[[], object] | None = None
         # The callback for TLS that begins with the next byte (AMQP 1.0 §5.2).
         self.on_tls: Callable[[], object] | None = None
-        broker.handlers[self] = None
 
     # -- calls from the server -----------------------------------------------------------
 
@@ -175,7 +168,7 @@ class ConnectionHandler(ConnectionPort):
         """Process bytes that have arrived: one whole pass."""
         connection = self.connection
         broker = self.broker
-        output = self.output
+        output = self.parts.output
         broker.begin_pass(now)
         broker.counters.bytes_received += len(data)
         connection.receive_data(data, now)
@@ -208,8 +201,8 @@ class ConnectionHandler(ConnectionPort):
 
     def forget_transport(self) -> None:
         """Stop all callbacks: the transport is gone, and its end has been reported."""
-        self.output.forget_transport()
-        self.rearm = self.on_tls = None
+        super().forget_transport()
+        self.on_tls = None
 
     def next_deadline(self) -> float | None:
         """Return when `handle_timeout` must be called, by the clock that gives `now`."""
@@ -234,10 +227,51 @@ class ConnectionHandler(ConnectionPort):
         self.output.touch()
         self.broker.finish_pass()
 
-    @property
     def is_behind(self) -> bool:
         """Return whether events of the client are put off: no more input is read for now."""
         return self._remainder.waits
+
+    def is_lingering(self) -> bool:
+        """Return whether the client must have the time to read the close."""
+        return self.connection.lingering
+
+    def holds_messages(self) -> bool:
+        """Return whether the client has messages without an outcome."""
+        return self.links.holds_messages()
+
+    def pending_login(self) -> Login | None:
+        """Return the client's credentials until the decision on them; None without any."""
+        return self.login.pending
+
+    def holder(self) -> LinkHolder:
+        """Return the links of the connection."""
+        return self.links
+
+    def on_secured(self) -> None:
+        """Note that TLS is established: other SASL mechanisms may be allowed now."""
+        settings = self.connection.settings
+        settings.sasl_mechanisms = self.authenticator.mechanisms(self.client.transport)
+        settings.sasl_required = self.authenticator.is_required(self.client.transport)
+
+    # -- for management --------------------------------------------------------------------
+
+    def describe(self) -> dict[str, object]:
+        """Return the attributes of the connection by their public names."""
+        sessions = self.connection.channels.by_local.values()
+        attributes: dict[str, object] = {
+            "protocol": "AMQP 1.0",
+            "container-id": self.client.container_id,
+            "sessions": len(sessions),
+            "links": sum(len(session.links) for session in sessions),
+        }
+        remote = self.connection.remote_open
+        if remote is not None:
+            attributes["hostname"] = remote.hostname
+            attributes["max-frame-size"] = remote.max_frame_size
+            attributes["channel-max"] = remote.channel_max
+            attributes["idle-time-out"] = remote.idle_time_out
+            attributes["properties"] = remote.properties
+        return attributes
 
     # -- callbacks from its parts --------------------------------------------------------
 
@@ -264,7 +298,7 @@ class ConnectionHandler(ConnectionPort):
 
     def close_soon(self, error: Error) -> None:
         """Close the connection from the broker's side, in another pass."""
-        self._closing = error
+        self._closing = self.parts.told(error)
         self.broker.soon(self._close)
 
     def _close(self) -> None:
@@ -492,11 +526,11 @@ class ConnectionHandler(ConnectionPort):
             log.info("connection closed", peer=client.peer)
         else:
             log.info("connection lost", peer=client.peer, reason=str(error))
-        self.broker.handlers.pop(self, None)
-        self.login.end(error)
+        self.leave()
+        self.login.end(str(error) if isinstance(error, AuthenticationError) else "")
         client.space.party_gone(client.id)
         self.broker.shared.termini.party_gone(client.id)
-        self.output.forget_waiting()
+        self.parts.output.forget_waiting()
         self.links.free_sessions()
         self.connection.drop_references()
         self.output.touch()

@@ -27,7 +27,20 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import Outcome
 
 
-class ConsumerPort(Consumer):
+class ClientConsumer(Consumer):
+    """The interface of a consumer over a connection, for the output of the connection."""
+
+    __slots__ = ("closed",)
+
+    def __init__(self, id: i64, copies: bool) -> None:
+        super().__init__(id, copies)
+        self.closed: bool = False
+
+    def go_on(self) -> None:
+        """Continue to send: the client can take messages again."""
+
+
+class ConsumerPort(ClientConsumer):
     """The interface of a link on which the broker sends messages of `node`.
 
     `outcomes` are those that the client may use, by their symbols, or None for all. `imposed` is
@@ -35,7 +48,7 @@ class ConsumerPort(Consumer):
     `acquiring` is the transaction in the link's flow state (AMQP 1.0 §4.4.3).
     """
 
-    __slots__ = ("link", "node", "outcomes", "imposed", "closed", "acquiring")
+    __slots__ = ("link", "node", "outcomes", "imposed", "acquiring")
 
     def __init__(
         self,
@@ -51,13 +64,9 @@ class ConsumerPort(Consumer):
         self.node: Node = node
         self.outcomes: list[str] | None = outcomes
         self.imposed: Outcome | None = imposed
-        self.closed: bool = False
         self.acquiring: BrokerTransaction | None = None
 
     # -- for the output of the connection ------------------------------------------------
-
-    def go_on(self) -> None:
-        """Continue to send: the client can take messages again."""
 
     def is_held_up(self) -> bool:
         """Return whether the link waits for the session's window, or for the client to settle."""

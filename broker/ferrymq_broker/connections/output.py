@@ -26,7 +26,7 @@ from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
 if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
     from ferrymq_broker.connections.client_limits import Allowance
-    from ferrymq_broker.connections.link_ports import ConsumerPort
+    from ferrymq_broker.connections.link_ports import ClientConsumer, ConsumerPort
     from ferrymq_broker.connections.output_turns import BrokerOutput
     from ferrymq_broker.counters import Counters
     from ferrymq_broker.nodes.node import Producer
@@ -53,20 +53,17 @@ class HeldOutput:
         self.bytes: i64 = 0
         self.held: bool = False
 
-    def take(self, connection: Connection, need: i64, stable: i64, transfers: bool) -> bytes:
+    def take(self, data: bytes, need: i64, stable: i64) -> bytes:
         """Return the output that may be written when the batch `stable` is on disk, and keep the
         rest.
 
-        New output of the connection waits for the batch `need`. So a client that causes changes all
-        the time is told of the first ones while the next are being written to disk. `transfers` is
-        whether transfers that wait for room in the output continue.
+        New output of the connection, `data`, waits for the batch `need`. So a client that causes
+        changes all the time is told of the first ones while the next are being written to disk.
         """
         pieces = self.pieces
-        if connection.has_output:
-            data = connection.data_to_send(transfers)
-            if data:
-                pieces.append((int(need), data))
-                self.bytes += len(data)
+        if data:
+            pieces.append((int(need), data))
+            self.bytes += len(data)
         count: i64 = 0
         while count < len(pieces) and pieces[count][0] <= stable:
             count += 1
@@ -78,9 +75,9 @@ class HeldOutput:
         return data
 
 
-@final
-class ConnectionOutput:
-    """The bytes that one connection has to write, and the links that wait for the connection.
+class ClientOutput:
+    """The bytes that one connection has to write, whatever its protocol, and the consumers that
+    wait for the client to read.
 
     `write` is called with bytes for the client; `hang_up` is called once, when all bytes are
     written and the connection is `over`. `dirty` is true while the connection waits for its flush
@@ -88,9 +85,6 @@ class ConnectionOutput:
     """
 
     __slots__ = (
-        "connection",
-        "allowance",
-        "transactions",
         "shared",
         "changes",
         "blocked",
@@ -102,9 +96,6 @@ class ConnectionOutput:
         "need",
         "over",
         "stalled",
-        "windowed",
-        "unsupplied",
-        "crowded",
         "_counters",
         "_held",
         "_begun",
@@ -114,18 +105,12 @@ class ConnectionOutput:
 
     def __init__(
         self,
-        connection: Connection,
-        allowance: Allowance,
-        transactions: Transactions,
         shared: BrokerOutput,
         changes: Changes,
         counters: Counters,
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
     ) -> None:
-        self.connection: Connection = connection
-        self.allowance: Allowance = allowance
-        self.transactions: Transactions = transactions
         self.shared: BrokerOutput = shared
         self.changes: Changes = changes
         self._counters = counters
@@ -138,17 +123,39 @@ class ConnectionOutput:
         self.dirty: bool = False
         self.need: i64 = 0
         self.over: bool = False
-        # A consumer is listed once, however many flows the client sends meanwhile.
-        self.stalled: dict[ConsumerPort, None] = {}
-        self.windowed: dict[ConsumerPort, None] = {}
-        self.unsupplied: dict[Producer, None] = {}
-        # Producers that have too many unsettled deliveries to get credit.
-        self.crowded: dict[Producer, None] = {}
+        # A consumer is listed once, however often it is told that the client can take messages.
+        self.stalled: dict[ClientConsumer, None] = {}
         self._held = HeldOutput()
         # Whether the client has been sent the broker's open.
         self._begun = False
         self._write = write
         self._hang_up = hang_up
+
+    # -- from the engine of the protocol ---------------------------------------------------
+
+    def holds_back(self) -> bool:
+        """Return whether messages are written in part, and wait for room in the output."""
+        return False
+
+    def take_output(self, proceeds: bool) -> bytes:
+        """Return the output so far; with `proceeds` messages that wait for room continue."""
+        raise NotImplementedError
+
+    def pending_bytes(self) -> i64:
+        """Return how many bytes wait for the next `take_output`."""
+        return 0
+
+    def is_opened(self) -> bool:
+        """Return whether the client has been told that the connection is open."""
+        return False
+
+    def is_finished(self) -> bool:
+        """Return whether the connection is over, so that nothing follows what is written."""
+        return False
+
+    def idle_frame(self) -> bytes:
+        """Return a frame that only shows that the broker is there."""
+        return b""
 
     # -- the transport -------------------------------------------------------------------
 
@@ -183,26 +190,24 @@ class ConnectionOutput:
     def flush(self) -> None:
         """Write the output that has gathered and may be written now."""
         self.dirty = False
-        connection = self.connection
         held = self._held
-        data = b""
-        # Transfers that wait for room continue in their turn, if the output before them can be
+        # Messages that wait for room continue in their turn, if the output before them can be
         # written.
-        unfinished = connection.holds_back
+        unfinished = self.holds_back()
         proceeds = unfinished and not self.congested and not self.paused
         if held.pieces or self.need > self.changes.stable:
             if held.bytes > OUTPUT_LIMIT:
                 proceeds = False
-            data = held.take(connection, self.need, self.changes.stable, proceeds)
-        elif connection.has_output:
-            data = connection.data_to_send(proceeds)
+            data = held.take(self.take_output(proceeds), self.need, self.changes.stable)
+        else:
+            data = self.take_output(proceeds)
         if unfinished:
             self.congested = True
             self.blocked = True
             if proceeds:
                 self.shared.turns.count()
         if data:
-            self._begun = connection.opened
+            self._begun = self.is_opened()
             self._counters.bytes_sent += len(data)
             self._write(data)
         if held.pieces:
@@ -210,7 +215,7 @@ class ConnectionOutput:
             return
         if self.congested and not self.paused:
             self.shared.turns.wait(self)
-        if connection.finished and not self.over:
+        if not self.over and self.is_finished():
             self.over = True
             self._hang_up()
 
@@ -232,10 +237,10 @@ class ConnectionOutput:
         self.touch()
 
     def keep_alive(self) -> None:
-        """Write an empty frame before the output that waits for the disk, so that the client does
-        not close the connection because of a slow disk."""
+        """Write a frame that says nothing before the output that waits for the disk, so that the
+        client does not close the connection because of a slow disk."""
         if self._held.held and self._begun and not self.paused:
-            self._write(EMPTY_FRAME)
+            self._write(self.idle_frame())
 
     def need_batch(self) -> None:
         """Hold the next output back until the batch that is being filled is on disk."""
@@ -249,7 +254,7 @@ class ConnectionOutput:
 
     def limit(self) -> None:
         """Stop sending in this pass if the connection has used its share."""
-        if len(self.connection.output) >= OUTPUT_LIMIT:
+        if self.pending_bytes() >= OUTPUT_LIMIT:
             self.stop_sending()
 
     def stop_sending(self) -> None:
@@ -267,13 +272,102 @@ class ConnectionOutput:
     def resume_sending(self) -> None:
         """Begin a new share, because it is the connection's turn."""
         self.congested = False
-        if self.connection.holds_back:
-            # The rest of transfers comes before new transfers.
+        if self.holds_back():
+            # The rest of messages comes before new messages.
             self.touch()
         else:
-            self._unblock()
+            self.unblock()
 
-    def _unblock(self) -> None:
+    def unblock(self) -> None:
+        """Let the connection send again, unless something else blocks it."""
+        self.blocked = self.paused or self.quiet
+        if not self.blocked:
+            self.resume_stalled()
+
+    def resume_stalled(self) -> None:
+        """Resume the consumers that have waited for the client to read."""
+        if self.stalled:
+            stalled = self.stalled
+            self.stalled = {}
+            for consumer in stalled:
+                if not consumer.closed:
+                    consumer.go_on()
+
+    def stall(self, consumer: ClientConsumer) -> None:
+        """Add a consumer that continues when the connection is not blocked any more."""
+        self.stalled[consumer] = None
+
+
+@final
+class ConnectionOutput(ClientOutput):
+    """The output of a connection of AMQP 1.0, with the links that wait for windows, credit and
+    settlements."""
+
+    __slots__ = (
+        "connection",
+        "allowance",
+        "transactions",
+        "windowed",
+        "unsupplied",
+        "crowded",
+    )
+
+    # Attributes of `ClientOutput` that the methods assign: their types for type checkers.
+    blocked: bool
+    stalled: dict[ClientConsumer, None]
+
+    def __init__(
+        self,
+        connection: Connection,
+        allowance: Allowance,
+        transactions: Transactions,
+        shared: BrokerOutput,
+        changes: Changes,
+        counters: Counters,
+        write: Callable[[bytes], object],
+        hang_up: Callable[[], object],
+    ) -> None:
+        super().__init__(shared, changes, counters, write, hang_up)
+        self.connection: Connection = connection
+        self.allowance: Allowance = allowance
+        self.transactions: Transactions = transactions
+        # A consumer is listed once, however many flows the client sends meanwhile.
+        self.windowed: dict[ConsumerPort, None] = {}
+        self.unsupplied: dict[Producer, None] = {}
+        # Producers that have too many unsettled deliveries to get credit.
+        self.crowded: dict[Producer, None] = {}
+
+    # -- from the engine -----------------------------------------------------------------
+
+    def holds_back(self) -> bool:
+        """Return whether transfers wait for room in the output."""
+        return self.connection.holds_back
+
+    def take_output(self, proceeds: bool) -> bytes:
+        """Return the output so far; with `proceeds` transfers that wait for room continue."""
+        connection = self.connection
+        return connection.data_to_send(proceeds) if connection.has_output else b""
+
+    def pending_bytes(self) -> i64:
+        """Return how many bytes wait in the engine."""
+        return len(self.connection.output)
+
+    def is_opened(self) -> bool:
+        """Return whether the broker's open has been sent."""
+        return self.connection.opened
+
+    def is_finished(self) -> bool:
+        """Return whether the connection is over."""
+        return self.connection.finished
+
+    def idle_frame(self) -> bytes:
+        """Return an empty frame (AMQP 1.0 §2.4.5)."""
+        return EMPTY_FRAME
+
+    # -- turns ---------------------------------------------------------------------------
+
+    def unblock(self) -> None:
+        """Let the links send again, unless something else blocks the connection."""
         self.blocked = self.paused or self.quiet
         if self.transactions.waiting:
             # Deliveries for which discharges wait may have been sent.
@@ -283,12 +377,7 @@ class ConnectionOutput:
             return
         if self.windowed:
             self.recheck_windows()
-        if self.stalled:
-            stalled = self.stalled
-            self.stalled = {}
-            for consumer in stalled:
-                if not consumer.closed:
-                    consumer.go_on()
+        self.resume_stalled()
         if self.unsupplied:
             unsupplied = self.unsupplied
             self.unsupplied = {}
@@ -297,10 +386,6 @@ class ConnectionOutput:
             self.touch()
 
     # -- links that wait for the client ----------------------------------------------------
-
-    def stall(self, consumer: ConsumerPort) -> None:
-        """Add a consumer that continues when the connection is not blocked any more."""
-        self.stalled[consumer] = None
 
     def await_window(self, consumer: ConsumerPort) -> None:
         """Add a consumer that continues when the session's window is open and the client has

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 if TYPE_CHECKING:
-    from ferrymq_broker.connections.output import ConnectionOutput
+    from ferrymq_broker.connections.output import ClientOutput
 
 # The bytes that one connection may write in one pass: a reader with unlimited credit and a long
 # queue must not block others.
@@ -45,7 +45,7 @@ class OutputTurns:
         self.spent: bool = False
         # Shares that were used up in this round.
         self._taken: i64 = 0
-        self._waiting: deque[ConnectionOutput] = deque()
+        self._waiting: deque[ClientOutput] = deque()
         self._armed = False
         self._schedule = schedule
         self._take_turns = take_turns
@@ -57,7 +57,7 @@ class OutputTurns:
             self.spent = True
         self._arm()
 
-    def wait(self, output: ConnectionOutput) -> None:
+    def wait(self, output: ClientOutput) -> None:
         """Give the connection a turn after those that wait already."""
         if not output.waits_turn:
             output.waits_turn = True
@@ -96,8 +96,8 @@ class BrokerOutput:
     __slots__ = ("dirty", "held", "turns")
 
     def __init__(self, turns: OutputTurns) -> None:
-        self.dirty: list[ConnectionOutput] = []
-        self.held: list[ConnectionOutput] = []
+        self.dirty: list[ClientOutput] = []
+        self.held: list[ClientOutput] = []
         self.turns: OutputTurns = turns
 
     def flush(self) -> None:

@@ -10,12 +10,14 @@ from mypy_extensions import i64
 from ferrymq_broker import audit
 from ferrymq_broker.event_log import log
 from ferrymq_broker.timers import Timer
+from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
     from ferrymq_broker.connections.connection_port import ConnectionPort
     from ferrymq_broker.connections.link_names import LinkHolder
-    from ferrymq_broker.connections.parts import ConnectionParts
+    from ferrymq_broker.connections.output import ClientOutput
+    from ferrymq_broker.connections.parts import SharedParts
 
 
 @final
@@ -44,34 +46,47 @@ class TokenExpiry(Timer):
     Tokens end at dates of the wall clock, even when that is set. The deadline is a duration.
     """
 
-    __slots__ = ("login_ends", "_connection", "_links", "_parts", "_deadline", "_patience")
+    __slots__ = (
+        "login_ends",
+        "_connection",
+        "_holder",
+        "_client",
+        "_output",
+        "_shared",
+        "_deadline",
+        "_patience",
+    )
 
     def __init__(
         self,
         connection: ConnectionPort,
-        links: LinkHolder,
-        parts: ConnectionParts,
+        holder: LinkHolder,
+        output: ClientOutput,
+        shared: SharedParts,
         deadline: i64,
     ) -> None:
         super().__init__()
-        identity = parts.client.identity
+        client = holder.client
+        identity = client.identity
         # Milliseconds since the epoch, 0 for never.
         self.login_ends: i64 = 0 if identity is None else _milliseconds(identity.expires)
         self._connection = connection
-        self._links = links
-        self._parts = parts
+        self._holder = holder
+        self._client = client
+        self._output = output
+        self._shared = shared
         self._deadline: i64 = deadline
         self._patience = _Patience(self)
 
     def on_grant(self) -> None:
         """Check the rights of links again: a new token may give less than the earlier one."""
-        self._links.reauthorize()
+        self._holder.reauthorize()
         self.arm()
 
     def arm(self) -> None:
         """Set the timers to the next time."""
-        shared = self._parts.shared
-        access = self._parts.client.access
+        shared = self._shared
+        access = self._client.access
         patience = self._patience
         if access.gives_anything() or self._deadline == 0:
             shared.timers.cancel(patience)
@@ -89,14 +104,14 @@ class TokenExpiry(Timer):
 
     def cancel(self) -> None:
         """Stop the timers: the connection is over."""
-        self._parts.client.access.on_grant = None
-        shared = self._parts.shared
+        self._client.access.on_grant = None
+        shared = self._shared
         shared.agenda.dates.cancel(self)
         shared.timers.cancel(self._patience)
 
     def on_patience_over(self) -> None:
         """Close the connection if no token that gives a right has come in time."""
-        access = self._parts.client.access
+        access = self._client.access
         if not self._connection.is_finished() and not access.gives_anything():
             self._close("the client has brought no token that gives a right")
 
@@ -104,7 +119,7 @@ class TokenExpiry(Timer):
         """End the rights that a token or the login has given until this date."""
         if self._connection.is_finished():
             return
-        client = self._parts.client
+        client = self._client
         access = client.access
         over = access.expire_grants(float(now) / 1000.0)
         for grant in over:
@@ -121,13 +136,13 @@ class TokenExpiry(Timer):
                 self._close("the token has expired")
                 return
         if ended or over:
-            self._links.reauthorize()
-            self._parts.output.touch()
+            self._holder.reauthorize()
+            self._output.touch()
         self.arm()
 
     def _close(self, reason: str) -> None:
-        log.info("connection closed for its rights", peer=self._parts.client.peer, reason=reason)
-        error = self._parts.error("amqp:unauthorized-access", reason)
+        log.info("connection closed for its rights", peer=self._client.peer, reason=reason)
+        error = Error(condition="amqp:unauthorized-access", description=reason)
         self._connection.close_soon(error)
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.entity import IndexedType, Show, deleted
@@ -62,7 +63,7 @@ def _is_own(identity: str, party: Party) -> bool:
     return identity.partition("/")[0] == str(party.connection)
 
 
-class ConnectionEntities(_OfConnections[ConnectionHandler]):
+class ConnectionEntities(_OfConnections[ClientHandler]):
     """The connections of the virtual host, by their numbers."""
 
     short = "connection"
@@ -72,9 +73,11 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
         "container-id",
         "user",
         "virtual-host",
+        "protocol",
         "hostname",
         "sessions",
         "links",
+        "channels",
         "blocked",
         "max-frame-size",
         "channel-max",
@@ -90,7 +93,7 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
         """Return READ and DELETE."""
         return {"READ": Operation(self.read), "DELETE": Operation(self.delete, ("reason",))}
 
-    def entries_of(self, connection: str) -> dict[str, ConnectionHandler]:
+    def entries_of(self, connection: str) -> dict[str, ClientHandler]:
         """Return all connections of the virtual host, oldest first, or one of them."""
         if connection:
             for handler in self.broker.handlers:
@@ -103,26 +106,14 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
             if handler.client.space is self.space
         }
 
-    def describe(self, entry: ConnectionHandler) -> dict[str, object]:
+    def describe(self, entry: ClientHandler) -> dict[str, object]:
         """Return the attributes of a connection."""
-        handler = entry
-        sessions = sessions_of(handler)
-        remote = handler.connection.remote_open
-        attributes: dict[str, object] = {
-            "peer": handler.client.peer,
-            "container-id": handler.client.container_id,
-            "user": handler.client.user,
-            "virtual-host": self.space.name,
-            "sessions": len(sessions),
-            "links": sum(len(session.links) for session in sessions),
-            "blocked": handler.output.blocked,
-        }
-        if remote is not None:
-            attributes["hostname"] = remote.hostname
-            attributes["max-frame-size"] = remote.max_frame_size
-            attributes["channel-max"] = remote.channel_max
-            attributes["idle-time-out"] = remote.idle_time_out
-            attributes["properties"] = _plain(remote.properties)
+        attributes = entry.describe()
+        attributes["peer"] = entry.client.peer
+        attributes["user"] = entry.client.user
+        attributes["virtual-host"] = self.space.name
+        attributes["blocked"] = entry.output.blocked
+        attributes["properties"] = _plain(attributes.get("properties"))
         return attributes
 
     def delete(self, call: Call) -> Result:
@@ -140,7 +131,7 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
 class _Closing:
     """A connection to be closed in a pass of its own."""
 
-    def __init__(self, broker: Broker, handler: ConnectionHandler, reason: str) -> None:
+    def __init__(self, broker: Broker, handler: ClientHandler, reason: str) -> None:
         self._broker = broker
         self._handler = handler
         self._reason = reason
@@ -152,7 +143,7 @@ class _Closing:
             handler.close(error, self._broker.clock.now)
 
 
-class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
+class SessionEntities(_OfConnections[tuple[ClientHandler, Session]]):
     """The sessions, as CONNECTION/CHANNEL, with the broker's channel."""
 
     short = "session"
@@ -170,7 +161,7 @@ class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
     def __init__(self, connections: ConnectionEntities) -> None:
         self._connections = connections
 
-    def entries_of(self, connection: str) -> dict[str, tuple[ConnectionHandler, Session]]:
+    def entries_of(self, connection: str) -> dict[str, tuple[ClientHandler, Session]]:
         """Return the sessions by connection and channel."""
         return {
             f"{handler.client.id}/{session.channel}": (handler, session)
@@ -178,7 +169,7 @@ class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
             for session in sessions_of(handler)
         }
 
-    def describe(self, entry: tuple[ConnectionHandler, Session]) -> dict[str, object]:
+    def describe(self, entry: tuple[ClientHandler, Session]) -> dict[str, object]:
         """Return the attributes of a session."""
         handler, session = entry
         remote = session.remote_begin
@@ -193,7 +184,7 @@ class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
         }
 
 
-class LinkEntities(_OfConnections[tuple[ConnectionHandler, Link]]):
+class LinkEntities(_OfConnections[tuple[ClientHandler, Link]]):
     """The links, as CONNECTION/CHANNEL/ROLE/NAME; ROLE is the client's, sender or receiver."""
 
     short = "link"
@@ -217,9 +208,9 @@ class LinkEntities(_OfConnections[tuple[ConnectionHandler, Link]]):
     def __init__(self, connections: ConnectionEntities) -> None:
         self._connections = connections
 
-    def entries_of(self, connection: str) -> dict[str, tuple[ConnectionHandler, Link]]:
+    def entries_of(self, connection: str) -> dict[str, tuple[ClientHandler, Link]]:
         """Return the links by connection, channel, role and name."""
-        found: dict[str, tuple[ConnectionHandler, Link]] = {}
+        found: dict[str, tuple[ClientHandler, Link]] = {}
         for handler in self._connections.entries_of(connection).values():
             for session in sessions_of(handler):
                 named = {_link_identity(handler, link): link for link in session.links.values()}
@@ -227,22 +218,24 @@ class LinkEntities(_OfConnections[tuple[ConnectionHandler, Link]]):
                     found[identity] = (handler, named[identity])
         return found
 
-    def describe(self, entry: tuple[ConnectionHandler, Link]) -> dict[str, object]:
+    def describe(self, entry: tuple[ClientHandler, Link]) -> dict[str, object]:
         """Return the attributes of a link."""
         return _link_attributes(*entry)
 
 
-def sessions_of(handler: ConnectionHandler) -> list[Session]:
-    """Return the sessions of a connection by channel."""
+def sessions_of(handler: ClientHandler) -> list[Session]:
+    """Return the sessions of a connection by channel; none if its protocol has no sessions."""
+    if not isinstance(handler, ConnectionHandler):
+        return []
     return [session for _, session in sorted(handler.connection.channels.by_local.items())]
 
 
-def _link_identity(handler: ConnectionHandler, link: Link) -> str:
+def _link_identity(handler: ClientHandler, link: Link) -> str:
     role = "receiver" if link.is_sender else "sender"
     return f"{handler.client.id}/{link.session.channel}/{role}/{link.name}"
 
 
-def _link_attributes(handler: ConnectionHandler, link: Link) -> dict[str, object]:
+def _link_attributes(handler: ClientHandler, link: Link) -> dict[str, object]:
     source = link.source.address if isinstance(link.source, Source) else None
     target = link.target.address if isinstance(link.target, Target) else None
     attach = link.remote_attach
@@ -264,10 +257,10 @@ def _link_attributes(handler: ConnectionHandler, link: Link) -> dict[str, object
     }
 
 
-def _plain(properties: dict[str, object] | None) -> dict[str, object] | None:
+def _plain(properties: object) -> dict[str, object] | None:
     """Return the properties with text in place of maps and lists, because a client may nest these
     so deeply that they fit into no answer."""
-    if properties is None:
+    if not isinstance(properties, dict):
         return None
     return {
         key: value if value is None or isinstance(value, _SIMPLE) else repr(value)[:_SHOWN]

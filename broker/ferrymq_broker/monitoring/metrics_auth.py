@@ -7,31 +7,21 @@ TLS. A client needs the right to manage `METRICS`.
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import binascii
 from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
 
-from ferrymq.engine.events import AuthenticationRequested
 from ferrymq_broker import audit
 from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, ask
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
+from ferrymq_broker.http_login import log_in
 from ferrymq_broker.values.rights import MANAGE
 
 # The address at which the right to read metrics is checked.
 METRICS: Final = "$metrics"
-# The seconds that a decision may take.
-_PATIENCE: Final = 30.0
-# The most characters of credentials; longer ones are refused.
-_LONGEST: Final = 8192
-
-# The SASL mechanism for each HTTP authentication scheme.
-_MECHANISMS: Final = {"basic": "PLAIN", "bearer": "OAUTHBEARER"}
 _CHALLENGES: Final = {
     "PLAIN": 'Basic realm="ferrymq", charset="UTF-8"',
     "OAUTHBEARER": 'Bearer realm="ferrymq"',
@@ -69,22 +59,10 @@ class MetricsAuth:
             return web.Response(text="the broker is starting\n", status=503)
         offered = authenticator.mechanisms(transport)
         header = request.headers.get("Authorization")
-        if header is None:
-            if not authenticator.is_required(transport) and self._may_see(UserIdentity(None)):
-                return None
-            return _unauthorised(offered)
-        event = _read(header)
-        mechanism = None if event is None else event.mechanism
-        if event is None or mechanism not in offered:
-            why = "malformed credentials" if event is None else "not taken here, in the clear"
-            user = None if event is None else event.username
-            audit.login_refused(transport.peer, user, mechanism or "HTTP", transport.encrypted, why)
-            return _unauthorised(offered)
-        identity, why = await _decide(authenticator, event, transport)
+        identity = await log_in(authenticator, header, transport)
         if identity is None:
-            audit.login_refused(
-                transport.peer, event.username, event.mechanism, transport.encrypted, why
-            )
+            return _unauthorised(offered)
+        if header is None and not self._may_see(identity):
             return _unauthorised(offered)
         if not self._may_see(identity):
             what = f"manage at {METRICS!r} is not allowed to you"
@@ -109,43 +87,6 @@ def _transport(request: web.Request, loopback: bool) -> ClientTransport:
             f"{peername[0]}:{peername[1]}", str(peername[0]), loopback, request.secure
         )
     return ClientTransport("http", "", loopback, request.secure)
-
-
-def _read(header: str) -> AuthenticationRequested | None:
-    """Parse an Authorization field; None if it is malformed or of an unknown scheme."""
-    scheme, _, credentials = header.partition(" ")
-    credentials = credentials.strip()
-    mechanism = _MECHANISMS.get(scheme.lower())
-    if mechanism is None or not credentials or len(credentials) > _LONGEST:
-        return None
-    if mechanism == "OAUTHBEARER":
-        return AuthenticationRequested(mechanism, None, None, None, credentials)
-    try:
-        decoded = base64.b64decode(credentials, validate=True).decode("utf-8")
-    except (binascii.Error, ValueError):
-        return None
-    name, colon, password = decoded.partition(":")
-    if not colon or not name or "\0" in decoded:
-        return None
-    return AuthenticationRequested(mechanism, name, password, None)
-
-
-async def _decide(
-    authenticator: Authenticator, event: AuthenticationRequested, transport: ClientTransport
-) -> tuple[UserIdentity | None, str]:
-    decision: asyncio.Future[tuple[UserIdentity | None, str]]
-    decision = asyncio.get_running_loop().create_future()
-
-    def on_decision(identity: UserIdentity | None, reason: str) -> None:
-        if not decision.done():
-            decision.set_result((identity, reason))
-
-    ask(authenticator, event, transport, on_decision)
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            return await decision
-    except TimeoutError:
-        return None, "no decision in time"
 
 
 def _unauthorised(offered: list[str]) -> web.Response:

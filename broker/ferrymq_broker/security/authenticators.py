@@ -55,6 +55,10 @@ class PasswordMethod(Method, Protocol):
         same."""
         ...
 
+    def users(self) -> dict[str, frozenset[str]]:
+        """Return the users with a password, by name, and the groups that are stored with them."""
+        ...
+
 
 class Watched(Protocol):
     """A source of a method's data that may change, such as a file."""
@@ -183,6 +187,11 @@ class Authenticators(Authenticator):
         return UserIdentity(None)
 
     # -- for the server --------------------------------------------------------------------
+
+    def users(self) -> dict[str, frozenset[str]]:
+        """Return the users with a password, by name, and their groups."""
+        found = {} if self._passwords is None else self._passwords.users()
+        return {name: own | self._groups.get(name, frozenset()) for name, own in found.items()}
 
     def refresh(self, force: bool = False) -> bool:
         """Read files again that have changed, or with `force` all. Return whether all are valid."""

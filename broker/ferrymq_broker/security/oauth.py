@@ -64,6 +64,10 @@ class TokenPasswords:
         """The usual number of SCRAM iterations."""
         return DEFAULT_ITERATIONS if self._passwords is None else self._passwords.iterations
 
+    def users(self) -> dict[str, frozenset[str]]:
+        """Return the users with a password."""
+        return {} if self._passwords is None else self._passwords.users()
+
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
         """Return the mechanisms for passwords, and PLAIN if the client may send a token."""
         offered = [] if self._passwords is None else list(self._passwords.mechanisms(transport))

@@ -46,6 +46,10 @@ class ConfiguredPasswords:
         """The number of SCRAM iterations."""
         return DEFAULT_ITERATIONS
 
+    def users(self) -> dict[str, frozenset[str]]:
+        """Return the names of all users; none has groups here."""
+        return dict.fromkeys(self._digests, frozenset())
+
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
         """Return the SCRAM mechanisms, and PLAIN if the client may send its password."""
         if may_say_passwords(transport, self._in_the_clear):
@@ -79,6 +83,10 @@ class AnyPassword:
     def iterations(self) -> int:
         """The number of SCRAM iterations, which is not used."""
         return DEFAULT_ITERATIONS
+
+    def users(self) -> dict[str, frozenset[str]]:
+        """Return no users: every name is accepted."""
+        return {}
 
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
         """Return PLAIN for clients on this machine."""

@@ -83,6 +83,12 @@ class StoredPasswords:
         """The usual number of SCRAM iterations."""
         return self._iterations
 
+    def users(self) -> dict[str, frozenset[str]]:
+        """Return the users of the file and the configured ones."""
+        self._disk.refresh()
+        found = {name: user.groups for name, user in self._disk.users.items()}
+        return {**found, **dict.fromkeys(self._configured, frozenset())}
+
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
         """Return the SCRAM mechanisms, and PLAIN if the client may send its password."""
         if may_say_passwords(transport, self._in_the_clear):

@@ -1,4 +1,7 @@
-"""What all kinds of tokens share. It imports nothing that takes long: few brokers take tokens."""
+"""The refusal of a token, and the largest token.
+
+This module imports nothing that takes long, because few brokers take tokens.
+"""
 
 from __future__ import annotations
 

@@ -11,9 +11,12 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
+from ferrymq_broker.connections.client_handler import ClientHandler
+from ferrymq_broker.connections.connected_client import ConnectedClient
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.connections.login import AUTHENTICATED
 from ferrymq_broker.security.authenticator_factory import make_authenticators
+from ferrymq_broker.server.new_connection import HandlerFactory, NewConnection
 
 if TYPE_CHECKING:
     from ferrymq_broker.security.authenticators import Authenticators
@@ -93,3 +96,17 @@ class Admission:
             limits.max_message_size,
             limits.credit,
         )
+
+    def other_handler(
+        self,
+        make: HandlerFactory,
+        client: ConnectedClient,
+        write: Callable[[bytes], object],
+        hang_up: Callable[[], object],
+        now: float,
+    ) -> ClientHandler:
+        """Return the handler of another protocol for a client that has sent nothing but the first
+        bytes."""
+        authenticator = self.authenticator_for(client.transport)
+        limits = self._config.limits
+        return make(NewConnection(self._broker, client, authenticator, limits, write, hang_up, now))

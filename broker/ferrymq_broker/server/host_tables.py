@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.management.dialect import ManagementDialect
 from ferrymq_broker.server.http_handlers import HttpHandlerFactory, HttpHandlers, HttpHost
+from ferrymq_broker.server.new_connection import HandlerFactory
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
+    from ferrymq_broker.config.url import ListenAddress
     from ferrymq_broker.connections.authentication import ClientTransport
     from ferrymq_broker.security.request_tokens import RequestTokens
 
@@ -26,7 +28,9 @@ class HostTables:
     at the end, in lower case; `websocket_subprotocols` are accepted beside ``amqp``.
     `max_frame_size` is the largest frame in bytes that opens offer if the configuration does not
     say; 0: the usual one. `http_handlers` make handlers of HTTP requests, by the beginning of the
-    path; ``""`` is for all paths.
+    path; ``""`` is for all paths. `http_logins` are those of these beginnings whose requests come
+    with a name and a password. `protocols` make the handlers of connections that do not begin with
+    AMQP 1.0, by their first eight bytes.
     """
 
     dialects: tuple[ManagementDialect, ...] = ()
@@ -35,7 +39,9 @@ class HostTables:
     websocket_paths: tuple[str, ...] = ()
     websocket_subprotocols: tuple[str, ...] = ()
     http_handlers: Mapping[str, HttpHandlerFactory] = field(default_factory=dict)
+    http_logins: tuple[str, ...] = ()
     max_frame_size: int = 0
+    protocols: Mapping[bytes, HandlerFactory] = field(default_factory=dict)
 
     def joined(self, more: HostTables) -> HostTables:
         """Return these entries and `more`."""
@@ -46,7 +52,9 @@ class HostTables:
             websocket_paths=self.websocket_paths + more.websocket_paths,
             websocket_subprotocols=self.websocket_subprotocols + more.websocket_subprotocols,
             http_handlers={**self.http_handlers, **more.http_handlers},
+            http_logins=self.http_logins + more.http_logins,
             max_frame_size=max(self.max_frame_size, more.max_frame_size),
+            protocols={**self.protocols, **more.protocols},
         )
 
     def add_words(self, broker: Broker) -> None:
@@ -61,10 +69,12 @@ class HostTables:
         handlers: HttpHandlers,
         tokens: Callable[[AddressSpace], RequestTokens | None],
         needs_login: Callable[[ClientTransport], bool],
+        users: Callable[[], Mapping[str, frozenset[str]]],
+        addresses: Callable[[], Sequence[ListenAddress]],
     ) -> None:
         """Mount the HTTP handlers in every virtual host, whose requests `tokens` judges.
-        `needs_login` is that of `HttpHost`."""
+        `needs_login`, `users` and `addresses` are those of `HttpHost`."""
         for space in broker.spaces.values():
             for prefix, make in self.http_handlers.items():
-                host = HttpHost(space, broker, tokens(space), needs_login)
-                handlers.mount(space.name, prefix, make(host))
+                host = HttpHost(space, broker, tokens(space), needs_login, users, addresses)
+                handlers.mount(space.name, prefix, make(host), prefix in self.http_logins)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from ferrymq_broker.connections.authentication import ClientTransport
 
 if TYPE_CHECKING:
+    from ferrymq_broker.access.identity import UserIdentity
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
+    from ferrymq_broker.config.url import ListenAddress
     from ferrymq_broker.security.request_tokens import RequestTokens
 
 
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
 class HttpRequest:
     """A complete request.
 
-    `path` and `query` are decoded; `query` has the first value of each name. The names of `headers`
-    are in lower case. `base` is the URL of the server as the client wrote it, without a path.
+    `path` and `query` are decoded; `query` has the first value of each name. `raw_path` is the
+    path as it came, with percent-encoding. The names of `headers` are in lower case. `base` is the
+    URL of the server as the client wrote it, without a path. `identity` is that of the client, if
+    the handler was mounted with a login; None if the client has to name itself, and did not.
     """
 
     method: str
@@ -29,6 +33,8 @@ class HttpRequest:
     body: bytes
     base: str
     client: ClientTransport
+    raw_path: str = ""
+    identity: UserIdentity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +55,46 @@ HttpHandler: TypeAlias = Callable[[HttpRequest], HttpResponse]
 @dataclass(frozen=True, slots=True)
 class HttpHost:
     """The virtual host that a handler works for. `tokens` judges the tokens of requests; None if
-    the broker takes no tokens. `needs_login` returns whether a client has to name itself."""
+    the broker takes no tokens. `needs_login` returns whether a client has to name itself. `users`
+    returns the users with a password, by name, and their groups. `addresses` returns those that the
+    broker listens on."""
 
     space: AddressSpace
     broker: Broker
     tokens: RequestTokens | None
     needs_login: Callable[[ClientTransport], bool]
+    users: Callable[[], Mapping[str, frozenset[str]]]
+    addresses: Callable[[], Sequence[ListenAddress]]
 
 
 # Makes the handler for a virtual host.
 HttpHandlerFactory: TypeAlias = Callable[[HttpHost], HttpHandler]
 
 
+@dataclass(frozen=True, slots=True)
+class MountedHandler:
+    """A handler in its place. With `login`, names and passwords in requests are checked before."""
+
+    handle: HttpHandler
+    login: bool = False
+
+
 class HttpHandlers:
     """The handlers of one broker, by virtual host and by the beginning of the path."""
 
     def __init__(self) -> None:
-        self._mounted: dict[str, dict[str, HttpHandler]] = {}
+        self._mounted: dict[str, dict[str, MountedHandler]] = {}
 
-    def mount(self, space: str, prefix: str, handler: HttpHandler) -> None:
+    def mount(self, space: str, prefix: str, handler: HttpHandler, login: bool = False) -> None:
         """Give the requests of a virtual host with the path `prefix`, or a path below it, to
-        `handler`. The longest prefix counts; ``""`` is for all paths. Raises ValueError if the
-        prefix is taken."""
+        `handler`. The longest prefix counts; ``""`` is for all paths. `login` is that of
+        `MountedHandler`. Raises ValueError if the prefix is taken."""
         mounted = self._mounted.setdefault(space, {})
         if prefix in mounted:
             raise ValueError(f"the path {prefix!r} has a handler already")
-        mounted[prefix] = handler
+        mounted[prefix] = MountedHandler(handler, login)
 
-    def find(self, space: str, path: str) -> HttpHandler | None:
+    def find(self, space: str, path: str) -> MountedHandler | None:
         """Return the handler for a path in a virtual host; None if there is none."""
         mounted = self._mounted.get(space)
         if mounted is None:

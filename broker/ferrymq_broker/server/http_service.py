@@ -21,9 +21,15 @@ from aiohttp import web
 from ferrymq.aio.websocket_stream import WebSocketStream
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.event_log import log
+from ferrymq_broker.http_login import log_in
 from ferrymq_broker.http_responses import leave_out_server, serve
 from ferrymq_broker.monitoring.http_log_filter import LOGGER
-from ferrymq_broker.server.http_handlers import HttpHandler, HttpRequest, HttpResponse
+from ferrymq_broker.server.http_handlers import (
+    HttpHandler,
+    HttpRequest,
+    HttpResponse,
+    MountedHandler,
+)
 from ferrymq_broker.server.peer_address import host_of, name_of
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.tls_stream import TlsStream, mark_secured
@@ -99,14 +105,14 @@ class HttpService:
         if request.headers.get("Upgrade", "").lower() != "websocket":
             server = self._server
             space = server.broker.space_for(_hostname(request))
-            handler = None if space is None else server.http_handlers.find(space.name, request.path)
-            if handler is not None:
-                return await self._handle(request, handler)
+            mounted = None if space is None else server.http_handlers.find(space.name, request.path)
+            if mounted is not None:
+                return await self._handle(request, mounted)
         if request.method != "GET":
             return web.Response(status=405, headers={"Allow": "GET"})
         return await self._serve(request)
 
-    async def _handle(self, request: web.Request, handler: HttpHandler) -> web.Response:
+    async def _handle(self, request: web.Request, mounted: MountedHandler) -> web.Response:
         """Give a request to its handler, and return the response when its changes are on disk."""
         limits = self._clients.get(request.protocol)
         if limits is None:
@@ -122,9 +128,15 @@ class HttpService:
         limits.begin_request()
         body = await request.read()
         limits.begin_work()
+        transport = self._transport_of(request)
+        identity = None
+        if mounted.login:
+            authenticator = self._server.admission.authenticator_for(transport)
+            header = request.headers.get("Authorization")
+            identity = await log_in(authenticator, header, transport)
         try:
             response = await self._run(
-                handler,
+                mounted.handle,
                 HttpRequest(
                     request.method,
                     request.path,
@@ -132,7 +144,9 @@ class HttpService:
                     {name.lower(): value for name, value in request.headers.items()},
                     body,
                     f"{request.scheme}://{request.host}",
-                    self._transport_of(request),
+                    transport,
+                    request.rel_url.raw_path,
+                    identity,
                 ),
             )
         except Exception:
@@ -250,7 +264,7 @@ class WebProtocol(AmqpProtocol):
         self._limits.is_through = never_through
 
     def _has_opened(self) -> bool:
-        return self.handler.connection.opened
+        return self.handler.is_opened()
 
 
 def _is_own(origin: str, request: web.Request) -> bool:

@@ -10,7 +10,7 @@ from ferrymq_broker.event_log import log
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.client_handler import ClientHandler
     from ferrymq_broker.server.protocol import AmqpProtocol
 
 _ERROR: Final = Error(
@@ -38,13 +38,13 @@ def _dismiss(connections: list[AmqpProtocol]) -> None:
         connection.close(_ERROR)
 
 
-def _is_meant(handler: ConnectionHandler, names: set[str]) -> bool:
+def _is_meant(handler: ClientHandler, names: set[str]) -> bool:
     identity = handler.client.identity
     if identity is not None:
         by_password = identity.mechanism == "PLAIN" or identity.mechanism.startswith("SCRAM-")
         return by_password and identity.user in names
     # A login with the old password may be in progress.
-    login = handler.login.pending
+    login = handler.pending_login()
     if login is None or login.username not in names:
         return False
     return login.decided or login.mechanism.startswith("SCRAM-")

@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Final, Literal
 
 from ferrymq_broker.connections.authentication import ClientTransport
+from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.event_log import log
 from ferrymq_broker.server.peer_address import host_of, name_of
@@ -24,6 +25,8 @@ WRITE_HIGH_WATER: Final = 64 * 1024
 WRITE_LIMIT: Final = 8 * 1024 * 1024
 # Seconds for a client to read the last bytes of a connection that has ended.
 LINGER: Final = 5.0
+# Bytes of a protocol header (AMQP 1.0 §2.2).
+HEADER_SIZE: Final = 8
 
 
 class AmqpProtocol(asyncio.Protocol):
@@ -49,6 +52,8 @@ class AmqpProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._lingering: asyncio.TimerHandle | None = None
+        # The first bytes, until the protocol is known; None if it is, or if there is one only.
+        self._beginning: bytes | None = b"" if server.tables.protocols else None
         self._turns = ReadTurns(self._take, self._stop_reading, self._start_reading, server.round)
 
     # -- from the event loop -------------------------------------------------------------
@@ -64,7 +69,7 @@ class AmqpProtocol(asyncio.Protocol):
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         peername = transport.get_extra_info("peername")
         client = ClientTransport(name_of(peername), host_of(peername), self._loopback)
-        self.handler: ConnectionHandler = self._server.new_handler(
+        self.handler: ClientHandler = self._server.new_handler(
             client, self._write, self._hang_up, self._began
         )
         self.handler.rearm = self._rearm
@@ -83,6 +88,10 @@ class AmqpProtocol(asyncio.Protocol):
 
     def _take(self, data: bytes) -> None:
         """Handle the bytes of one turn, in one pass of the broker."""
+        if self._beginning is not None:
+            data = self._find_protocol(self._beginning + data)
+            if self._beginning is not None:
+                return
         handler = self.handler
         try:
             handler.receive_data(data, self._clock.now())
@@ -93,15 +102,35 @@ class AmqpProtocol(asyncio.Protocol):
             self._arm()
         if handler.output.paused:
             self._limit_input()
-        if handler.is_behind:
+        if handler.is_behind():
             # `_rearm` goes on when the handler has caught up.
             self._turns.hold()
-        if handler.output.quiet and not handler.links.holds_messages():
+        if handler.output.quiet and not handler.holds_messages():
             self._server.connection_settled(self)
+
+    def _find_protocol(self, data: bytes) -> bytes:
+        """Choose the handler by the first bytes, and return the bytes for it. Wait for more while
+        they could be those of another protocol than AMQP 1.0."""
+        protocols = self._server.tables.protocols
+        if len(data) < HEADER_SIZE and any(each.startswith(data) for each in protocols):
+            self._beginning = data
+            return data
+        self._beginning = None
+        make = protocols.get(data[:HEADER_SIZE])
+        if make is not None:
+            before = self.handler
+            handler = self._server.admission.other_handler(
+                make, before.client, self._write, self._hang_up, self._clock.now()
+            )
+            before.leave()
+            before.forget_transport()
+            self.handler = handler
+            handler.rearm = self._rearm
+        return data
 
     def eof_received(self) -> bool:
         """Handle that the client sends no more: answer with a close at most."""
-        if not self.handler.is_behind:
+        if not self.handler.is_behind():
             self._turns.finish()
             self._receive_eof()
         return False
@@ -162,7 +191,7 @@ class AmqpProtocol(asyncio.Protocol):
         """Stop sending messages and giving credit. Return whether the client has settled all
         messages."""
         self.handler.output.quiesce()
-        return not self.handler.links.holds_messages()
+        return not self.handler.holds_messages()
 
     def close(self, error: Error) -> None:
         """Close the connection with an error."""
@@ -214,7 +243,7 @@ class AmqpProtocol(asyncio.Protocol):
         transport = self._transport
         if transport.is_closing():
             return
-        if self.handler.connection.lingering and transport.can_write_eof():
+        if self.handler.is_lingering() and transport.can_write_eof():
             # The client must be able to read the close frame, so its input is read and dropped.
             transport.write_eof()
         else:
@@ -225,7 +254,7 @@ class AmqpProtocol(asyncio.Protocol):
         """Set the timer again after the handler worked in another pass, and read on if it caught
         up."""
         self._arm()
-        if not self.handler.is_behind and not self.handler.output.paused:
+        if not self.handler.is_behind() and not self.handler.output.paused:
             self._turns.go_on()
 
     def _arm(self) -> None:
@@ -272,10 +301,18 @@ class UpgradableProtocol(AmqpProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Handle a new connection."""
         super().connection_made(transport)
-        settings = self.handler.connection.settings
-        settings.tls = True
-        settings.tls_required = self._required
-        self.handler.on_tls = self._on_agreed
+        handler = self._amqp_handler()
+        handler.connection.settings.tls = True
+        handler.connection.settings.tls_required = self._required
+        handler.on_tls = self._on_agreed
+        # Other protocols cannot begin TLS on a connection.
+        if self._required:
+            self._beginning = None
+
+    def _amqp_handler(self) -> ConnectionHandler:
+        handler = self.handler
+        assert isinstance(handler, ConnectionHandler)
+        return handler
 
     def _take(self, data: bytes) -> None:
         """Handle the bytes of one turn, in one pass of the broker."""
@@ -284,7 +321,7 @@ class UpgradableProtocol(AmqpProtocol):
             self._agreed = False
             # The broker's header is written. Bytes after the client's header go to TLS, which fails
             # if they are anything else: an attacker cannot insert bytes in the clear.
-            behind = self.handler.connection.take_tls_data() + self._turns.take_rest()
+            behind = self._amqp_handler().connection.take_tls_data() + self._turns.take_rest()
             self._begin_tls(self._upgrade_with, behind)
 
     def _on_agreed(self) -> None:
@@ -292,4 +329,4 @@ class UpgradableProtocol(AmqpProtocol):
 
     def _on_secured(self) -> None:
         super()._on_secured()
-        self.handler.connection.tls_established(self._clock.now())
+        self._amqp_handler().connection.tls_established(self._clock.now())

@@ -17,7 +17,7 @@ from ferrymq_broker.config.capture import Capture
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import ClientTransport
-from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.event_log import log
 from ferrymq_broker.management.setup import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
@@ -206,6 +206,8 @@ class BrokerServer:
                 self.http_handlers,
                 lambda space: request_tokens(self.broker, space, verifier),
                 self.admission.authenticators.is_required,
+                self.admission.authenticators.users,
+                lambda: self.addresses,
             )
             await self._listeners.start(config.listener)
             if self.failure is not None:
@@ -327,7 +329,7 @@ class BrokerServer:
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
         began: float | None = None,
-    ) -> ConnectionHandler:
+    ) -> ClientHandler:
         """Return a handler for a new connection, which was accepted at the time `began`; None:
         now."""
         now = self.clock.now() if began is None else began

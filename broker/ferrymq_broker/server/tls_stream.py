@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ferrymq_broker.server.handshakes import Handshakes
 
 if TYPE_CHECKING:
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.client_handler import ClientHandler
 
 # The most bytes of one record.
 _RECORD: Final = 16384
@@ -318,14 +318,12 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         self._flush()
 
 
-def mark_secured(handler: ConnectionHandler, certificate: dict[str, object] | None) -> None:
-    """Record that TLS is established: other SASL mechanisms may be allowed now."""
+def mark_secured(handler: ClientHandler, certificate: dict[str, object] | None) -> None:
+    """Record that TLS is established: other logins may be allowed now."""
     transport = handler.client.transport
     transport.encrypted = True
     transport.certificate = certificate
-    settings = handler.connection.settings
-    settings.sasl_mechanisms = handler.login.authenticator.mechanisms(transport)
-    settings.sasl_required = handler.login.authenticator.is_required(transport)
+    handler.on_secured()
 
 
 def reason_of(error: ssl.SSLError) -> str:

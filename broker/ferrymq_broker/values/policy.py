@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 # What a queue does with a message for which it has no room.
-OVERFLOWS = ("reject", "drop-head", "dead-letter", "block")
+OVERFLOWS = ("reject", "drop-head", "dead-letter", "block", "reject-dead-letter")
 
 # What the time of `auto_delete` is for.
 UNUSED: Final = "unused"
@@ -28,7 +28,8 @@ class QueuePolicy:
     - `priorities`: the number of priority levels, 1 to 10 (AMQP 1.0 §3.2.1).
     - `max_length`, `max_bytes`: limits for the messages that wait and that consumers hold;
       `overflow` is one of ``reject``, ``drop-head``, ``dead-letter`` (the oldest message goes to
-      `dead_letter`) and ``block`` (senders get no credit).
+      `dead_letter`), ``block`` (senders get no credit) and ``reject-dead-letter`` (a message that
+      is rejected also goes to `dead_letter`).
     - `message_ttl`: the longest time that a message may stay; a message's own ttl may be shorter.
     - `delivery_limit`: how many failed deliveries a message may have; after one more, it is
       dead-lettered. 0: any number; −1: none.

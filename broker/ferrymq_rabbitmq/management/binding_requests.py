@@ -14,9 +14,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
+from ferrymq_broker.management.authorisation import expect_send, may
 from ferrymq_broker.management.exchanges import BindingEntities
 from ferrymq_broker.management.operation import Call
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.values.rights import RECEIVE
 from ferrymq_rabbitmq.address_v2 import EXCHANGES, exchange_address, exchange_name, vhost_of
 from ferrymq_rabbitmq.management.request_refused import (
     RequestRefused,
@@ -50,7 +52,10 @@ class BindingRequests:
         call = self._call(
             party, exchange, destination, text_in(body, "binding_key", ""), arguments_in(body)
         )
-        self._bindings.authorise("CREATE", call)
+        if self._may_read(party, exchange):
+            expect_send(party, self._space, destination)
+        else:
+            self._bindings.authorise("CREATE", call)
         self._bindings.create(call)
 
     def list(self, party: Party, asked: Mapping[str, str]) -> list[dict[str, object]]:
@@ -78,13 +83,32 @@ class BindingRequests:
             if (
                 binding.destination == destination
                 and binding.key == known.get("key", "")
-                and _hash_of(binding.arguments) == known.get("args", "")
+                and binding_hash(binding.arguments) == known.get("args", "")
             ):
                 exchange.unbind(destination, binding.key, binding.arguments)
                 return
 
+    def remove(
+        self,
+        party: Party,
+        source: str,
+        destination: str,
+        key: str,
+        arguments: dict[str, object],
+    ) -> None:
+        """Remove the binding to a native address; do nothing if there is none."""
+        exchange = self._existing(source)
+        self._authorise(party, exchange, "DELETE")
+        exchange.unbind(destination, key, arguments)
+
+    def _may_read(self, party: Party, exchange: Exchange) -> bool:
+        """Return whether a party may receive at an exchange: RabbitMQ's permission to read it, with
+        which clients bind to it."""
+        return may(party, RECEIVE, self._space, exchange.address)
+
     def _authorise(self, party: Party, exchange: Exchange, operation: str) -> None:
-        self._bindings.authorise(operation, Call(party, "", {"exchange": exchange.address}))
+        if not self._may_read(party, exchange):
+            self._bindings.authorise(operation, Call(party, "", {"exchange": exchange.address}))
 
     @staticmethod
     def _call(
@@ -144,7 +168,7 @@ def _described(exchange: Exchange, binding: Binding) -> dict[str, object]:
             ("src", source),
             (f"dst{letter}", name),
             ("key", binding.key),
-            ("args", _hash_of(binding.arguments)),
+            ("args", binding_hash(binding.arguments)),
         )
     )
     return {
@@ -156,7 +180,8 @@ def _described(exchange: Exchange, binding: Binding) -> dict[str, object]:
     }
 
 
-def _hash_of(arguments: Mapping[str, object]) -> str:
+def binding_hash(arguments: Mapping[str, object]) -> str:
+    """Return a short text for the arguments of a binding; empty without any."""
     if not arguments:
         return ""
     text = json.dumps(arguments, sort_keys=True, default=repr)

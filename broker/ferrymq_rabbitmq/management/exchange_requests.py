@@ -19,6 +19,7 @@ from ferrymq_rabbitmq.management.request_refused import (
     flag_in,
     text_in,
 )
+from ferrymq_rabbitmq.pattern_policies import policies_of
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
@@ -37,9 +38,10 @@ class ExchangeRequests:
         address = exchange_address(name)
         if not name or (name.startswith(RESERVED) and self._space.find(address) is None):
             raise _reserved(name)
+        arguments = arguments_in(body)
         policy = exchange_policy(
             text_in(body, "type", "direct"),
-            arguments_in(body),
+            policies_of(self._space).exchange_arguments(name, arguments),
             flag_in(body, "durable", True),
             flag_in(body, "auto_delete", False),
             flag_in(body, "internal", False),

@@ -13,21 +13,25 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from ferrymq_broker import audit
+from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.management.errors import ManagementError, status_of
+from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import ServiceNode
+from ferrymq_broker.security.cbs import ACCEPTED, PUT_TOKEN
+from ferrymq_broker.security.cbs import ADDRESS as TOKENS
 from ferrymq_rabbitmq.address_v2 import MANAGEMENT, decoded
 from ferrymq_rabbitmq.arguments import ArgumentError
-from ferrymq_rabbitmq.management.binding_requests import BindingRequests
-from ferrymq_rabbitmq.management.exchange_requests import ExchangeRequests
-from ferrymq_rabbitmq.management.queue_requests import QueueRequests
+from ferrymq_rabbitmq.definitions.document import parse_definitions
+from ferrymq_rabbitmq.definitions.running_broker import import_definitions_into
+from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.request_refused import RequestRefused, bad_request
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
-    from ferrymq_broker.nodes.link_terms import Party
+    from ferrymq_broker.broker import Broker
 
 Answer = tuple[HTTPStatus, object]
 
@@ -38,11 +42,12 @@ _CHANGES: Final = ("PUT", "POST", "DELETE")
 class ManagementNode:
     """The handler of the requests of one virtual host."""
 
-    def __init__(self, space: AddressSpace) -> None:
+    def __init__(self, space: AddressSpace, broker: Broker, requests: HostRequests) -> None:
         self._space = space
-        self._queues = QueueRequests(space)
-        self._exchanges = ExchangeRequests(space)
-        self._bindings = BindingRequests(space)
+        self._broker = broker
+        self._queues = requests.queues
+        self._exchanges = requests.exchanges
+        self._bindings = requests.bindings
 
     def answer(self, request: Request) -> Response:
         """Return the response to a request."""
@@ -79,6 +84,10 @@ class ManagementNode:
                 return HTTPStatus.OK, self._bindings.list(
                     party, {key: values[0] for key, values in asked.items()}
                 )
+            case ("PUT", "auth", "tokens"):
+                self._renew(party, body)
+            case ("POST", "definitions"):
+                return HTTPStatus.OK, self._import(party, body)
             case ("DELETE", "bindings", _):
                 self._bindings.unbind(party, place.removeprefix("/bindings/"))
             case _:
@@ -86,6 +95,43 @@ class ManagementNode:
                     HTTPStatus.NOT_FOUND, f"there is no {verb[:20]} of {path[:200]!r}"
                 )
         return HTTPStatus.NO_CONTENT, None
+
+    def _renew(self, party: Party, body: object) -> None:
+        """Take a new token for the connection, as ``$cbs`` does, for all addresses."""
+        service = self._space.nodes.get(TOKENS)
+        if not isinstance(service, ServiceNode):
+            raise bad_request("the broker takes no tokens: [[security.jwt]] names no issuer")
+        if not isinstance(body, str | bytes):
+            raise bad_request("the body must be the token")
+        asked = Request(party)
+        asked.application_properties = {"operation": PUT_TOKEN, "type": "jwt", "name": ""}
+        asked.body, asked.size = body, len(body)
+        response = service.answer(asked)
+        if response is None:
+            raise RequestRefused(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the keys of the issuer are being fetched"
+            )
+        told = response.application_properties
+        status = told["status-code"]
+        assert isinstance(status, int)
+        if status != ACCEPTED:
+            raise RequestRefused(HTTPStatus(int(status)), str(told["status-description"]))
+
+    def _import(self, party: Party, body: object) -> object:
+        """Import the definitions in a body: JSON, as text or bytes."""
+        if not isinstance(body, str | bytes):
+            raise bad_request("the body must be a text: the definitions as JSON")
+        try:
+            definitions = parse_definitions(body)
+            return import_definitions_into(
+                self._broker, definitions, lambda space: self._party_in(space, party)
+            )
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+
+    def _party_in(self, space: AddressSpace, party: Party) -> Party:
+        """Return a party with the rights that it has in another virtual host by its login."""
+        return party if space is self._space else party_in(space, self._broker, party)
 
     def _record(self, party: Party, verb: str, path: str, status: int, reason: str) -> None:
         """Write changes and refused requests to the audit log."""
@@ -96,12 +142,24 @@ class ManagementNode:
             audit.changed(party.peer, party.user, host, verb, "node", path, int(status), reason)
 
 
-def add_management(space: AddressSpace) -> None:
+def add_management(space: AddressSpace, broker: Broker, requests: HostRequests) -> None:
     """Add the node to a virtual host; every client may attach to it, because each request is
     checked."""
-    node = ServiceNode(MANAGEMENT, space, ManagementNode(space).answer, _too_large)
+    node = ServiceNode(
+        MANAGEMENT, space, ManagementNode(space, broker, requests).answer, _too_large
+    )
     space.open_services.add(MANAGEMENT)
     space.insert_service(node)
+
+
+def party_in(space: AddressSpace, broker: Broker, party: Party) -> Party:
+    """Return a party with the rights that its login gives it in another virtual host."""
+    identity = party.access.identity
+    rules = space.rules_for(identity) if broker.guarded else None
+    access = ConnectionAccess(identity, rules)
+    return Party(
+        party.connection, party.session, party.container_id, party.user, party.peer, access
+    )
 
 
 def _map(body: object) -> Mapping[str, object]:

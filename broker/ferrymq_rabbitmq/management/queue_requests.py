@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -14,16 +15,17 @@ from ferrymq_broker.management.queues import QueueEntities
 from ferrymq_broker.management.streams import StreamEntities
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.streams.stream import Stream
-from ferrymq_broker.values.policy import QueuePolicy
+from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy
 from ferrymq_codec.scalars import UInt, ULong
 from ferrymq_rabbitmq.address_v2 import RESERVED, is_queue_name, vhost_of
-from ferrymq_rabbitmq.arguments import arguments_of, queue_policy, type_of
+from ferrymq_rabbitmq.arguments import arguments_of, labels_of, queue_policy, type_of
 from ferrymq_rabbitmq.management.request_refused import (
     RequestRefused,
     arguments_in,
     bad_request,
     flag_in,
 )
+from ferrymq_rabbitmq.pattern_policies import policies_of
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
@@ -42,11 +44,12 @@ class QueueRequests:
         self._streams = StreamEntities(space)
 
     def declare(
-        self, party: Party, name: str, body: Mapping[str, object]
+        self, party: Party, name: str, body: Mapping[str, object], generated: bool = False
     ) -> tuple[HTTPStatus, object]:
-        """Make a queue, or check that it exists as declared. A queue that the broker's
-        configuration declares fits whatever the client says of its limits."""
-        if name.startswith(RESERVED):
+        """Make a queue, or check that it exists as declared: with the same arguments. A policy for
+        its name adds to them. A queue that the broker's configuration declares fits whatever the
+        client says of its limits. A name that the broker has `generated` may be a reserved one."""
+        if name.startswith(RESERVED) and not generated:
             raise RequestRefused(
                 HTTPStatus.FORBIDDEN,
                 f"queue {name[:200]!r} starts with the reserved prefix {RESERVED}",
@@ -54,12 +57,14 @@ class QueueRequests:
         if not is_queue_name(name):
             raise bad_request(f"a queue cannot have the name {name[:200]!r} here")
         exclusive = flag_in(body, "exclusive", False)
+        arguments = arguments_in(body)
         policy = queue_policy(
-            arguments_in(body),
+            policies_of(self._space).queue_arguments(name, arguments),
             flag_in(body, "durable", True),
             exclusive,
             flag_in(body, "auto_delete", False),
         )
+        policy = replace(policy, labels=labels_of(arguments))
         kind = self._queues if isinstance(policy, QueuePolicy) else self._streams
         call = Call(party, name, policy_attributes(policy))
         kind.authorise("CREATE", call)
@@ -68,6 +73,10 @@ class QueueRequests:
             node.expect_unlocked(party.connection)
         configured = node is not None and node.origin == "configuration"
         if configured and node is not None and node.kind == kind.short:
+            return HTTPStatus.OK, self._described(node)
+        if isinstance(node, Queue | Stream) and _is_declared_so(node, policy):
+            # Another client may have made it just now: wait until that is stored.
+            self._space.agenda.changes.claim()
             return HTTPStatus.OK, self._described(node)
         made = kind.create(call).status == CREATED
         node = self._space.nodes[name]
@@ -129,3 +138,20 @@ class QueueRequests:
             "message_count": ULong(node.message_count()),
             "consumer_count": UInt(node.consumer_count() if queue is not None else node.links),
         }
+
+
+def _is_declared_so(node: Queue | Stream, policy: QueuePolicy | StreamPolicy) -> bool:
+    """Return whether a queue was declared with the same arguments and flags. Its settings may
+    differ: policies may have changed since."""
+    there = node.policy
+    if isinstance(there, QueuePolicy) and isinstance(policy, QueuePolicy):
+        return (there.labels, there.durable, there.auto_delete == 0) == (
+            policy.labels,
+            policy.durable,
+            policy.auto_delete == 0,
+        )
+    return (
+        isinstance(there, StreamPolicy)
+        and isinstance(policy, StreamPolicy)
+        and (there.labels == policy.labels)
+    )

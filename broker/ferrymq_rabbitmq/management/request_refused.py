@@ -14,6 +14,11 @@ class RequestRefused(Exception):
         self.status = status
         self.description = description
 
+    @classmethod
+    def missing(cls, kind: str, name: str) -> RequestRefused:
+        """Return the error of a request about something that does not exist."""
+        return cls(HTTPStatus.NOT_FOUND, f"there is no {kind} {name[:200]!r}")
+
 
 def bad_request(description: str) -> RequestRefused:
     """Return the error of a request that is wrong in itself."""

@@ -10,6 +10,8 @@ from ferrymq_types import descriptors
 _HEADER: Final = b"AMQP"
 # Bytes of a protocol header, and of the smallest frame.
 _LEAST: Final = 8
+# The major number of AMQP 1.0 in a protocol header (AMQP 1.0 §2.2).
+_MAJOR: Final = 1
 _SASL: Final = 1
 # The codes of the performatives (AMQP 1.0 §2.7).
 PERFORMATIVES: Final[dict[int, str]] = {
@@ -47,12 +49,12 @@ class FrameSplitter:
 
     def __init__(self) -> None:
         self._rest = b""
-        # Whether the bytes are none of AMQP: they are passed on as they come.
-        self._foreign = False
+        # Whether the bytes are none of AMQP 1.0: they are passed on as they come.
+        self.foreign = False
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes, and return the whole frames and protocol headers."""
-        if self._foreign:
+        if self.foreign:
             return [data]
         data = self._rest + data
         frames: list[bytes] = []
@@ -60,10 +62,15 @@ class FrameSplitter:
         while len(data) - start >= _LEAST:
             if data[start : start + 4] == _HEADER:
                 size = _LEAST
+                if data[start + 5] != _MAJOR:
+                    self.foreign = True
+                    frames.append(data[start:])
+                    self._rest = b""
+                    return frames
             else:
                 size = int.from_bytes(data[start : start + 4], "big")
                 if size < _LEAST:
-                    self._foreign = True
+                    self.foreign = True
                     frames.append(data[start:])
                     self._rest = b""
                     return frames

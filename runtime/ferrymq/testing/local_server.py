@@ -17,6 +17,7 @@ from ferrymq.testing.faults import Faults, Side
 from ferrymq.testing.frame_splitter import FrameSplitter
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.model import Config
+from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.security.tls_reload import TlsFiles
 from ferrymq_broker.server.protocol import AmqpProtocol
@@ -71,11 +72,15 @@ class LocalProtocol(AmqpProtocol):
         self._cut = False
         super().connection_made(transport)
         # The client's time-out runs by real time: `beat` writes the empty frames.
-        self.handler.connection.settings.keepalives = False
+        if isinstance(self.handler, ConnectionHandler):
+            self.handler.connection.settings.keepalives = False
 
     def data_received(self, data: bytes) -> None:
         """Handle a read: the frames up to the one at which the connection drops."""
-        frames, drop, deliver = self._judge(self._incoming.feed(data), "client")
+        split = self._incoming.feed(data)
+        # Both directions have the same protocol.
+        self._outgoing.foreign = self._incoming.foreign
+        frames, drop, deliver = self._judge(split, "client")
         if drop is None:
             if frames:
                 super().data_received(b"".join(frames))
@@ -131,9 +136,10 @@ class LocalProtocol(AmqpProtocol):
     def beat(self) -> float:
         """Write an empty frame if the client has an idle time-out, which runs by real time. Return
         after how many seconds the next one is needed."""
-        opened = self.handler.connection.remote_open
+        handler = self.handler
+        opened = handler.connection.remote_open if isinstance(handler, ConnectionHandler) else None
         idle = None if opened is None else opened.idle_time_out
-        if not idle or not self.handler.connection.opened:
+        if not idle or not handler.is_opened():
             return 1.0
         if not self._cut:
             super()._write(EMPTY_FRAME)

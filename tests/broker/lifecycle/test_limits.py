@@ -91,6 +91,16 @@ def test_the_oldest_goes(net: Network) -> None:
     assert "dlq" not in net.space.nodes
 
 
+def test_what_is_rejected_becomes_a_dead_letter(net: Network) -> None:
+    net.declare("q", QueuePolicy(max_length=1, overflow="reject-dead-letter", dead_letter="dlq"))
+    net.declare("dlq")
+    sent = net.connect().sender("q").send(b"a", b"b", b"c")
+    assert [type(d.remote_state) for d in sent] == [Accepted, Rejected, Rejected]
+    assert bodies(net, "q") == [b"a"]
+    assert bodies(net, "dlq") == [b"b", b"c"]
+    assert figure(net, "q", "refused") == 2
+
+
 def test_the_least_important_go_first(net: Network) -> None:
     net.declare("q", QueuePolicy(max_length=2, overflow="drop-head"))
     sender = net.connect().sender("q")

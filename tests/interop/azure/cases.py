@@ -16,7 +16,7 @@ Family = Literal["service-bus", "event-hubs"]
 
 @dataclass(frozen=True)
 class Feature:
-    """One thing that a program does: `row` is the line of the page.
+    """A feature, which one program tries: `row` is its line on the page.
 
     `queue`, `topic` and `hub` are the settings of the entity that has the feature's name; None
     stands for no such entity.

@@ -1,4 +1,4 @@
-"""What fails today with which client, and which features a client does not have.
+"""The expected result of each feature with each client: what fails today, and what is absent.
 
 A feature that is not listed works. The aim is that `FAILS` is empty.
 """
@@ -10,10 +10,10 @@ from typing import Final
 from tests.interop.features.suite import Expectations
 
 _UNCONFIRMED: Final = "was not refused"
-"""This SDK settles without waiting for the answer, so it does not learn that a lock is lost."""
+"""An SDK that settles without waiting for the answer does not learn that a lock is lost."""
 
 _KEPT: Final = "0 messages came"
-"""This SDK keeps what it has fetched in advance when it closes; the locks have to expire."""
+"""An SDK may keep what it has fetched in advance when it closes; the locks have to expire."""
 
 _OLDER: Final = {
     "close-releases": _KEPT,

@@ -129,7 +129,15 @@ class RabbitMQ(ForeignBroker):
         )
         self.expect_loopback()
 
-    def control(self, *command: str) -> None:
-        """Run a command of `rabbitmqctl`."""
+    def control(self, *command: str) -> str:
+        """Run a command of `rabbitmqctl`, and return what it prints."""
         script = self._command(f"{self._inside}/sbin/rabbitmqctl", *command)
-        subprocess.run(script, env=self._environment(), check=True, capture_output=True)
+        done = subprocess.run(
+            script, env=self._environment(), cwd=self._folder, capture_output=True, check=True
+        )
+        return done.stdout.decode()
+
+    def export_definitions(self) -> str:
+        """Return what ``rabbitmqctl export_definitions`` writes."""
+        text = self.control("export_definitions", "-")
+        return text[text.index("{") :]

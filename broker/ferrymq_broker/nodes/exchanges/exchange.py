@@ -297,6 +297,14 @@ class Exchange(Node):
             return self._unroutable(key)
         return self._hand_out(message, nodes)
 
+    def destinations(self, message: BrokerMessage, key: str) -> list[Node]:
+        """Return the nodes that a message with this key goes to, and count the message."""
+        found: list[Destination] = []
+        self.published += 1
+        self._number += 1
+        self._table.match(key, message, self._number, found)
+        return self._follow(message, key, found, 1)
+
     def keeps(self, message: BrokerMessage) -> bool:
         """See `keeps_with`."""
         return self.keeps_with(message, key_of(message, self.space.routing_annotation))

@@ -130,6 +130,17 @@ class Dispatcher:
             self.draining = {c: None for c in self.draining if not c.nothing_left()}
         return True
 
+    def serve_once(self, consumer: Consumer) -> bool:
+        """Give the next message to a consumer that is not subscribed and can take it; return false
+        if there is none."""
+        view = self._registry.plain
+        while True:
+            entry = view.front(self._entries.records.stable)
+            if entry is None:
+                return False
+            if self._hand(consumer, entry, view):
+                return True
+
     def _acquire(self, consumer: Consumer, entry: Entry) -> None:
         """Give the entry to the consumer, which has been sent the message and holds it now."""
         self.delivered += 1

@@ -280,7 +280,8 @@ class Queue(Node):
         return self
 
     def lock_to(self, connection: i64) -> None:
-        """Let only this connection consume, and delete the queue when the connection ends."""
+        """Make the queue exclusive to a connection: only this one may consume, and the queue is
+        deleted when it ends."""
         self.locked_to = connection
         self.space.awaiting.setdefault(int(connection), {})[self] = None
 

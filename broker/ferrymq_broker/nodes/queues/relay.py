@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @final
 class Relay(Node):
-    """What one link publishes to: it sends each message through `queue` to `destination`, a native
-    address. No address names it.
+    """The target of one link: a node that sends each message through `queue` to `destination`, a
+    native address. No address names the relay.
 
-    The link counts as a link of the queue, and ends with it. It uses no room of the queue.
+    The link counts as a link of the queue, and ends with the queue. It uses no room there.
     """
 
     __slots__ = ("queue", "destination", "_forwarding")

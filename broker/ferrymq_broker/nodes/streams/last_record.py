@@ -1,4 +1,4 @@
-"""What a reader of a stream may be told with each delivery: the last record of the partition.
+"""The last record of a partition, which a reader of the stream may be told with each delivery.
 
 A link asks for it with the property ``ferrymq:last-record``. The delivery-annotations then have
 

@@ -29,6 +29,7 @@ _OVERFLOWS: Final[dict[str, int]] = {
     "drop-head": _DROP_HEAD,
     "dead-letter": _DEAD_LETTER,
     "block": _BLOCK,
+    "reject-dead-letter": _REJECT,
 }
 # The assumed size of a message, for an empty queue.
 _TYPICAL: Final = 1024
@@ -51,15 +52,17 @@ class LengthTrim(SlicedTask):
 
 @final
 class LengthLimit:
-    """The limits of one queue by its policy; 0 for no limit."""
+    """The limits of one queue by its policy; 0 for no limit. `buries` is whether a message that is
+    refused becomes a dead letter."""
 
-    __slots__ = ("_lifecycle", "_max_length", "_max_bytes", "_overflow")
+    __slots__ = ("buries", "_lifecycle", "_max_length", "_max_bytes", "_overflow")
 
     def __init__(self, lifecycle: MessageLifecycle, policy: QueuePolicy) -> None:
         self._lifecycle = lifecycle
         self._max_length: i64 = policy.max_length
         self._max_bytes: i64 = policy.max_bytes
         self._overflow: i64 = _OVERFLOWS[policy.overflow]
+        self.buries: bool = policy.overflow == "reject-dead-letter"
 
     def room(self) -> i64:
         """Return how many more messages fit, for `Node.room`.

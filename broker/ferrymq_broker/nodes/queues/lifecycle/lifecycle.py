@@ -271,9 +271,16 @@ class MessageLifecycle(RowWatcher):
 
     def give_up(self, message: BrokerMessage, refusal: Refusal) -> None:
         """Make a dead letter of a message that cannot be sent on."""
+        self._bury(message, refusal, FORWARDING)
+
+    def _bury(self, message: BrokerMessage, refusal: Refusal, reason: str = "") -> None:
+        """Make a dead letter of a message that is refused; without a `reason` it is the limit that
+        the refusal names."""
         entry = self.entries.append(message)
+        if not reason and refusal.info is not None:
+            reason = str(refusal.info.get("reason", ""))
         error = Error(condition=refusal.condition, description=refusal.description)
-        self._dead_letter(entry, FORWARDING, error)
+        self._dead_letter(entry, reason, error)
         if entry.state == AVAILABLE:
             self.entries.drop(entry)
 
@@ -321,6 +328,8 @@ class MessageLifecycle(RowWatcher):
                 replaced = self._last_values.waiting(message)
             refusal = length_limit.find_room(message, due != 0, replaced)
             if refusal is not None and not self._has_reserved(message):
+                if length_limit.buries:
+                    self._bury(message, refusal)
                 return self._refuse(refusal)
         if duplicates is not None and identity is not None:
             duplicates.remember(identity, self.node.agenda, self.entries.records.keeps(message))

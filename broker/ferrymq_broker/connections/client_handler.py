@@ -1,0 +1,107 @@
+"""The interface of the broker's side of a connection for the server, whatever its protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.connections.connection_port import ConnectionPort
+
+if TYPE_CHECKING:
+    from ferrymq_broker.broker import Broker
+    from ferrymq_broker.connections.authentication import Authenticator, Login
+    from ferrymq_broker.connections.connected_client import ConnectedClient
+    from ferrymq_broker.connections.link_names import LinkHolder
+    from ferrymq_broker.connections.output import ClientOutput
+    from ferrymq_types.transport import Error
+
+
+class ClientHandler(ConnectionPort):
+    """The broker's side of one connection, over a transport.
+
+    `deadline_moved` is true when `next_deadline` may be earlier than before. `rearm` is called if
+    that results from another pass. `holder` has what the client publishes and consumes, for alarms
+    and for changed rights.
+    """
+
+    __slots__ = ("broker", "client", "output", "authenticator", "deadline_moved", "rearm")
+
+    def __init__(
+        self,
+        broker: Broker,
+        client: ConnectedClient,
+        output: ClientOutput,
+        authenticator: Authenticator,
+    ) -> None:
+        self.broker: Broker = broker
+        self.client: ConnectedClient = client
+        self.output: ClientOutput = output
+        self.authenticator: Authenticator = authenticator
+        self.deadline_moved: bool = True
+        self.rearm: Callable[[], object] | None = None
+        broker.handlers[self] = None
+
+    def leave(self) -> None:
+        """Remove the connection from those of the broker."""
+        self.broker.handlers.pop(self, None)
+
+    # -- the transport -------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Process bytes that have arrived: one whole pass."""
+
+    def receive_eof(self, now: float) -> None:
+        """Process the end of the transport, however it has ended."""
+
+    def next_deadline(self) -> float | None:
+        """Return when `handle_timeout` must be called, by the clock that gives `now`."""
+        return None
+
+    def handle_timeout(self, now: float) -> None:
+        """Do what is due at this time."""
+
+    def forget_transport(self) -> None:
+        """Stop all callbacks: the transport is gone, and its end has been reported."""
+        self.output.forget_transport()
+        self.rearm = None
+
+    def on_secured(self) -> None:
+        """Note that TLS is established: other logins may be allowed now."""
+
+    # -- the end -------------------------------------------------------------------------
+
+    def close(self, error: Error | None, now: float) -> None:
+        """Close the connection from the broker's side, in a pass of its own."""
+
+    def holds_messages(self) -> bool:
+        """Return whether the client has messages without an outcome."""
+        return False
+
+    # -- its state -----------------------------------------------------------------------
+
+    def is_behind(self) -> bool:
+        """Return whether no more input is read for now."""
+        return False
+
+    def is_opened(self) -> bool:
+        """Return whether the client has been told that the connection is open."""
+        return self.output.is_opened()
+
+    def is_lingering(self) -> bool:
+        """Return whether the client must have the time to read a close before the transport
+        ends."""
+        return False
+
+    def pending_login(self) -> Login | None:
+        """Return the client's credentials until the decision on them; None without any."""
+        return None
+
+    def holder(self) -> LinkHolder:
+        """Return the object that takes back credit, and detaches what is not allowed any more."""
+        raise NotImplementedError
+
+    # -- for management --------------------------------------------------------------------
+
+    def describe(self) -> dict[str, object]:
+        """Return the attributes of the connection by their public names."""
+        return {}

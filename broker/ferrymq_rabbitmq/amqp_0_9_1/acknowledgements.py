@@ -1,0 +1,93 @@
+"""Outcomes of deliveries: basic.ack, basic.nack, basic.reject and basic.recover."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, not_implemented
+from ferrymq_types_0_9_1.basic import BasicRecover, BasicRecoverAsync, BasicRecoverOk
+from ferrymq_types_0_9_1.constants import PRECONDITION_FAILED
+
+if TYPE_CHECKING:
+    from ferrymq_codec_0_9_1.method import Method
+    from ferrymq_rabbitmq.amqp_0_9_1.channel import Channel
+    from ferrymq_rabbitmq.amqp_0_9_1.unacknowledged import Unacknowledged
+
+# The outcomes of a delivery.
+ACCEPT: Final = 0
+REQUEUE: Final = 1
+DISCARD: Final = 2
+
+
+def acknowledge(channel: Channel, tag: i64, multiple: bool, outcome: i64) -> None:
+    """Give a delivery its outcome, or with `multiple` all up to this one; the tag 0 stands for all.
+
+    Raises `ChannelFault` if there is no such delivery.
+    """
+    unacknowledged = channel.unacknowledged
+    if not multiple:
+        found = unacknowledged.pop(int(tag), None)
+        if found is None:
+            raise _unknown(tag)
+        _settle(channel, found, outcome)
+        return
+    if tag == 0:
+        # Without any delivery there is nothing to do.
+        tag = channel.last_tag
+    elif int(tag) not in unacknowledged:
+        raise _unknown(tag)
+    settled: list[Unacknowledged] = []
+    for each in unacknowledged.values():
+        if each.tag > tag:
+            break
+        settled.append(each)
+    for each in settled:
+        del unacknowledged[int(each.tag)]
+        _settle(channel, each, outcome)
+
+
+def _unknown(tag: i64) -> ChannelFault:
+    return ChannelFault(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+
+
+def _settle(channel: Channel, each: Unacknowledged, outcome: i64) -> None:
+    transaction = channel.transaction
+    if transaction is not None:
+        transaction.add_outcome(each, outcome)
+    else:
+        apply(channel, each, outcome, False)
+
+
+def apply(channel: Channel, each: Unacknowledged, outcome: i64, lost: bool) -> None:
+    """Apply an outcome. `lost` is whether the client is gone without one, which counts as a failed
+    delivery."""
+    channel.forget(each)
+    entry = each.entry
+    if entry is None:
+        return
+    each.entry = None
+    node = each.node
+    if outcome == ACCEPT:
+        node.remove(each.holder, entry)
+    elif outcome == DISCARD:
+        node.reject(each.holder, entry, None)
+    else:
+        # A quorum queue counts each return; other queues do not.
+        counts = isinstance(node, Queue) and node.policy.delivery_limit != 0
+        node.give_back(each.holder, entry, counts or lost, False)
+
+
+def recover(channel: Channel, method: Method) -> None:
+    """Return all deliveries to their queues (``basic.recover``)."""
+    assert isinstance(method, BasicRecover | BasicRecoverAsync)
+    if not method.requeue:
+        raise not_implemented("basic.recover with requeue=false")
+    waiting = list(channel.unacknowledged.values())
+    channel.unacknowledged.clear()
+    for each in waiting:
+        apply(channel, each, REQUEUE, False)
+    if isinstance(method, BasicRecover):
+        channel.answer(BasicRecoverOk())

@@ -1,0 +1,83 @@
+"""basic.get: one message, for a client that asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.connections.permissions import meant_by, put_on_record, require_source
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_rabbitmq.address_v2 import vhost_of
+from ferrymq_rabbitmq.amqp_0_9_1.channel_consumer import MessageGetter
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import content_of
+from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, not_implemented
+from ferrymq_rabbitmq.amqp_0_9_1.unacknowledged import Unacknowledged
+from ferrymq_types_0_9_1.basic import BasicGet, BasicGetEmpty, BasicGetOk
+from ferrymq_types_0_9_1.constants import NOT_FOUND
+
+if TYPE_CHECKING:
+    from ferrymq_codec_0_9_1.method import Method
+    from ferrymq_rabbitmq.amqp_0_9_1.channel import Channel
+
+
+def get(channel: Channel, method: Method) -> None:
+    """Write the next message of a queue, or that there is none."""
+    assert isinstance(method, BasicGet)
+    queue = _queue(channel, channel.named(method.queue))
+    queue.expect_unlocked(channel.client.id)
+    getter = channel.getter
+    if not queue.dispatcher.serve_once(getter):
+        channel.answer(BasicGetEmpty())
+        return
+    entry = getter.taken
+    assert entry is not None
+    getter.taken = None
+    # The entry counts this delivery already.
+    content = content_of(entry.message, queue.address, int(entry.failures))
+    channel.last_tag += 1
+    tag = channel.last_tag
+    channel.engine.send_content(
+        channel.number,
+        BasicGetOk(
+            delivery_tag=int(tag),
+            redelivered=entry.attempts > 1,
+            exchange=content.exchange,
+            routing_key=content.routing_key,
+            message_count=min(int(queue.available), 0xFFFFFFFF),
+        ),
+        content.properties,
+        content.body,
+    )
+    channel.output.touch()
+    if method.no_ack:
+        if entry.stored:
+            # The message is removed from disk before it is sent: at most once.
+            channel.output.need_batch()
+        queue.remove(getter, entry)
+    else:
+        channel.remember(Unacknowledged(tag, queue, getter, entry, None))
+
+
+def _queue(channel: Channel, name: str) -> Queue:
+    client = channel.client
+    address = meant_by(client, name)
+    try:
+        require_source(client, address, name, False)
+    except BrokerError as error:
+        put_on_record(client, error, "link")
+        raise
+    node = channel.space.find(address)
+    if node is not None and node.kind == "stream":
+        raise not_implemented("basic.get not supported by stream queues")
+    if not isinstance(node, Queue):
+        raise ChannelFault(
+            NOT_FOUND, f"no queue '{name[:200]}' in vhost '{vhost_of(channel.space)}'"
+        )
+    if node.policy.sessions or node.policy.groups:
+        raise not_implemented("basic.get not supported by queues with sessions or groups")
+    return node
+
+
+def make_getter(channel: Channel) -> MessageGetter:
+    """Return the receiver of a channel."""
+    return MessageGetter(channel.numbers.next())

@@ -1,0 +1,502 @@
+"""Connection of a client of AMQP 0-9-1: events of the engine become calls of its channels.
+
+It is to AMQP 0-9-1 what `ferrymq_broker/connections/handler.py` is to AMQP 1.0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.connections.client_handler import ClientHandler
+from ferrymq_broker.connections.deferred_events import DeferredEvents
+from ferrymq_broker.connections.link_names import LinkHolder
+from ferrymq_broker.event_log import log
+from ferrymq_broker.nodes.node import Producer
+from ferrymq_broker.slices import CONNECTION, LOST_LINK
+from ferrymq_rabbitmq.amqp_0_9_1.channel import Channel
+from ferrymq_rabbitmq.amqp_0_9_1.channel_login import ChannelLogin, offered_mechanisms
+from ferrymq_rabbitmq.amqp_0_9_1.channel_output import ChannelOutput
+from ferrymq_rabbitmq.amqp_0_9_1.engine.engine_events import (
+    ChannelClosed,
+    ChannelOpened,
+    ClosedByPeer,
+    ConnectionEnded,
+    ContentReceived,
+    EngineEvent,
+    HostOpened,
+    LoginContinued,
+    LoginStarted,
+    MethodReceived,
+    SecretUpdated,
+)
+from ferrymq_rabbitmq.amqp_0_9_1.engine.server_connection import ServerConnection
+from ferrymq_rabbitmq.amqp_0_9_1.engine.server_settings import ServerSettings
+from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, ConnectionFault
+from ferrymq_rabbitmq.personality import RabbitmqPersonality
+from ferrymq_types.transport import Error
+from ferrymq_types_0_9_1.constants import (
+    ACCESS_REFUSED,
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    RESOURCE_ERROR,
+)
+
+if TYPE_CHECKING:
+    from ferrymq_broker.access.identity import UserIdentity
+    from ferrymq_broker.broker import Broker
+    from ferrymq_broker.connections.authentication import Login
+    from ferrymq_broker.server.new_connection import NewConnection
+    from ferrymq_codec_0_9_1.method import Method
+    from ferrymq_rabbitmq.management.host_requests import HostRequests
+
+# The first bytes of a connection (AMQP 0-9-1 §4.2.2).
+PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+# Seconds between heartbeats that are offered, if the broker has no time-out of its own.
+_HEARTBEAT: Final = 60
+_NO_EVENTS: Final[list[EngineEvent]] = []
+_CODES: Final = {
+    "amqp:unauthorized-access": ACCESS_REFUSED,
+    "amqp:resource-limit-exceeded": RESOURCE_ERROR,
+    "amqp:internal-error": INTERNAL_ERROR,
+}
+
+
+@final
+class ChannelHolder(LinkHolder):
+    """The channels of a connection, as alarms and changed rights see them."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: ChannelConnection) -> None:
+        super().__init__(connection.client)
+        self._connection = connection
+
+    def withdraw_credit(self) -> i64:
+        """Stop reading from a client that publishes."""
+        self._connection.hold_publisher()
+        return 1
+
+    def reauthorize(self) -> int:
+        """Cancel the consumers that the client may not have any more, and return how many there
+        were."""
+        cancelled = 0
+        for channel in self._connection.channels.values():
+            cancelled += channel.reauthorize()
+        return cancelled
+
+
+@final
+class ConnectionProducer(Producer):
+    """A connection that publishes, as it waits for the end of an alarm."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: ChannelConnection) -> None:
+        self._connection = connection
+
+    def supply(self) -> None:
+        """Read from the client again."""
+        self._connection.release_publisher()
+
+
+@final
+class ChannelConnection(ClientHandler):
+    """The broker's side of one connection of AMQP 0-9-1.
+
+    `channels` are by their numbers. `answered` is whether the client is told of something in this
+    pass, which waits for the disk if anything has changed. `outstanding` is how many deliveries of
+    all channels have no outcome.
+    """
+
+    __slots__ = (
+        "engine",
+        "channels",
+        "answered",
+        "outstanding",
+        "_login",
+        "_holder",
+        "_producer",
+        "_publishes",
+        "_is_held",
+        "_events",
+        "_at",
+        "_remainder",
+        "_closing",
+        "_eof",
+        "_eof_at",
+    )
+
+    # Attributes of `ClientHandler` that the methods assign: their types for type checkers.
+    deadline_moved: bool
+
+    def __init__(self, new: NewConnection) -> None:
+        broker = new.broker
+        limits = new.limits
+        client = new.client
+        authenticator = new.authenticator
+        settings = ServerSettings(
+            properties=_properties(broker),
+            mechanisms=offered_mechanisms(authenticator.mechanisms(client.transport)),
+            frame_max=limits.max_frame_size,
+            channel_max=limits.channel_max,
+            heartbeat=int(limits.idle_time_out) or _HEARTBEAT,
+            handshake_timeout=limits.handshake_timeout,
+            close_timeout=limits.close_timeout,
+            max_message_size=limits.max_message_size,
+            max_unfinished=limits.unfinished_bytes(),
+            unfinished=broker.unfinished,
+        )
+        engine = ServerConnection(settings, new.now)
+        output = ChannelOutput(engine, broker, new.write, new.hang_up)
+        super().__init__(broker, client, output, authenticator)
+        self.engine: ServerConnection = engine
+        self.channels: dict[int, Channel] = {}
+        self.answered: bool = False
+        self.outstanding: i64 = 0
+        self._login = ChannelLogin(broker, client, output, authenticator, engine)
+        self._holder = ChannelHolder(self)
+        self._producer = ConnectionProducer(self)
+        # Whether the client has published anything: an alarm stops such clients only.
+        self._publishes = False
+        self._is_held = False
+        self._events: list[EngineEvent] = _NO_EVENTS
+        # The position of the next event; the task that continues with the events in another slice.
+        self._at: i64 = 0
+        self._remainder = DeferredEvents(broker.agenda)
+        self._closing: Error | None = None
+        # Whether the end of the transport is still to be processed, and when that was.
+        self._eof = False
+        self._eof_at = 0.0
+
+    # -- calls from the server -----------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Process bytes that have arrived: one whole pass."""
+        broker = self.broker
+        broker.begin_pass(now)
+        broker.counters.bytes_received += len(data)
+        self.engine.receive_data(data, now)
+        self._process()
+        self.deadline_moved = True
+        self.output.touch()
+        broker.finish_pass()
+
+    def receive_eof(self, now: float) -> None:
+        """Process the end of the transport, however it has ended."""
+        self.broker.begin_pass(now)
+        slices = self.broker.agenda.slices
+        if slices.is_spent():
+            # Many connections have ended at once. This one gets no more input until its turn comes.
+            self._eof = True
+            self._eof_at = now
+            self.output.pause()
+            self._remainder.wait(self)
+        else:
+            self._end_input(now)
+            self.output.touch()
+        self.broker.finish_pass()
+
+    def _end_input(self, now: float) -> None:
+        self.broker.agenda.slices.spend(CONNECTION + len(self.channels) * LOST_LINK)
+        self.engine.receive_eof(now)
+        self._process()
+
+    def next_deadline(self) -> float | None:
+        """Return when `handle_timeout` must be called, by the clock that gives `now`."""
+        self.deadline_moved = False
+        return self.engine.next_deadline()
+
+    def handle_timeout(self, now: float) -> None:
+        """Do what is due at this time."""
+        self.broker.begin_pass(now)
+        if self._is_held:
+            # Nothing is read from the client, so its silence says nothing.
+            self.engine.note_input(now)
+        self.engine.handle_timeout(now)
+        self._process()
+        self.output.touch()
+        self.output.keep_alive()
+        self.broker.finish_pass()
+
+    def close(self, error: Error | None, now: float) -> None:
+        """Close the connection from the broker's side; the client has `close_timeout` to answer."""
+        self.broker.begin_pass(now)
+        condition = "" if error is None or error.condition is None else str(error.condition)
+        text = "" if error is None or error.description is None else error.description
+        self.engine.close(_CODES.get(condition, CONNECTION_FORCED), text)
+        self.engine.note_input(now)
+        self.deadline_moved = True
+        self._process()
+        self.output.touch()
+        self.broker.finish_pass()
+
+    def holds_messages(self) -> bool:
+        """Return whether the client has messages that it has not acknowledged."""
+        return any(channel.holds_messages() for channel in self.channels.values())
+
+    def is_behind(self) -> bool:
+        """Return whether no more input is read: events are put off, there is an alarm, or the
+        client has not waited for its login."""
+        return self._remainder.waits or self._is_held or self.engine.holds_input()
+
+    def is_lingering(self) -> bool:
+        """Return whether the client must have the time to read the close."""
+        return True
+
+    def pending_login(self) -> Login | None:
+        """Return the client's credentials until the decision on them; None without any."""
+        return self._login.pending
+
+    def holder(self) -> LinkHolder:
+        """Return the channels of the connection."""
+        return self._holder
+
+    # -- alarms --------------------------------------------------------------------------
+
+    def hold_publisher(self) -> None:
+        """Read nothing more from a client that has published, until the alarms are over."""
+        if self._publishes and not self._is_held and not self.engine.finished:
+            self._is_held = True
+            alarms = sorted(self.broker.alarms)
+            self.engine.block(f"low on {' and '.join(alarms)}")
+            self.broker.credit.wait(self._producer)
+            self.output.touch()
+
+    def release_publisher(self) -> None:
+        """Read from the client again."""
+        if self._is_held:
+            self._is_held = False
+            self.engine.unblock()
+            self.engine.note_input(self.broker.clock.now)
+            self.output.touch()
+            if self.rearm is not None:
+                self.rearm()
+
+    # -- callbacks from its parts --------------------------------------------------------
+
+    def is_finished(self) -> bool:
+        """Return whether the connection is over."""
+        return self.engine.finished
+
+    def settle_login(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
+        """Tell the client the result of its login, in the pass in which it logged in."""
+        self._login.settle(login, identity, reason)
+
+    def settle_login_later(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
+        """Tell the client the result of its login, in another pass."""
+        self._login.settle_later(login, identity, reason)
+        self.broker.soon(self._settle_login)
+
+    def _settle_login(self) -> None:
+        if self._login.settle_decided():
+            self._process()
+            self.output.touch()
+        self.broker.finish_pass()
+        if self.rearm is not None:
+            self.rearm()
+
+    def close_soon(self, error: Error) -> None:
+        """Close the connection from the broker's side, in another pass."""
+        self._closing = error
+        self.broker.soon(self._close)
+
+    def _close(self) -> None:
+        self.close(self._closing, self.broker.clock.now)
+        if self.rearm is not None:
+            self.rearm()
+
+    def catch_up(self) -> bool:
+        """Process events that were put off, and return whether all of them are done."""
+        if self._eof:
+            self._eof = False
+            self._end_input(self._eof_at)
+        else:
+            self._process()
+        self.output.touch()
+        if self._at < len(self._events):
+            return False
+        if self.rearm is not None:
+            self.rearm()
+        return True
+
+    # -- events --------------------------------------------------------------------------
+
+    def _process(self) -> None:
+        """Process events, and confirm what was published."""
+        changes = self.output.changes
+        before = changes.total
+        claims = changes.claims
+        self.answered = False
+        try:
+            self._work_off()
+            for channel in self.channels.values():
+                channel.write_confirms()
+        except BaseException:
+            # The client is told of everything before the bug.
+            self.output.need_latest()
+            self._events = _NO_EVENTS
+            self._at = 0
+            raise
+        if self.answered and (changes.total != before or changes.claims != claims):
+            # The client is told of changes only when they are on disk.
+            self.output.need_latest()
+
+    def _work_off(self) -> None:
+        """Process all events that have arrived, as far as the slice allows."""
+        engine = self.engine
+        slices = self.broker.agenda.slices
+        left = slices.left
+        while True:
+            events = self._events
+            at = self._at
+            if at >= len(events):
+                events = engine.take_events()
+                self._at = 0
+                at = 0
+                self._events = events
+                if not events:
+                    self._events = _NO_EVENTS
+                    return
+            if slices.left <= 0 and slices.left < left and slices.is_spent():
+                # The work of this client takes long: other clients go first.
+                self._remainder.wait(self)
+                return
+            event = events[at]
+            # An event in which a bug has raised is not processed again.
+            self._at = at + 1
+            if isinstance(event, ContentReceived):
+                self._on_content(event)
+            elif isinstance(event, MethodReceived):
+                self._on_method(event)
+            elif not self._on_control_event(event):
+                self._at = at
+                self._remainder.wait(self)
+                return
+
+    def _on_content(self, event: ContentReceived) -> None:
+        channel = self.channels.get(event.channel)
+        if channel is None:
+            # The channel was closed for an earlier error.
+            return
+        self._publishes = True
+        try:
+            channel.on_content(event.method, event.properties, event.body)
+        except ChannelFault as fault:
+            self._fail_channel(channel, fault, event.method)
+        except ConnectionFault as fault:
+            self.engine.close(fault.code, fault.text, event.method)
+        if self.broker.credit.withheld:
+            self.hold_publisher()
+
+    def _on_method(self, event: MethodReceived) -> None:
+        channel = self.channels.get(event.channel)
+        if channel is None:
+            return
+        try:
+            channel.on_method(event.method)
+        except ChannelFault as fault:
+            self._fail_channel(channel, fault, event.method)
+        except ConnectionFault as fault:
+            self.engine.close(fault.code, fault.text, event.method)
+
+    def _fail_channel(self, channel: Channel, fault: ChannelFault, method: Method) -> None:
+        """Close a channel for a fault; what was published before is confirmed first."""
+        channel.write_confirms()
+        self.engine.close_channel(channel.number, fault.code, fault.text, method)
+
+    def is_full(self) -> bool:
+        """Return whether the client has as many deliveries without an outcome as it may have."""
+        return self.outstanding >= self.broker.client_limits.unsettled_total
+
+    def wake_waiting(self) -> None:
+        """Let consumers that wait for room go on."""
+        for channel in self.channels.values():
+            channel.wake_waiting()
+
+    def _on_control_event(self, event: EngineEvent) -> bool:
+        """Process an event that does not come with every message.
+
+        Return false if there is more to do than the present slice allows: call this again then.
+        """
+        if isinstance(event, ChannelOpened):
+            self.channels[event.channel] = Channel(self, event.channel, self._requests())
+        elif isinstance(event, ChannelClosed):
+            return self._end_channel(event.channel, False)
+        elif isinstance(event, LoginStarted):
+            self._begin_login(event)
+        elif isinstance(event, LoginContinued):
+            # None of the mechanisms has a second step.
+            self.engine.refuse_login("no response was asked for")
+        elif isinstance(event, SecretUpdated):
+            self._login.renew(self, event.secret)
+        elif isinstance(event, HostOpened):
+            self.deadline_moved = True
+            self._login.open(self, self._holder, event.virtual_host)
+        elif isinstance(event, ClosedByPeer):
+            log.info("connection closed", peer=self.client.peer, reason=event.text)
+        elif isinstance(event, ConnectionEnded):
+            return self._on_ended(event)
+        return True
+
+    def _requests(self) -> HostRequests:
+        """Return what serves declarations and bindings in the virtual host of the client."""
+        personality = self.client.space.personality
+        assert isinstance(personality, RabbitmqPersonality)
+        assert personality.requests is not None
+        return personality.requests
+
+    def _begin_login(self, event: LoginStarted) -> None:
+        name = event.client_properties.get("connection_name")
+        self.client.name(name if isinstance(name, str) else "")
+        self._login.begin(self, event.mechanism, event.response)
+
+    def _end_channel(self, number: int, lost: bool) -> bool:
+        """End a channel; return false if there is more to do than the present slice allows."""
+        channel = self.channels.get(number)
+        if channel is None:
+            return True
+        if not channel.close(lost):
+            return False
+        del self.channels[number]
+        return True
+
+    def _on_ended(self, event: ConnectionEnded) -> bool:
+        """Remove the connection from the broker, because it is over."""
+        lost = event.reason != ""
+        for number in list(self.channels):
+            if not self._end_channel(number, lost):
+                return False
+        client = self.client
+        if lost:
+            log.info("connection lost", peer=client.peer, reason=event.reason)
+        self.leave()
+        self.broker.credit.leave(self._producer, 0)
+        self._is_held = False
+        self._login.end(event.reason if event.failed_login else "")
+        # Exclusive queues end with their connection.
+        client.space.party_gone(client.id)
+        self.output.touch()
+        return True
+
+    # -- for management --------------------------------------------------------------------
+
+    def describe(self) -> dict[str, object]:
+        """Return the attributes of the connection by their public names."""
+        engine = self.engine
+        return {
+            "protocol": "AMQP 0-9-1",
+            "container-id": self.client.container_id,
+            "channels": len(self.channels),
+            "max-frame-size": int(engine.frame_max),
+            "channel-max": int(engine.channel_max),
+            "idle-time-out": int(engine.heartbeat) * 1000 or None,
+            "properties": engine.client_properties,
+        }
+
+
+def _properties(broker: Broker) -> dict[str, object]:
+    """Return the server-properties, with the product that clients look for."""
+    personality = broker.default.personality
+    return {} if personality is None else personality.open_properties()

@@ -1,0 +1,110 @@
+"""The transaction of a channel: what it publishes and settles, until its commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_rabbitmq.amqp_0_9_1.acknowledgements import apply
+from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault
+from ferrymq_types_0_9_1.constants import PRECONDITION_FAILED
+from ferrymq_types_0_9_1.tx import (
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
+    TxSelectOk,
+)
+
+if TYPE_CHECKING:
+    from ferrymq_codec_0_9_1.method import Method
+    from ferrymq_rabbitmq.amqp_0_9_1.channel import Channel
+    from ferrymq_rabbitmq.amqp_0_9_1.publishing import Publication
+    from ferrymq_rabbitmq.amqp_0_9_1.unacknowledged import Unacknowledged
+
+
+@final
+class ChannelTransaction:
+    """The open transaction of a channel, with at most `limit` bytes of messages; 0 is no limit.
+
+    A commit does everything in one pass of the broker, which is one batch of its store: it is there
+    as a whole after a crash, or not at all, however many queues have a part in it.
+    """
+
+    __slots__ = ("limit", "_bytes", "_published", "_outcomes")
+
+    def __init__(self, limit: i64) -> None:
+        self.limit: i64 = limit
+        self._bytes: i64 = 0
+        self._published: list[Publication] = []
+        self._outcomes: list[tuple[Unacknowledged, int]] = []
+
+    def publish(self, publication: Publication) -> None:
+        """Add a message. Raises `ChannelFault` if the transaction has too many bytes."""
+        self._bytes += len(publication.message.payload)
+        if self.limit != 0 and self._bytes > self.limit:
+            raise ChannelFault(
+                PRECONDITION_FAILED,
+                f"the messages of the transaction have more than {self.limit} bytes together",
+            )
+        self._published.append(publication)
+
+    def add_outcome(self, each: Unacknowledged, outcome: i64) -> None:
+        """Add the outcome of a delivery, which the client holds until the commit."""
+        self._outcomes.append((each, int(outcome)))
+
+    def commit(self, channel: Channel) -> None:
+        """Do all of it. A message that goes nowhere is returned or dropped; it refuses nothing."""
+        published, outcomes = self._published, self._outcomes
+        self._clear()
+        for publication in published:
+            publication.send(channel)
+        for each, outcome in outcomes:
+            apply(channel, each, outcome, False)
+
+    def roll_back(self, channel: Channel) -> None:
+        """Forget all of it. The client has its deliveries still, and may settle them later."""
+        outcomes = self._outcomes
+        self._clear()
+        if outcomes:
+            kept = channel.unacknowledged
+            for each, _ in outcomes:
+                kept[int(each.tag)] = each
+            channel.unacknowledged = dict(sorted(kept.items()))
+
+    def _clear(self) -> None:
+        self._bytes = 0
+        self._published = []
+        self._outcomes = []
+
+
+def select(channel: Channel, method: Method) -> None:
+    """Begin the first transaction (``tx.select``)."""
+    if channel.confirms is not None:
+        raise ChannelFault(PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+    if channel.transaction is None:
+        limit = channel.connection.broker.transaction_limits.bytes
+        channel.transaction = ChannelTransaction(limit)
+    channel.answer(TxSelectOk())
+
+
+def commit(channel: Channel, method: Method) -> None:
+    """Commit the transaction, and begin the next one."""
+    assert isinstance(method, TxCommit)
+    _open(channel).commit(channel)
+    channel.answer(TxCommitOk())
+
+
+def roll_back(channel: Channel, method: Method) -> None:
+    """Roll the transaction back, and begin the next one."""
+    assert isinstance(method, TxRollback)
+    _open(channel).roll_back(channel)
+    channel.answer(TxRollbackOk())
+
+
+def _open(channel: Channel) -> ChannelTransaction:
+    transaction = channel.transaction
+    if transaction is None:
+        raise ChannelFault(PRECONDITION_FAILED, "channel is not transactional")
+    return transaction

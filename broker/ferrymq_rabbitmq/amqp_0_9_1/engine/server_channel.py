@@ -1,0 +1,171 @@
+"""A channel in the engine: the order of its frames, and the assembly of contents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_rabbitmq.amqp_0_9_1.engine.peer_fault import PeerFault
+from ferrymq_types_0_9_1.basic import BasicPublish
+from ferrymq_types_0_9_1.constants import (
+    FRAME_ERROR,
+    PRECONDITION_FAILED,
+    RESOURCE_ERROR,
+    UNEXPECTED_FRAME,
+)
+
+if TYPE_CHECKING:
+    from ferrymq.engine.unfinished import Budget
+
+# The states of a channel: open, or closed by the server and not answered.
+OPEN: Final = 0
+CLOSING: Final = 1
+
+
+@final
+class ContentBudget:
+    """Bytes of the incomplete messages of one connection; a `limit` of 0 is no limit. `shared`
+    counts those of all connections."""
+
+    __slots__ = ("limit", "held", "shared")
+
+    def __init__(self, limit: i64, shared: Budget) -> None:
+        self.limit: i64 = limit
+        self.held: i64 = 0
+        self.shared: Budget = shared
+
+    def add(self, size: i64) -> bool:
+        """Count more bytes; return false if they are too many."""
+        shared = self.shared
+        self.held += size
+        shared.held += size
+        if (self.limit != 0 and self.held > self.limit) or (
+            shared.limit != 0 and shared.held > shared.limit
+        ):
+            self.subtract(size)
+            return False
+        return True
+
+    def subtract(self, size: i64) -> None:
+        """Count fewer bytes."""
+        self.held -= size
+        self.shared.held -= size
+
+
+@final
+class ServerChannel:
+    """A channel. `published` is the method whose content is arriving, None between contents."""
+
+    __slots__ = (
+        "number",
+        "state",
+        "published",
+        "properties",
+        "_max_size",
+        "_budget",
+        "_size",
+        "_left",
+        "_has_header",
+        "_only",
+        "_body",
+        "_held",
+    )
+
+    def __init__(self, number: i64, max_size: i64, budget: ContentBudget) -> None:
+        self.number: i64 = number
+        self.state: i64 = OPEN
+        self.published: BasicPublish | None = None
+        self.properties: bytes = b""
+        self._max_size: i64 = max_size
+        self._budget = budget
+        self._size: i64 = 0
+        self._left: i64 = 0
+        self._has_header = False
+        # The body: of one frame, or of several.
+        self._only: bytes = b""
+        self._body: bytearray | None = None
+        # Bytes that are counted as unfinished.
+        self._held: i64 = 0
+
+    def expect_method(self) -> None:
+        """Raise `PeerFault` if the content of the last method is not complete."""
+        if self.published is not None:
+            raise PeerFault(
+                UNEXPECTED_FRAME,
+                f"a method on channel {self.number} where the content of basic.publish goes on",
+            )
+
+    def take_header(self, class_id: i64, size: i64, properties: bytes) -> bool:
+        """Take a header frame; return whether the content is complete. Raises `PeerFault`."""
+        method = self.published
+        if method is None or self._has_header:
+            raise PeerFault(
+                UNEXPECTED_FRAME, f"a header frame on channel {self.number} that no method has"
+            )
+        if class_id != method.CLASS_ID:
+            raise PeerFault(
+                UNEXPECTED_FRAME,
+                f"a header frame of class {class_id} on channel {self.number}; the method is of "
+                f"class {method.CLASS_ID}",
+            )
+        most = self._max_size
+        if size > most:
+            raise PeerFault(
+                PRECONDITION_FAILED,
+                f"message size {size} is larger than configured max size {most}",
+                method,
+            )
+        self._has_header = True
+        self.properties = properties
+        self._size = self._left = size
+        return size == 0
+
+    def take_body(self, piece: bytes) -> bool:
+        """Take the payload of a body frame; return whether the content is complete. Raises
+        `PeerFault`."""
+        size: i64 = len(piece)
+        if not self._has_header:
+            raise PeerFault(
+                UNEXPECTED_FRAME, f"a body frame on channel {self.number} without a header frame"
+            )
+        if size > self._left:
+            raise PeerFault(
+                FRAME_ERROR,
+                f"the body on channel {self.number} has more than the {self._size} bytes of its "
+                "header frame",
+            )
+        self._left -= size
+        if self._left == 0 and self._body is None:
+            self._only = piece
+            return True
+        body = self._body
+        if body is None:
+            body = bytearray()
+            self._body = body
+        body += piece
+        if self._left == 0:
+            return True
+        if not self._budget.add(size):
+            raise PeerFault(
+                RESOURCE_ERROR, f"too many bytes of incomplete messages on channel {self.number}"
+            )
+        self._held += size
+        return False
+
+    def take_content(self) -> bytes:
+        """Return the complete body, and begin the next content."""
+        body = self._body
+        whole = self._only if body is None else bytes(body)
+        self.forget_content()
+        return whole
+
+    def forget_content(self) -> None:
+        """Drop a content, complete or not."""
+        self.published = None
+        self._has_header = False
+        self._only = b""
+        if self._body is not None:
+            self._body = None
+            self._budget.subtract(self._held)
+            self._held = 0

@@ -1,0 +1,706 @@
+"""The server's end of a connection of AMQP 0-9-1, without input and output.
+
+The user gives it bytes and time, takes events and output, and answers the events. What a peer does
+wrong becomes a close with the right reply code and an event, and never raises.
+
+Input is read when events are taken, and no further than to a method that opens or closes something:
+so the answer to an event takes effect before what the client has sent after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ferrymq_codec.errors import DecodeError
+from ferrymq_codec_0_9_1.frames import (
+    METHOD,
+    OVERHEAD,
+    PAYLOAD,
+    PROTOCOL_HEADER,
+    frame_channel,
+    frame_size,
+)
+from ferrymq_codec_0_9_1.method import Method
+from ferrymq_codec_0_9_1.unknown_method import UnknownMethod
+from ferrymq_rabbitmq.amqp_0_9_1.engine.engine_events import (
+    ChannelClosed,
+    ChannelOpened,
+    ClosedByPeer,
+    ConnectionEnded,
+    ContentReceived,
+    EngineEvent,
+    HostOpened,
+    LoginContinued,
+    LoginStarted,
+    MethodReceived,
+    SecretUpdated,
+)
+from ferrymq_rabbitmq.amqp_0_9_1.engine.input_buffer import InputBuffer
+from ferrymq_rabbitmq.amqp_0_9_1.engine.peer_fault import PeerFault
+from ferrymq_rabbitmq.amqp_0_9_1.engine.server_channel import (
+    CLOSING,
+    OPEN,
+    ContentBudget,
+    ServerChannel,
+)
+from ferrymq_types_0_9_1.basic import BasicPublish
+from ferrymq_types_0_9_1.channel import (
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
+)
+from ferrymq_types_0_9_1.connection import (
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionSecureOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUnblocked,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+)
+from ferrymq_types_0_9_1.constants import (
+    ACCESS_REFUSED,
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    FRAME_BODY,
+    FRAME_ERROR,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_MIN_SIZE,
+    NOT_ALLOWED,
+    REPLY_NAMES,
+    SYNTAX_ERROR,
+    UNEXPECTED_FRAME,
+)
+from ferrymq_types_0_9_1.registry import (
+    decode_method,
+    split_header,
+    write_body_frames,
+    write_header_frame,
+    write_heartbeat,
+    write_method_frame,
+)
+
+if TYPE_CHECKING:
+    from ferrymq_rabbitmq.amqp_0_9_1.engine.server_settings import ServerSettings
+
+# The states of a connection, by what has to come next.
+EXPECT_HEADER: Final = 0
+EXPECT_START_OK: Final = 1
+EXPECT_LOGIN: Final = 2  # the user's decision
+EXPECT_SECURE_OK: Final = 3
+EXPECT_TUNE_OK: Final = 4
+EXPECT_OPEN: Final = 5
+EXPECT_HOST: Final = 6  # the user's decision
+OPENED: Final = 7
+EXPECT_CLOSE_OK: Final = 8
+ENDED: Final = 9
+
+# The method that each state of the handshake takes (AMQP 0-9-1 §2.2.4).
+_HANDSHAKE: Final[dict[int, type[Method]]] = {
+    EXPECT_START_OK: ConnectionStartOk,
+    EXPECT_SECURE_OK: ConnectionSecureOk,
+    EXPECT_TUNE_OK: ConnectionTuneOk,
+    EXPECT_OPEN: ConnectionOpen,
+}
+# The longest reply text: a short string (AMQP 0-9-1 §4.2.5.3).
+_MAX_TEXT: Final = 255
+_BASIC: Final = 60
+
+
+@final
+class ServerConnection:
+    """One connection, as the server sees it. Times are in seconds of the user's clock.
+
+    `frame_max`, `channel_max` and `heartbeat` (seconds, 0 for none) are those that both sides have
+    agreed upon. `finished` is whether the transport can end once the output is written.
+    """
+
+    __slots__ = (
+        "settings",
+        "state",
+        "frame_max",
+        "channel_max",
+        "heartbeat",
+        "client_properties",
+        "channels",
+        "_input",
+        "_output",
+        "_events",
+        "_budget",
+        "_now",
+        "_deadline",
+        "_heard",
+        "_beat_at",
+        "_has_sent",
+        "_blocks",
+        "_in_eof",
+        "_was_opened",
+    )
+
+    def __init__(self, settings: ServerSettings, now: float) -> None:
+        self.settings: ServerSettings = settings
+        self.state: i64 = EXPECT_HEADER
+        self.frame_max: i64 = settings.frame_max
+        self.channel_max: i64 = settings.channel_max
+        self.heartbeat: i64 = 0
+        self.client_properties: dict[str, object] = {}
+        self.channels: dict[int, ServerChannel] = {}
+        self._input = InputBuffer()
+        self._output = BytesWriter()
+        self._events: list[EngineEvent] = []
+        self._budget = ContentBudget(settings.max_unfinished, settings.unfinished)
+        self._now = now
+        # When the handshake, or the client's answer to a close, has to be there; 0 for never.
+        self._deadline = now + settings.handshake_timeout
+        # When something came last; when the next heartbeat is due, if nothing else is sent.
+        self._heard = now
+        self._beat_at = 0.0
+        self._has_sent = False
+        # Whether the client knows connection.blocked.
+        self._blocks = False
+        self._in_eof = False
+        self._was_opened = False
+
+    # -- input ---------------------------------------------------------------------------
+
+    @property
+    def opened(self) -> bool:
+        """Whether the client is in a virtual host, or was there before the end."""
+        return self._was_opened
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing follows what is in the output."""
+        return self.state == ENDED
+
+    def holds_input(self) -> bool:
+        """Return whether input waits for a decision of the user, and more should not be read."""
+        return self._waits() and self._input.size > self.frame_max
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take bytes that have arrived; `take_events` reads them."""
+        self._now = self._heard = now
+        if self.state != ENDED:
+            self._input.add(data)
+
+    def note_input(self, now: float) -> None:
+        """Take the client's silence until now for granted, because the user did not read."""
+        self._heard = now
+
+    def receive_eof(self, now: float) -> None:
+        """Take note that no more bytes will arrive."""
+        self._now = now
+        self._in_eof = True
+
+    def take_events(self) -> list[EngineEvent]:
+        """Read on, and return what has happened; empty if there is nothing to read."""
+        while not self._events and self._input.is_ready() and not self._waits():
+            try:
+                self._read()
+            except PeerFault as fault:
+                self._fail(fault)
+            except UnknownMethod as error:
+                self._fail(PeerFault(COMMAND_INVALID, str(error)))
+            except DecodeError as error:
+                code = FRAME_ERROR if error.field.startswith("frame.") else SYNTAX_ERROR
+                self._fail(PeerFault(code, str(error)))
+        if self._in_eof and not self._events and self.state != ENDED:
+            orderly = self.state == EXPECT_CLOSE_OK
+            self._end("" if orderly else "the client has closed the transport without a close")
+        events = self._events
+        if events:
+            self._events = []
+        return events
+
+    def _waits(self) -> bool:
+        """Return whether nothing is read until the user has decided."""
+        state = self.state
+        return state in (EXPECT_LOGIN, EXPECT_HOST)
+
+    def _read(self) -> None:
+        """Read frames until the input ends, or until the user has to answer first."""
+        buffer = self._input
+        if self.state == EXPECT_HEADER:
+            self._read_protocol_header()
+            return
+        data = buffer.data
+        end: i64 = len(data)
+        while buffer.size > 0:
+            pos = buffer.pos
+            state = self.state
+            if state == ENDED:
+                buffer.clear()
+                return
+            if self._waits():
+                return
+            size = frame_size(data, pos, end, self.frame_max)
+            if size == 0:
+                left = end - pos
+                if left >= PAYLOAD:
+                    buffer.wanted = self._size_of(data, pos)
+                else:
+                    buffer.wanted = left + 1
+                return
+            number = frame_channel(data, pos)
+            kind: i64 = data[pos]
+            if number != 0 and state == OPENED:
+                channel = self.channels.get(int(number))
+                if channel is not None and channel.state == OPEN:
+                    if not self._on_channel_frame(channel, kind, data, pos, size):
+                        # The user answers what came before.
+                        return
+                    buffer.read(size)
+                    continue
+            if not self._on_other_frame(number, kind, data, pos, size):
+                return
+            buffer.read(size)
+
+    def _size_of(self, data: bytes, pos: i64) -> i64:
+        size: i64 = 0
+        for at in range(3, PAYLOAD):
+            size = (size << 8) | i64(data[pos + at])
+        return size + OVERHEAD
+
+    def _read_protocol_header(self) -> None:
+        buffer = self._input
+        if buffer.size < len(PROTOCOL_HEADER):
+            buffer.wanted = len(PROTOCOL_HEADER)
+            return
+        found = buffer.data[buffer.pos : buffer.pos + len(PROTOCOL_HEADER)]
+        buffer.read(len(PROTOCOL_HEADER))
+        if found != PROTOCOL_HEADER:
+            self._output.write(PROTOCOL_HEADER)
+            self._end("the client has asked for another protocol")
+            return
+        settings = self.settings
+        self.state = EXPECT_START_OK
+        start = ConnectionStart(
+            version_major=0,
+            version_minor=9,
+            server_properties=settings.properties,
+            mechanisms=" ".join(settings.mechanisms).encode(),
+            locales=b"en_US",
+        )
+        self._write(0, start)
+
+    # -- frames of open channels ---------------------------------------------------------
+
+    def _on_channel_frame(
+        self, channel: ServerChannel, kind: i64, data: bytes, pos: i64, size: i64
+    ) -> bool:
+        """Read a frame; return false, and read nothing, if the user has to answer first."""
+        start = pos + PAYLOAD
+        end = pos + size - 1
+        if kind == METHOD:
+            method = decode_method(data, start, end)
+            channel.expect_method()
+            if isinstance(method, BasicPublish):
+                channel.published = method
+            elif isinstance(method, ChannelClose):
+                if self._events:
+                    return False
+                self._write(channel.number, ChannelCloseOk())
+                self._drop_channel(channel)
+            elif isinstance(method, ChannelOpen):
+                raise PeerFault(CHANNEL_ERROR, f"channel {channel.number} is open already", method)
+            elif isinstance(method, ChannelCloseOk):
+                # The answer to a close that has crossed one of the client.
+                pass
+            elif not type(method).TO_SERVER or type(method).CLASS_ID == 10:
+                raise PeerFault(
+                    COMMAND_INVALID,
+                    f"{type(method).NAME} on channel {channel.number} from a client",
+                    method,
+                )
+            else:
+                self._events.append(MethodReceived(channel.number, method))
+            return True
+        if kind == FRAME_BODY:
+            complete = channel.take_body(data[start:end])
+        elif kind == FRAME_HEADER:
+            class_id, body_size, properties = split_header(data, start, end)
+            # More than 2**63 bytes are too large in any case.
+            limited = body_size if body_size <= 0x7FFF_FFFF_FFFF_FFFF else 0x7FFF_FFFF_FFFF_FFFF
+            complete = channel.take_header(class_id, limited, properties)
+        else:
+            raise PeerFault(COMMAND_INVALID, f"a heartbeat on channel {channel.number}")
+        if complete:
+            published = channel.published
+            if published is not None:
+                properties = channel.properties
+                body = channel.take_content()
+                self._events.append(ContentReceived(channel.number, published, properties, body))
+        return True
+
+    # -- all other frames ----------------------------------------------------------------
+
+    def _on_other_frame(self, number: i64, kind: i64, data: bytes, pos: i64, size: i64) -> bool:
+        """Read a frame of the connection, or of a channel that is not open; return false, and read
+        nothing, if the user has to answer first."""
+        if kind == FRAME_HEARTBEAT:
+            if number != 0:
+                raise PeerFault(COMMAND_INVALID, f"a heartbeat on channel {number}")
+            return True
+        if kind != METHOD:
+            if number == 0:
+                raise PeerFault(UNEXPECTED_FRAME, "a content on channel 0")
+            self._expect_discarded(number)
+            return True
+        if self._events:
+            # What follows opens or closes something.
+            return False
+        method = decode_method(data, pos + PAYLOAD, pos + size - 1)
+        if self.state == EXPECT_CLOSE_OK:
+            if number == 0 and isinstance(method, ConnectionClose):
+                # Both sides have closed at once.
+                self._write(0, ConnectionCloseOk())
+                self.state = ENDED
+            elif number == 0 and isinstance(method, ConnectionCloseOk):
+                self.state = ENDED
+            return True
+        if number == 0:
+            self._on_connection_method(method)
+        elif self.state != OPENED:
+            raise PeerFault(
+                CHANNEL_ERROR, f"{type(method).NAME} on channel {number} before connection.open"
+            )
+        else:
+            self._on_closed_channel(number, method)
+        return True
+
+    def _expect_discarded(self, number: i64) -> None:
+        """Raise `PeerFault` if nobody discards frames of this channel."""
+        if self.state != EXPECT_CLOSE_OK and int(number) not in self.channels:
+            raise PeerFault(CHANNEL_ERROR, f"a frame on channel {number}, which is not open")
+
+    def _on_closed_channel(self, number: i64, method: Method) -> None:
+        channel = self.channels.get(int(number))
+        if channel is not None:
+            # Everything is discarded until the client has answered (AMQP 0-9-1 §1.5.2.5).
+            if isinstance(method, ChannelCloseOk):
+                del self.channels[int(number)]
+            elif isinstance(method, ChannelClose):
+                self._write(number, ChannelCloseOk())
+            return
+        if not isinstance(method, ChannelOpen):
+            raise PeerFault(
+                CHANNEL_ERROR,
+                f"{type(method).NAME} on channel {number}, which is not open",
+                method,
+            )
+        if number > self.channel_max:
+            raise PeerFault(
+                NOT_ALLOWED,
+                f"channel {number}; the highest number is {self.channel_max}",
+                method,
+            )
+        self.channels[int(number)] = ServerChannel(
+            number, self.settings.max_message_size, self._budget
+        )
+        self._write(number, ChannelOpenOk())
+        self._events.append(ChannelOpened(number))
+
+    def _on_connection_method(self, method: Method) -> None:
+        state = self.state
+        if isinstance(method, ConnectionClose):
+            self._write(0, ConnectionCloseOk())
+            self._events.append(ClosedByPeer(method.reply_code, method.reply_text))
+            self._end("")
+            return
+        if state == OPENED:
+            if not isinstance(method, ConnectionUpdateSecret):
+                raise PeerFault(
+                    COMMAND_INVALID, f"{type(method).NAME} on an open connection", method
+                )
+            self._events.append(SecretUpdated(method.new_secret, method.reason))
+            return
+        expected = _HANDSHAKE[int(state)]
+        if type(method) is not expected:
+            raise PeerFault(
+                COMMAND_INVALID, f"{type(method).NAME} where {expected.NAME} has to come", method
+            )
+        if isinstance(method, ConnectionStartOk):
+            self.state = EXPECT_LOGIN
+            self.client_properties = method.client_properties
+            self._blocks = self.is_capable("connection.blocked")
+            self._events.append(
+                LoginStarted(
+                    method.mechanism, method.response, method.client_properties, method.locale
+                )
+            )
+        elif isinstance(method, ConnectionSecureOk):
+            self.state = EXPECT_LOGIN
+            self._events.append(LoginContinued(method.response))
+        elif isinstance(method, ConnectionTuneOk):
+            self._tune(method)
+        elif isinstance(method, ConnectionOpen):
+            self.state = EXPECT_HOST
+            self._events.append(HostOpened(method.virtual_host))
+
+    def is_capable(self, capability: str) -> bool:
+        """Return whether the client says that it has a capability."""
+        capabilities = self.client_properties.get("capabilities")
+        return isinstance(capabilities, dict) and capabilities.get(capability) is True
+
+    def _tune(self, method: ConnectionTuneOk) -> None:
+        settings = self.settings
+        frame_max: i64 = method.frame_max
+        channel_max: i64 = method.channel_max
+        if frame_max != 0 and (frame_max < FRAME_MIN_SIZE or frame_max > settings.frame_max):
+            raise PeerFault(
+                NOT_ALLOWED,
+                f"frame-max {frame_max}; it must be from {FRAME_MIN_SIZE} to "
+                f"{settings.frame_max}",
+                method,
+            )
+        if channel_max > settings.channel_max:
+            raise PeerFault(
+                NOT_ALLOWED,
+                f"channel-max {channel_max}; at most {settings.channel_max} channels are allowed",
+                method,
+            )
+        if frame_max != 0:
+            self.frame_max = frame_max
+        if channel_max != 0:
+            self.channel_max = channel_max
+        self.heartbeat = method.heartbeat
+        if self.heartbeat != 0:
+            self._beat_at = self._now + float(self.heartbeat) / 2
+        self.state = EXPECT_OPEN
+
+    # -- answers of the user ---------------------------------------------------------------
+
+    def challenge(self, data: bytes) -> None:
+        """Ask the client for another response of its mechanism."""
+        if self.state == EXPECT_LOGIN:
+            self.state = EXPECT_SECURE_OK
+            self._write(0, ConnectionSecure(challenge=data))
+
+    def accept_login(self) -> None:
+        """Go on with a client that is who it says."""
+        if self.state != EXPECT_LOGIN:
+            return
+        settings = self.settings
+        self.state = EXPECT_TUNE_OK
+        self._write(
+            0,
+            ConnectionTune(
+                channel_max=int(settings.channel_max),
+                frame_max=int(settings.frame_max),
+                heartbeat=int(settings.heartbeat),
+            ),
+        )
+
+    def refuse_login(self, text: str) -> None:
+        """End the connection: the client is not who it says."""
+        if self.state != EXPECT_LOGIN:
+            return
+        if self.is_capable("authentication_failure_close"):
+            self.close(ACCESS_REFUSED, text)
+        else:
+            # Other clients expect the end of the transport alone.
+            self._end(text)
+
+    def open_ok(self) -> None:
+        """Tell the client that it is in its virtual host."""
+        if self.state == EXPECT_HOST:
+            self.state = OPENED
+            self._was_opened = True
+            self._deadline = 0.0
+            self._write(0, ConnectionOpenOk())
+
+    def accept_secret(self) -> None:
+        """Tell the client that its new secret is valid."""
+        if self.state == OPENED:
+            self._write(0, ConnectionUpdateSecretOk())
+
+    # -- output --------------------------------------------------------------------------
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there are bytes for the client."""
+        return len(self._output) > 0
+
+    @property
+    def output_size(self) -> int:
+        """The bytes for the client."""
+        return len(self._output)
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes for the client, and keep none."""
+        output = self._output
+        if len(output) == 0:
+            return b""
+        self._has_sent = True
+        self._output = BytesWriter()
+        return output.getvalue()
+
+    def send_method(self, channel: i64, method: Method) -> None:
+        """Write a method on an open channel; without effect on a channel that is not open."""
+        if self._is_open(channel):
+            write_method_frame(self._output, channel, method)
+
+    def send_content(self, channel: i64, method: Method, properties: bytes, body: bytes) -> None:
+        """Write a method with a content; `properties` are encoded. Without effect on a channel that
+        is not open."""
+        if self._is_open(channel):
+            output = self._output
+            write_method_frame(output, channel, method)
+            write_header_frame(output, channel, _BASIC, len(body), properties)
+            write_body_frames(output, channel, body, self.frame_max)
+
+    def _is_open(self, channel: i64) -> bool:
+        found = self.channels.get(int(channel))
+        return self.state == OPENED and found is not None and found.state == OPEN
+
+    def _write(self, channel: i64, method: Method) -> None:
+        write_method_frame(self._output, channel, method)
+
+    def block(self, reason: str) -> None:
+        """Tell a client that understands it that the server does not read from it."""
+        if self.state == OPENED and self._blocks:
+            self._write(0, ConnectionBlocked(reason=_cut(reason)))
+
+    def unblock(self) -> None:
+        """Tell a client that understands it that the server reads again."""
+        if self.state == OPENED and self._blocks:
+            self._write(0, ConnectionUnblocked())
+
+    # -- ends ----------------------------------------------------------------------------
+
+    def close_channel(self, channel: i64, code: i64, text: str, method: Method | None) -> None:
+        """Close a channel for an error that `method` has caused; `ChannelClosed` follows."""
+        found = self.channels.get(int(channel))
+        if self.state != OPENED or found is None or found.state != OPEN:
+            return
+        found.forget_content()
+        found.state = CLOSING
+        self._write(
+            channel,
+            ChannelClose(
+                reply_code=int(code),
+                reply_text=_reply_text(code, text),
+                class_id=0 if method is None else type(method).CLASS_ID,
+                method_id=0 if method is None else type(method).METHOD_ID,
+            ),
+        )
+        self._events.append(ChannelClosed(channel))
+
+    def close(self, code: i64, text: str, method: Method | None = None) -> None:
+        """Close the connection; `ConnectionEnded` follows, and the client has a limited time to
+        answer."""
+        state = self.state
+        if state == ENDED or state == EXPECT_CLOSE_OK:
+            return
+        if state == EXPECT_HEADER:
+            self._end(text)
+            return
+        self._write(
+            0,
+            ConnectionClose(
+                reply_code=int(code),
+                reply_text=_reply_text(code, text),
+                class_id=0 if method is None else type(method).CLASS_ID,
+                method_id=0 if method is None else type(method).METHOD_ID,
+            ),
+        )
+        self._end(text)
+        self.state = EXPECT_CLOSE_OK
+        self._deadline = self._now + self.settings.close_timeout
+
+    def _fail(self, fault: PeerFault) -> None:
+        """Close what a fault of the peer ends."""
+        buffer = self._input
+        number: i64 = 0
+        try:
+            size = frame_size(buffer.data, buffer.pos, len(buffer.data), 0)
+        except DecodeError:
+            # What follows cannot be told apart from frames.
+            buffer.clear()
+        else:
+            number = frame_channel(buffer.data, buffer.pos)
+            buffer.read(size)
+        if fault.soft:
+            self.close_channel(number, fault.code, fault.text, fault.method)
+        elif self.state == EXPECT_CLOSE_OK:
+            self.state = ENDED
+        else:
+            self.close(fault.code, fault.text, fault.method)
+
+    def _drop_channel(self, channel: ServerChannel) -> None:
+        channel.forget_content()
+        del self.channels[int(channel.number)]
+        self._events.append(ChannelClosed(channel.number))
+
+    def _end(self, reason: str) -> None:
+        """Note that nothing more is read or written on any channel."""
+        failed_login = self.state == EXPECT_LOGIN or self.state == EXPECT_SECURE_OK
+        self.state = ENDED
+        for channel in self.channels.values():
+            channel.forget_content()
+        self.channels.clear()
+        self._deadline = 0.0
+        self._events.append(ConnectionEnded(reason, failed_login))
+
+    # -- time ----------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """Return when `handle_timeout` has something to do."""
+        if self.state == ENDED:
+            return None
+        due = self._deadline
+        if self.heartbeat != 0 and self.state != EXPECT_CLOSE_OK:
+            silent = self._heard + 2.0 * float(self.heartbeat)
+            if due == 0.0 or silent < due:
+                due = silent
+            if self._beat_at < due:
+                due = self._beat_at
+        return None if due == 0.0 else due
+
+    def handle_timeout(self, now: float) -> None:
+        """Do what is due: a heartbeat, or the end of a connection whose client is silent."""
+        self._now = now
+        state = self.state
+        if state == ENDED:
+            return
+        if self._deadline != 0.0 and now >= self._deadline:
+            if state == EXPECT_CLOSE_OK:
+                self.state = ENDED
+            else:
+                self._end("the client has not opened the connection in time")
+            return
+        if self.heartbeat == 0 or state == EXPECT_CLOSE_OK:
+            return
+        if now >= self._heard + 2.0 * float(self.heartbeat):
+            self._end(f"the client has sent nothing for {2 * self.heartbeat} s")
+            return
+        if now >= self._beat_at:
+            if not self._has_sent:
+                write_heartbeat(self._output)
+            self._has_sent = False
+            self._beat_at = now + float(self.heartbeat) / 2
+
+
+def _reply_text(code: i64, text: str) -> str:
+    """Return the text of a close, as RabbitMQ writes it: the name of the code comes first."""
+    return _cut(f"{REPLY_NAMES.get(int(code), 'ERROR')} - {text}")
+
+
+def _cut(text: str) -> str:
+    """Return as much of a text as a short string can have."""
+    encoded = text.encode()
+    if len(encoded) <= _MAX_TEXT:
+        return text
+    return encoded[:_MAX_TEXT].decode("utf-8", "ignore")

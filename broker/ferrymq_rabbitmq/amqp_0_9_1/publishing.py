@@ -1,0 +1,235 @@
+"""basic.publish: where a message goes, and what becomes of one that goes nowhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.connections.permissions import put_on_record
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.nodes.node import Node, Refusal
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.names import PART
+from ferrymq_codec.errors import DecodeError
+from ferrymq_rabbitmq.address_v2 import exchange_address, vhost_of
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.from_0_9_1 import message_of
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import content_of
+from ferrymq_rabbitmq.amqp_0_9_1.direct_reply import DIRECT_REPLY, is_reply_queue, replied_to
+from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, ConnectionFault, not_implemented
+from ferrymq_rabbitmq.arguments import is_internal
+from ferrymq_types_0_9_1.basic import BasicProperties, BasicPublish, BasicReturn
+from ferrymq_types_0_9_1.constants import (
+    ACCESS_REFUSED,
+    NO_ROUTE,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    SYNTAX_ERROR,
+)
+
+if TYPE_CHECKING:
+    from ferrymq_rabbitmq.amqp_0_9_1.channel import Channel
+
+# Bits of the property flags (AMQP 0-9-1 §4.2.6.1): properties that have to be looked at.
+_HEADERS: Final = 1 << 13
+_REPLY_TO: Final = 1 << 9
+_EXPIRATION: Final = 1 << 8
+_USER_ID: Final = 1 << 4
+_COPIES: Final = ("CC", "BCC")
+# The exchanges that a channel remembers by their names.
+_MOST_EXCHANGES: Final = 64
+_UNROUTABLE: Final = Refusal("amqp:not-found", "no queue has the name of the routing key", True)
+
+
+@final
+class Publication:
+    """A message on its way to `exchange`, None for the default exchange, with its routing keys:
+    that of the method first, then those of the headers CC and BCC."""
+
+    __slots__ = ("message", "exchange", "keys", "mandatory")
+
+    def __init__(
+        self, message: BrokerMessage, exchange: Exchange | None, keys: list[str], mandatory: bool
+    ) -> None:
+        self.message: BrokerMessage = message
+        self.exchange: Exchange | None = exchange
+        self.keys: list[str] = keys
+        self.mandatory: bool = mandatory
+
+    def send(self, channel: Channel) -> bool:
+        """Publish the message; return it to a client that wants it back if no queue gets it.
+
+        Return false if a queue has refused it.
+        """
+        refusal = self._route(channel)
+        if refusal is None:
+            return True
+        if not refusal.released:
+            return False
+        if self.mandatory:
+            content = content_of(self.message, self.keys[0], 0)
+            channel.engine.send_content(
+                channel.number,
+                BasicReturn(
+                    reply_code=NO_ROUTE,
+                    reply_text="NO_ROUTE",
+                    exchange=content.exchange,
+                    routing_key=content.routing_key,
+                ),
+                content.properties,
+                content.body,
+            )
+            channel.output.touch()
+        return True
+
+    def _route(self, channel: Channel) -> Refusal | None:
+        exchange = self.exchange
+        keys = self.keys
+        if len(keys) == 1:
+            if exchange is not None:
+                return exchange.route(self.message, keys[0])
+            node = queue_of(channel, keys[0])
+            return _UNROUTABLE if node is None else node.publish(self.message)
+        return self._route_all(channel)
+
+    def _route_all(self, channel: Channel) -> Refusal | None:
+        """Send the message to each queue that any of the keys leads to, once."""
+        nodes: dict[Node, None] = {}
+        for key in self.keys:
+            if self.exchange is not None:
+                nodes.update(dict.fromkeys(self.exchange.destinations(self.message, key)))
+            else:
+                node = queue_of(channel, key)
+                if node is not None:
+                    nodes[node] = None
+        if not nodes:
+            return _UNROUTABLE
+        if len(nodes) > 1 and self.message.durable:
+            self.message.shared = True
+        refused: Refusal | None = None
+        for node in nodes:
+            refused = node.publish(self.message) or refused
+        return refused
+
+
+def queue_of(channel: Channel, name: str) -> Node | None:
+    """Return the queue or stream that the default exchange sends to for a routing key."""
+    node = channel.space.find(name)
+    return node if isinstance(node, Queue | Stream) else None
+
+
+def publish(channel: Channel, method: BasicPublish, properties: bytes, body: bytes) -> None:
+    """Publish a message, or add it to the channel's transaction.
+
+    Raises `ChannelFault` for an exchange that does not exist or is not for the client, and for
+    properties that are wrong; `ConnectionFault` for malformed properties.
+    """
+    if method.immediate:
+        raise not_implemented("immediate=true")
+    key = method.routing_key
+    name = method.exchange
+    exchange = None if name == "" else exchange_of(channel, name)
+    if not channel.client.access.open:
+        _require(channel, exchange, key)
+    keys = [key]
+    flags: i64 = (i64(properties[0]) << 8) | i64(properties[1])
+    try:
+        if flags & (_HEADERS | _REPLY_TO | _EXPIRATION | _USER_ID) != 0:
+            properties = _checked(channel, flags, properties, keys)
+        message = message_of(properties, body, name, key, int(channel.client.id))
+    except DecodeError as error:
+        raise ConnectionFault(SYNTAX_ERROR, str(error)) from None
+    publication = Publication(message, exchange, keys, method.mandatory)
+    transaction = channel.transaction
+    if transaction is not None:
+        transaction.publish(publication)
+        return
+    confirms = channel.confirms
+    if confirms is None:
+        publication.send(channel)
+        return
+    confirms.last += 1
+    if not publication.send(channel):
+        confirms.refuse()
+
+
+def exchange_of(channel: Channel, name: str) -> Exchange:
+    """Return the exchange with a name. Raises `ChannelFault` if there is none, or if it is for
+    other exchanges only."""
+    exchange = channel.exchanges.get(name)
+    if exchange is not None and not exchange.deleted:
+        return exchange
+    node = channel.space.find(exchange_address(name))
+    if not isinstance(node, Exchange):
+        raise ChannelFault(
+            NOT_FOUND, f"no exchange '{name[:200]}' in vhost '{vhost_of(channel.space)}'"
+        )
+    if is_internal(node.policy):
+        raise ChannelFault(
+            ACCESS_REFUSED,
+            f"cannot publish to internal exchange '{name[:200]}' in vhost "
+            f"'{vhost_of(channel.space)}'",
+        )
+    if len(channel.exchanges) >= _MOST_EXCHANGES:
+        channel.exchanges.clear()
+    channel.exchanges[name] = node
+    return node
+
+
+def _require(channel: Channel, exchange: Exchange | None, key: str) -> None:
+    """Raise `BrokerError` if the client may not send there."""
+    access = channel.client.access
+    if exchange is None and is_reply_queue(key):
+        # Whoever knows the name may answer.
+        return
+    try:
+        if exchange is None:
+            access.require_send(channel.space.canonical(key), key)
+        else:
+            access.require_send(exchange.address)
+            if key and access.asks_for_parts():
+                access.require_send(f"{exchange.address}{PART}{key}")
+    except BrokerError as error:
+        put_on_record(channel.client, error, "message")
+        raise
+
+
+def _checked(channel: Channel, flags: i64, properties: bytes, keys: list[str]) -> bytes:
+    """Check the properties that the broker acts upon, and add the keys of CC and BCC to `keys`.
+
+    Return the properties to publish: BCC is removed, and the reply-to of a direct reply is replaced.
+    """
+    if flags & (_REPLY_TO | _EXPIRATION | _USER_ID) == 0 and b"CC" not in properties:
+        return properties
+    found = BasicProperties.from_bytes(properties)
+    user, logged_in = found.user_id, channel.client.user
+    if user is not None and logged_in is not None and user != logged_in:
+        raise ChannelFault(
+            PRECONDITION_FAILED,
+            f"user_id property set to '{user[:100]}' but authenticated user was '{logged_in}'",
+        )
+    expiration = found.expiration
+    if expiration is not None and not (expiration.isascii() and expiration.isdigit()):
+        raise ChannelFault(PRECONDITION_FAILED, f"invalid expiration '{expiration[:100]}'")
+    changed = False
+    headers = found.headers
+    if headers is not None:
+        for name in _COPIES:
+            if name in headers:
+                keys.extend(_copies(name, headers[name]))
+        if "BCC" in headers:
+            found.headers = {name: value for name, value in headers.items() if name != "BCC"}
+            changed = True
+    if found.reply_to == DIRECT_REPLY:
+        found.reply_to = replied_to(channel)
+        changed = True
+    return found.to_bytes() if changed else properties
+
+
+def _copies(name: str, value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
+        raise ChannelFault(PRECONDITION_FAILED, f"{name} header must be an array of strings")
+    return [str(key) for key in value]

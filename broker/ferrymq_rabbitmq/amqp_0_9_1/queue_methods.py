@@ -1,0 +1,145 @@
+"""The class queue: declare, bind, unbind, purge and delete."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_rabbitmq.address_v2 import vhost_of
+from ferrymq_rabbitmq.amqp_0_9_1.direct_reply import DIRECT_REPLY, is_reply_queue
+from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault
+from ferrymq_types_0_9_1.constants import NOT_FOUND, PRECONDITION_FAILED
+from ferrymq_types_0_9_1.queue import (
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+
+if TYPE_CHECKING:
+    from ferrymq_codec_0_9_1.method import Method
+    from ferrymq_rabbitmq.amqp_0_9_1.channel import Channel
+
+GENERATED: Final = "amq.gen-"
+_TOKEN_BYTES: Final = 16
+_MOST: Final = 0xFFFFFFFF
+
+
+def declare(channel: Channel, method: Method) -> None:
+    """Make a queue, or check that it exists as declared; with `passive` only that it exists."""
+    assert isinstance(method, QueueDeclare)
+    name = method.queue
+    if name == DIRECT_REPLY or is_reply_queue(name):
+        # Clients ask so whether there is somebody to answer.
+        there = name == DIRECT_REPLY or channel.space.find(name) is not None
+        if not there:
+            raise _missing(channel, name)
+        if not method.no_wait:
+            channel.answer(QueueDeclareOk(queue=name, message_count=0, consumer_count=1))
+        return
+    queues = channel.requests.queues
+    if method.passive:
+        name = channel.named(name)
+        queues.describe(channel.party(), name)
+    else:
+        generated = not name
+        if generated:
+            name = f"{GENERATED}{secrets.token_urlsafe(_TOKEN_BYTES)}"
+        body: dict[str, object] = {
+            "durable": method.durable,
+            "exclusive": method.exclusive,
+            "auto_delete": method.auto_delete,
+            "arguments": method.arguments,
+        }
+        queues.declare(channel.party(), name, body, generated)
+    node = channel.space.find(name)
+    if isinstance(node, Queue):
+        node.expect_unlocked(channel.client.id)
+    channel.last_queue = name
+    if not method.no_wait:
+        ready, consumers = _counts(node)
+        channel.answer(QueueDeclareOk(queue=name, message_count=ready, consumer_count=consumers))
+
+
+def _counts(node: object) -> tuple[int, int]:
+    """Return how many messages are ready, and how many consumers there are."""
+    if isinstance(node, Queue):
+        return min(int(node.available), _MOST), int(node.consumer_count())
+    if isinstance(node, Stream):
+        return min(int(node.message_count()), _MOST), int(node.links)
+    return 0, 0
+
+
+def _missing(channel: Channel, name: str) -> ChannelFault:
+    return ChannelFault(NOT_FOUND, f"no queue '{name[:200]}' in vhost '{vhost_of(channel.space)}'")
+
+
+def bind(channel: Channel, method: Method) -> None:
+    """Bind a queue to an exchange."""
+    assert isinstance(method, QueueBind)
+    name = channel.named(method.queue)
+    # Without a queue and a key, the key is the name of the queue (AMQP 0-9-1 §1.7.2.3).
+    key = method.routing_key or (name if not method.queue else "")
+    channel.requests.bindings.bind(
+        channel.party(),
+        {
+            "source": method.exchange,
+            "destination_queue": name,
+            "binding_key": key,
+            "arguments": method.arguments,
+        },
+    )
+    if not method.no_wait:
+        channel.answer(QueueBindOk())
+
+
+def unbind(channel: Channel, method: Method) -> None:
+    """Remove the binding of a queue."""
+    assert isinstance(method, QueueUnbind)
+    channel.requests.bindings.remove(
+        channel.party(),
+        method.exchange,
+        channel.named(method.queue),
+        method.routing_key,
+        method.arguments,
+    )
+    channel.answer(QueueUnbindOk())
+
+
+def purge(channel: Channel, method: Method) -> None:
+    """Drop the messages that are ready."""
+    assert isinstance(method, QueuePurge)
+    found = channel.requests.queues.purge(channel.party(), channel.named(method.queue))
+    if not method.no_wait:
+        channel.answer(QueuePurgeOk(message_count=_count_in(found)))
+
+
+def delete(channel: Channel, method: Method) -> None:
+    """Delete a queue; with a condition, only if it is unused or empty."""
+    assert isinstance(method, QueueDelete)
+    name = channel.named(method.queue)
+    node = channel.space.find(name)
+    if node is not None and isinstance(node, Queue | Stream):
+        ready, consumers = _counts(node)
+        where = f"queue '{name[:200]}' in vhost '{vhost_of(channel.space)}'"
+        if method.if_unused and consumers > 0:
+            raise ChannelFault(PRECONDITION_FAILED, f"{where} in use")
+        if method.if_empty and ready > 0:
+            raise ChannelFault(PRECONDITION_FAILED, f"{where} not empty")
+    found = channel.requests.queues.delete(channel.party(), name)
+    if not method.no_wait:
+        channel.answer(QueueDeleteOk(message_count=_count_in(found)))
+
+
+def _count_in(found: dict[str, object]) -> int:
+    count = found["message_count"]
+    assert isinstance(count, int)
+    return min(count, _MOST)

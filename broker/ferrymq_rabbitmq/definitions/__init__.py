@@ -1,0 +1,1 @@
+"""Definitions as RabbitMQ exports them: users, policies, queues, exchanges, bindings."""

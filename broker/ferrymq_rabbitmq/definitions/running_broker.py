@@ -1,0 +1,144 @@
+"""Import into a running broker: everything but users, permissions and virtual hosts, which are in
+its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.management import ADDRESS
+from ferrymq_broker.management.errors import ManagementError
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
+from ferrymq_broker.values.rights import MANAGE
+from ferrymq_rabbitmq.address_v2 import EXCHANGES, exchange_name
+from ferrymq_rabbitmq.arguments import ArgumentError, is_internal
+from ferrymq_rabbitmq.definitions.document import Definitions, Omission
+from ferrymq_rabbitmq.definitions.plan import HostPlan, PlannedNode, make_plan
+from ferrymq_rabbitmq.management.host_requests import HostRequests
+from ferrymq_rabbitmq.management.request_refused import RequestRefused
+from ferrymq_rabbitmq.pattern_policies import policies_of
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.link_terms import Party
+
+_IN_FILES = "a running broker does not change its file of users: import with --users-file"
+
+
+def import_definitions_into(
+    broker: Broker, definitions: Definitions, party_in: Callable[[AddressSpace], Party]
+) -> dict[str, object]:
+    """Declare what definitions have, with the rights of the party in each virtual host. Return the
+    report: how many things of each kind were ``imported``, or existed already in the same form, and
+    the ``omitted`` ones. Raises ValueError for definitions that are malformed."""
+    plan = make_plan(definitions)
+    omitted = plan.omitted
+    omitted += [Omission("user", user.name, "", _IN_FILES) for user in plan.users]
+    counts = {"queues": 0, "exchanges": 0, "bindings": 0, "policies": 0}
+    for host in plan.hosts:
+        space = broker.spaces.get(host.space)
+        requests = getattr(None if space is None else space.personality, "requests", None)
+        if space is None or not isinstance(requests, HostRequests):
+            reason = "there is no such virtual host: it has to be in the configuration"
+            omitted.append(Omission("virtual host", host.vhost, "", reason))
+            continue
+        if host.rules:
+            reason = "permissions are rules of the configuration: import with --config"
+            omitted.append(Omission("permissions", "", host.vhost, reason))
+        _HostImport(space, host, requests, party_in(space), counts, omitted).run()
+    return {"imported": counts, "omitted": [omission.plain() for omission in omitted]}
+
+
+class _HostImport:
+    """The import into one virtual host."""
+
+    def __init__(
+        self,
+        space: AddressSpace,
+        host: HostPlan,
+        requests: HostRequests,
+        party: Party,
+        counts: dict[str, int],
+        omitted: list[Omission],
+    ) -> None:
+        self._space = space
+        self._host = host
+        self._requests = requests
+        self._party = party
+        self._counts = counts
+        self._omitted = omitted
+
+    def run(self) -> None:
+        """Import policies first, because they complete the queues."""
+        host = self._host
+        self._put_policies()
+        for node in host.exchanges:
+            self._try("exchanges", "exchange", node.name, self._declare_exchange(node))
+        for node in host.queues:
+            self._try("queues", "queue", node.name, self._declare_queue(node))
+        for binding in host.bindings:
+            body: dict[str, object] = {
+                "source": binding.source,
+                "binding_key": binding.key,
+                "arguments": dict(binding.arguments),
+            }
+            if binding.destination.startswith(EXCHANGES):
+                body["destination_exchange"] = exchange_name(binding.destination)
+            else:
+                body["destination_queue"] = binding.destination
+            bind = self._bind(body)
+            self._try("bindings", "binding", f"{binding.source} -> {binding.destination}", bind)
+
+    def _put_policies(self) -> None:
+        host = self._host
+        if host.policies and not self._party.access.permits(MANAGE, ADDRESS):
+            reason = "policies need the right to manage the broker"
+            self._omitted.append(Omission("policies", "", host.vhost, reason))
+            return
+        for policy in host.policies:
+            policies_of(self._space).put(policy)
+            self._counts["policies"] += 1
+            reason = (
+                "it counts until the broker ends; to keep it, put it into the configuration as "
+                "[[personality.policy]]"
+            )
+            self._omitted.append(Omission("policy", policy.name, host.vhost, reason))
+
+    def _declare_exchange(self, node: PlannedNode) -> Callable[[], object]:
+        policy = node.policy
+        assert isinstance(policy, ExchangePolicy)
+        body: dict[str, object] = {
+            "type": policy.type,
+            "durable": policy.durable,
+            "auto_delete": policy.auto_delete == 0,
+            "internal": is_internal(policy),
+            "arguments": dict(node.arguments),
+        }
+        return lambda: self._requests.exchanges.declare(self._party, node.name, body)
+
+    def _declare_queue(self, node: PlannedNode) -> Callable[[], object]:
+        policy = node.policy
+        body: dict[str, object] = {
+            "durable": policy.durable,
+            "auto_delete": isinstance(policy, QueuePolicy) and policy.auto_delete == 0,
+            "arguments": dict(node.arguments),
+        }
+        return lambda: self._requests.queues.declare(self._party, node.name, body)
+
+    def _bind(self, body: dict[str, object]) -> Callable[[], object]:
+        return lambda: self._requests.bindings.bind(self._party, body)
+
+    def _try(self, counted: str, kind: str, name: str, work: Callable[[], object]) -> None:
+        """Do one thing; a refusal becomes an omission."""
+        try:
+            work()
+        except (RequestRefused, ManagementError) as error:
+            reason = error.description
+        except (ArgumentError, BrokerError) as error:
+            reason = str(error)
+        else:
+            self._counts[counted] += 1
+            return
+        self._omitted.append(Omission(kind, name, self._host.vhost, reason))

@@ -1,0 +1,581 @@
+"""The requests of the API: their paths, their statuses, and what is done for them.
+
+A client logs in with each request. It sees what its rights allow, and every change goes through the
+requests that clients of AMQP 1.0 make, so the same checks hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote, unquote
+
+from ferrymq_broker import audit
+from ferrymq_broker.access.access import ConnectionAccess
+from ferrymq_broker.access.identity import UserIdentity
+from ferrymq_broker.addresses.address_space import AddressSpace
+from ferrymq_broker.management.operation import Call
+from ferrymq_broker.nodes.link_terms import Party
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.server.http_handlers import HttpHandler, HttpHost, HttpRequest, HttpResponse
+from ferrymq_broker.values.names import DEFAULT_SPACE
+from ferrymq_rabbitmq.definitions.access_rules import ADMINISTRATOR
+from ferrymq_rabbitmq.definitions.document import DEFAULT_VHOST, parse_definitions
+from ferrymq_rabbitmq.definitions.running_broker import import_definitions_into
+from ferrymq_rabbitmq.http_api.broker_facts import BrokerFacts
+from ferrymq_rabbitmq.http_api.error_bodies import error_body, failure_of
+from ferrymq_rabbitmq.http_api.host_view import NODE, HostView, Json
+from ferrymq_rabbitmq.http_api.json_messages import DEFAULT_EXCHANGE, get_messages, publish
+from ferrymq_rabbitmq.http_api.listing import arranged, chosen
+from ferrymq_rabbitmq.http_api.permissions import permissions_of
+from ferrymq_rabbitmq.management.host_requests import HostRequests
+from ferrymq_rabbitmq.management.request_refused import RequestRefused, bad_request
+from ferrymq_rabbitmq.pattern_policies import PatternPolicy, policies_of
+
+Answer = tuple[HTTPStatus, object]
+
+_CHANGES: Final = ("PUT", "POST", "DELETE")
+_FLAGS: Final = ("durable", "auto_delete", "exclusive", "internal")
+# Lists that are always empty here.
+_EMPTY: Final = (
+    "extensions",
+    "feature-flags",
+    "deprecated-features",
+    "global-parameters",
+    "parameters",
+    "topic-permissions",
+    "vhost-limits",
+    "user-limits",
+)
+_OF_FILES: Final = {
+    "users": "users are in a file: use ferrymq user",
+    "permissions": "permissions are rules of the configuration",
+    "topic-permissions": "permissions are rules of the configuration",
+    "vhosts": "virtual hosts are part of the configuration",
+    "policies": "policies are part of the configuration, as [[personality.policy]]",
+    "operator-policies": "policies are part of the configuration, as [[personality.policy]]",
+    "parameters": "the broker has no parameters",
+    "global-parameters": "the broker has no parameters",
+    "vhost-limits": "limits are part of the configuration",
+    "user-limits": "limits are part of the configuration",
+}
+
+
+def make_handler(host: HttpHost) -> HttpHandler:
+    """Return the handler of the API. The paths name the virtual host, so it is for all of them."""
+    return _HttpApi(host).handle
+
+
+class _HttpApi:
+    """The API of a broker."""
+
+    def __init__(self, host: HttpHost) -> None:
+        self._host = host
+
+    def handle(self, request: HttpRequest) -> HttpResponse:
+        """Return the response to a request."""
+        identity = request.identity
+        if identity is None:
+            challenge = {"WWW-Authenticate": 'Basic realm="ferrymq", charset="UTF-8"'}
+            return _response(HTTPStatus.UNAUTHORIZED, error_body(401, "login failed"), challenge)
+        work = _Work(self._host, request, identity)
+        steps = [unquote(step) for step in request.raw_path.rstrip("/").split("/")[2:]]
+        headers: dict[str, str] = {}
+        try:
+            status, body = work.answer(steps)
+        except Exception as error:
+            status, description = failure_of(error)
+            body = error_body(status, description)
+        else:
+            description = ""
+            if work.location:
+                headers["Location"] = work.location
+        work.record(status, description)
+        return _response(status, body, headers)
+
+
+class _Work:
+    """The work for one request. `location` is the place of what was made, relative to the path."""
+
+    def __init__(self, host: HttpHost, request: HttpRequest, identity: UserIdentity) -> None:
+        self._host = host
+        self._broker = host.broker
+        self._facts = BrokerFacts(host)
+        self._request = request
+        self._identity = identity
+        self._views: dict[str, HostView] = {}
+        self.location = ""
+
+    def answer(self, steps: Sequence[str]) -> Answer:
+        """Return the status and the body. Raises the errors that `failure_of` knows."""
+        method = self._request.method
+        if method in ("GET", "HEAD"):
+            return HTTPStatus.OK, self._get(steps)
+        if method in _CHANGES:
+            return self._change(method, steps)
+        raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, f"{method[:20]} is not possible here")
+
+    def record(self, status: int, reason: str) -> None:
+        """Write changes and refused requests to the audit log."""
+        request, user = self._request, self._identity.user
+        peer, path = request.client.peer, request.path[:200]
+        if status == HTTPStatus.UNAUTHORIZED:
+            audit.access_refused(peer, user, reason, DEFAULT_SPACE, via="http")
+        elif request.method in _CHANGES:
+            audit.changed(
+                peer, user, DEFAULT_SPACE, request.method, "api", path, int(status), reason
+            )
+
+    # -- virtual hosts and rights --------------------------------------------------------
+
+    def _view(self, vhost: str) -> HostView:
+        """Return a virtual host that the client may see. Raises `RequestRefused`."""
+        space = self._broker.spaces.get(DEFAULT_SPACE if vhost == DEFAULT_VHOST else vhost)
+        view = None if space is None or vhost == DEFAULT_SPACE else self._view_of(space)
+        if view is None or not view.visible:
+            # A client that may not use it must not learn whether it exists.
+            if self._broker.guarded:
+                raise _not_authorised(f"access to the virtual host {vhost[:200]!r}")
+            raise RequestRefused.missing("virtual host", vhost)
+        return view
+
+    def _view_of(self, space: AddressSpace) -> HostView | None:
+        view = self._views.get(space.name)
+        if view is None:
+            requests = getattr(space.personality, "requests", None)
+            if not isinstance(requests, HostRequests):
+                return None
+            view = HostView(self._broker, space, requests, self._party(space))
+            self._views[space.name] = view
+        return view
+
+    def _party(self, space: AddressSpace) -> Party:
+        identity = self._identity
+        rules = space.rules_for(identity) if self._broker.guarded else None
+        access = ConnectionAccess(identity, rules)
+        return Party(0, 0, "", identity.user, self._request.client.peer, access)
+
+    def _all(self) -> list[HostView]:
+        """Return all virtual hosts that the client may see."""
+        views = [self._view_of(space) for space in self._broker.spaces.values()]
+        return [view for view in views if view is not None and view.visible]
+
+    def _expect_managed(self, view: HostView | None = None) -> None:
+        if not (self._view(DEFAULT_VHOST) if view is None else view).managed:
+            raise _not_authorised("to manage the broker")
+
+    # -- reading -------------------------------------------------------------------------
+
+    def _get(self, steps: Sequence[str]) -> object:
+        match steps:
+            case ["overview"]:
+                return self._one(self._facts.overview(self._all()))
+            case ["cluster-name"]:
+                return {"name": NODE}
+            case ["auth"]:
+                return {"oauth_enabled": False}
+            case ["whoami"]:
+                return self._whoami()
+            case ["nodes"]:
+                return self._list([self._facts.node()])
+            case ["nodes", name]:
+                if name != NODE:
+                    raise RequestRefused.missing("node", name)
+                return self._one(self._facts.node())
+            case ["health", "checks", *check]:
+                return self._facts.check(check)
+            case ["healthchecks", "node", *_]:
+                return {"status": "ok"}
+            case ["aliveness-test", vhost]:
+                self._view(vhost)
+                return {"status": "ok"}
+            case ["definitions"]:
+                self._expect_managed()
+                return self._definitions(self._all())
+            case ["definitions", vhost]:
+                view = self._view(vhost)
+                self._expect_managed(view)
+                return self._definitions([view])
+            case ["users" | "permissions" | "vhosts", *_]:
+                return self._get_of_host(steps)
+            case ["policies" | "operator-policies" as kind, *rest]:
+                return self._get_policies(kind == "operator-policies", rest)
+            case ["connections" | "channels" | "consumers", *_]:
+                return self._get_of_clients(steps)
+            case [first, *_] if first in _EMPTY:
+                return []
+        return self._get_of_nodes(steps)
+
+    def _get_of_host(self, steps: Sequence[str]) -> object:
+        match steps:
+            case ["vhosts"]:
+                return self._list([view.described() for view in self._all()])
+            case ["vhosts", vhost]:
+                return self._one(self._view(vhost).described())
+            case ["vhosts", vhost, "permissions"]:
+                return self._list(self._permissions(vhost=self._view(vhost).vhost))
+            case ["vhosts", vhost, "connections"]:
+                return self._list(self._view(vhost).connection_list())
+            case ["vhosts", vhost, "channels"]:
+                return self._list(self._view(vhost).channels())
+            case ["users"]:
+                self._expect_managed()
+                return self._list(self._users())
+            case ["users", name]:
+                self._expect_managed()
+                return self._one(_named(self._users(), "name", name, "user"))
+            case ["users", name, "permissions"]:
+                return self._list(self._permissions(user=name))
+            case ["permissions"]:
+                return self._list(self._permissions())
+            case ["permissions", vhost, user]:
+                found = self._permissions(vhost=self._view(vhost).vhost, user=user)
+                return self._one(_named(found, "user", user, "permission"))
+        raise _no_path(steps)
+
+    def _get_of_clients(self, steps: Sequence[str]) -> object:
+        match steps:
+            case ["connections"]:
+                return self._list(self._from_all(lambda view: view.connection_list()))
+            case ["connections", name]:
+                found = self._from_all(lambda view: view.connection_list())
+                return self._one(_named(found, "name", name, "connection"))
+            case ["connections", name, "channels"]:
+                found = self._from_all(lambda view: view.channels())
+                return self._list([each for each in found if _of_connection(each, name)])
+            case ["channels"]:
+                return self._list(self._from_all(lambda view: view.channels()))
+            case ["channels", name]:
+                found = self._from_all(lambda view: view.channels())
+                return self._one(_named(found, "name", name, "channel"))
+            case ["consumers"]:
+                return self._list(self._from_all(lambda view: view.consumers()))
+            case ["consumers", vhost]:
+                return self._list(self._view(vhost).consumers())
+        raise _no_path(steps)
+
+    def _get_of_nodes(self, steps: Sequence[str]) -> object:
+        match steps:
+            case ["queues"]:
+                return self._list(self._from_all(lambda view: view.queues()))
+            case ["queues", vhost]:
+                return self._list(self._view(vhost).queues())
+            case ["queues", vhost, name]:
+                return self._one(self._view(vhost).queue(name))
+            case ["queues", vhost, name, "bindings"]:
+                view = self._view(vhost)
+                view.queue(name)
+                return self._list(_leading_to(view.bindings(), "queue", name))
+            case ["exchanges"]:
+                return self._list(self._from_all(lambda view: view.exchanges()))
+            case ["exchanges", vhost]:
+                return self._list(self._view(vhost).exchanges())
+            case ["exchanges", vhost, name]:
+                return self._one(self._view(vhost).exchange(_exchange(name)))
+            case ["exchanges", vhost, name, "bindings", "source"]:
+                view = self._view(vhost)
+                return self._list(self._bindings_from(view, _exchange(name)))
+            case ["exchanges", vhost, name, "bindings", "destination"]:
+                view = self._view(vhost)
+                view.exchange(_exchange(name))
+                return self._list(_leading_to(view.bindings(), "exchange", name))
+            case ["bindings"]:
+                return self._list(self._from_all(lambda view: view.bindings()))
+            case ["bindings", vhost]:
+                return self._list(self._view(vhost).bindings())
+            case ["bindings", vhost, "e", source, ("q" | "e") as kind, destination, *key]:
+                found = self._bindings_between(self._view(vhost), source, kind, destination)
+                if not key:
+                    return self._list(found)
+                return self._one(_named(found, "properties_key", key[0], "binding"))
+        raise _no_path(steps)
+
+    def _list(self, items: Sequence[Json]) -> object:
+        return arranged(items, self._request.query)
+
+    def _one(self, item: Json) -> object:
+        columns = [each for each in self._request.query.get("columns", "").split(",") if each]
+        return chosen(item, columns)
+
+    def _from_all(self, of: Callable[[HostView], list[Json]]) -> list[Json]:
+        return [item for view in self._all() for item in of(view)]
+
+    def _bindings_from(self, view: HostView, exchange: str) -> list[Json]:
+        if not exchange:
+            return [each for each in view.bindings() if not each["source"]]
+        return view.bindings_of(view.exchange_node(exchange))
+
+    def _bindings_between(
+        self, view: HostView, source: str, kind: str, destination: str
+    ) -> list[Json]:
+        word = "queue" if kind == "q" else "exchange"
+        return _leading_to(self._bindings_from(view, _exchange(source)), word, destination)
+
+    # -- users, permissions and policies -------------------------------------------------
+
+    def _whoami(self) -> Json:
+        groups = set(self._identity.groups)
+        if any(view.managed for view in self._all()):
+            groups.add(ADMINISTRATOR)
+        return {"name": self._identity.user or "", "tags": sorted(groups)}
+
+    def _users(self) -> list[Json]:
+        return [
+            {"name": name, "tags": sorted(groups), "limits": {}}
+            for name, groups in sorted(self._host.users().items())
+        ]
+
+    def _permissions(self, vhost: str = "", user: str = "") -> list[Json]:
+        """Return the permissions of users in virtual hosts; without the right to manage the broker
+        only those of the client itself."""
+        own = self._identity.user or ""
+        known = dict(self._host.users())
+        known.setdefault(own, frozenset(self._identity.groups))
+        if user and user != own:
+            self._expect_managed()
+        managed = self._view_of(self._broker.default)
+        everybody = managed is not None and managed.managed
+        found: list[Json] = []
+        for view in self._all():
+            for name, groups in sorted(known.items()):
+                if (user or (own if not everybody else name)) != name or not name:
+                    continue
+                if vhost and view.vhost != vhost:
+                    continue
+                identity = UserIdentity(name, groups)
+                rules = view.space.rules_for(identity) if self._broker.guarded else None
+                given = permissions_of(rules, identity)
+                found.append({"user": name, "vhost": view.vhost, **given})
+        return found
+
+    def _get_policies(self, operator: bool, rest: Sequence[str]) -> object:
+        match rest:
+            case []:
+                return self._list(self._from_all(lambda view: _policies(view, operator)))
+            case [vhost]:
+                return self._list(_policies(self._view(vhost), operator))
+            case [vhost, name]:
+                found = _policies(self._view(vhost), operator)
+                return self._one(_named(found, "name", name, "policy"))
+        raise _no_path(("policies", *rest))
+
+    def _definitions(self, views: Sequence[HostView]) -> Json:
+        """Return the definitions without users and permissions, because the broker does not tell
+        hashes of passwords."""
+        kept = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
+        queues = [
+            {key: each[key] for key in kept if key in each}
+            for view in views
+            for each in view.queues()
+            if each["durable"] and not each["exclusive"]
+        ]
+        exchanges = [
+            {key: each[key] for key in kept}
+            for view in views
+            for each in view.exchanges()
+            if each["durable"] and each["name"] and not str(each["name"]).startswith("amq.")
+        ]
+        bindings = [
+            {key: value for key, value in each.items() if key != "properties_key"}
+            for view in views
+            for each in view.bindings()
+            if each["source"]
+        ]
+        told = self._facts.version
+        return {
+            "rabbit_version": told,
+            "rabbitmq_version": told,
+            "product_name": "ferrymq",
+            "users": [],
+            "vhosts": [{"name": view.vhost} for view in views],
+            "permissions": [],
+            "topic_permissions": [],
+            "parameters": [],
+            "global_parameters": [],
+            "policies": [each for view in views for each in _policies(view, False)],
+            "queues": queues,
+            "exchanges": exchanges,
+            "bindings": bindings,
+        }
+
+    # -- changes -------------------------------------------------------------------------
+
+    def _change(self, method: str, steps: Sequence[str]) -> Answer:
+        match (method, *steps):
+            case ("PUT", "queues", vhost, name):
+                view = self._view(vhost)
+                body = {**self._body(), "exclusive": False}
+                status, _ = view.requests.queues.declare(view.party, name, body)
+                return _made(status == HTTPStatus.CREATED), None
+            case ("DELETE", "queues", vhost, name):
+                return self._delete_queue(self._view(vhost), name)
+            case ("DELETE", "queues", vhost, name, "contents"):
+                view = self._view(vhost)
+                view.requests.queues.purge(view.party, name)
+                return HTTPStatus.NO_CONTENT, None
+            case ("POST", "queues", vhost, name, "get"):
+                view = self._view(vhost)
+                view.queue(name)
+                node = view.queue_node(name)
+                if not isinstance(node, Queue):
+                    raise bad_request("messages of a stream cannot be taken one by one")
+                return HTTPStatus.OK, get_messages(view.space, view.party, node, self._body())
+            case ("PUT", "exchanges", vhost, name):
+                view = self._view(vhost)
+                before = len(view.space.nodes)
+                view.requests.exchanges.declare(view.party, name, self._body())
+                return _made(len(view.space.nodes) > before), None
+            case ("DELETE", "exchanges", vhost, name):
+                view = self._view(vhost)
+                view.exchange_node(name)
+                view.requests.exchanges.delete(view.party, name)
+                return HTTPStatus.NO_CONTENT, None
+            case ("POST", "exchanges", vhost, name, "publish"):
+                view = self._view(vhost)
+                return HTTPStatus.OK, publish(view.space, view.party, name, self._body())
+            case ("POST", "bindings", vhost, "e", source, ("q" | "e") as kind, destination):
+                return self._bind(self._view(vhost), source, kind, destination)
+            case ("DELETE", "bindings", vhost, "e", source, ("q" | "e") as kind, destination, key):
+                return self._unbind(self._view(vhost), source, kind, destination, key)
+            case ("DELETE", "connections", name):
+                return self._close(name)
+            case ("POST", "definitions", *vhost):
+                return self._import(vhost[0] if vhost else "")
+            case (_, first, *_) if first in _OF_FILES:
+                raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, _OF_FILES[first])
+        raise _no_path(steps)
+
+    def _body(self) -> dict[str, object]:
+        """Return the object in the body. Some tools send flags as text."""
+        data = self._request.body
+        try:
+            found = json.loads(data) if data else {}
+        except (ValueError, RecursionError):
+            raise bad_request("the body is no JSON") from None
+        if not isinstance(found, dict):
+            raise bad_request("the body must be a JSON object")
+        for flag in _FLAGS:
+            if found.get(flag) in ("true", "false"):
+                found[flag] = found[flag] == "true"
+        if not found.get("arguments"):
+            found.pop("arguments", None)
+        return found
+
+    def _delete_queue(self, view: HostView, name: str) -> Answer:
+        node = view.queue_node(name)
+        view.queue(name)
+        query = self._request.query
+        if query.get("if-empty") == "true" and node.message_count() > 0:
+            raise bad_request(f"the queue {name[:200]!r} is not empty")
+        if query.get("if-unused") == "true" and node.consumers_of():
+            raise bad_request(f"the queue {name[:200]!r} is in use")
+        view.requests.queues.delete(view.party, name)
+        return HTTPStatus.NO_CONTENT, None
+
+    def _bind(self, view: HostView, source: str, kind: str, destination: str) -> Answer:
+        body = self._body()
+        what = "destination_queue" if kind == "q" else "destination_exchange"
+        asked: dict[str, object] = {
+            "source": _exchange(source),
+            what: destination,
+            "binding_key": body.get("routing_key", ""),
+            "arguments": body.get("arguments"),
+        }
+        view.requests.bindings.bind(view.party, asked)
+        for each in self._bindings_between(view, source, kind, destination):
+            same = each["routing_key"] == asked["binding_key"]
+            if same and each["arguments"] == (asked["arguments"] or {}):
+                self.location = f"{quote(destination, safe='')}/{each['properties_key']}"
+        return HTTPStatus.CREATED, None
+
+    def _unbind(self, view: HostView, source: str, kind: str, destination: str, key: str) -> Answer:
+        between = self._bindings_between(view, source, kind, destination)
+        binding = _named(between, "properties_key", key, "binding")
+        bindings = view.requests.bindings
+        asked = {"src": _exchange(source), f"dst{kind}": destination, "key": binding["routing_key"]}
+        for each in bindings.list(view.party, asked):
+            if each["arguments"] == binding["arguments"]:
+                place = str(each["location"]).removeprefix("/bindings/")
+                bindings.unbind(view.party, place)
+        return HTTPStatus.NO_CONTENT, None
+
+    def _close(self, name: str) -> Answer:
+        reason = self._request.headers.get("x-reason", "closed by management")
+        for view in self._all():
+            number = view.connection_numbers().get(name)
+            if number is not None:
+                view.connections.delete(Call(view.party, number, {"reason": reason[:200]}))
+                return HTTPStatus.NO_CONTENT, None
+        raise RequestRefused.missing("connection", name)
+
+    def _import(self, vhost: str) -> Answer:
+        self._expect_managed(self._view(vhost) if vhost else None)
+        try:
+            definitions = parse_definitions(self._request.body, vhost)
+            report = import_definitions_into(self._broker, definitions, self._party)
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+        return HTTPStatus.OK, report
+
+
+def _exchange(name: str) -> str:
+    """Return the name of an exchange by its name in a path."""
+    return "" if name == DEFAULT_EXCHANGE else name
+
+
+def _policies(view: HostView, operator: bool) -> list[Json]:
+    return [_policy(view, policy) for policy in policies_of(view.space).all(operator)]
+
+
+def _policy(view: HostView, policy: PatternPolicy) -> Json:
+    return {
+        "vhost": view.vhost,
+        "name": policy.name,
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "priority": policy.priority,
+        "definition": dict(policy.definition),
+    }
+
+
+def _named(items: Sequence[Json], key: str, value: str, kind: str) -> Json:
+    for item in items:
+        if item[key] == value:
+            return item
+    raise RequestRefused.missing(kind, value)
+
+
+def _leading_to(bindings: Sequence[Json], kind: str, name: str) -> list[Json]:
+    return [
+        each
+        for each in bindings
+        if each["destination_type"] == kind and each["destination"] == name
+    ]
+
+
+def _of_connection(channel: Json, name: str) -> bool:
+    return bool(channel["connection_details"]["name"] == name)
+
+
+def _made(new: bool) -> HTTPStatus:
+    return HTTPStatus.CREATED if new else HTTPStatus.NO_CONTENT
+
+
+def _no_path(steps: Sequence[str]) -> RequestRefused:
+    return RequestRefused(HTTPStatus.NOT_FOUND, f"there is no {'/'.join(steps)[:200]!r} here")
+
+
+def _not_authorised(what: str) -> RequestRefused:
+    return RequestRefused(HTTPStatus.FORBIDDEN, f"{what} is not allowed to you")
+
+
+def _response(
+    status: HTTPStatus, body: object, headers: Mapping[str, str] | None = None
+) -> HttpResponse:
+    told = {**(headers or {}), "Cache-Control": "no-cache"}
+    if body is None:
+        return HttpResponse(int(status), b"", told)
+    told["Content-Type"] = "application/json"
+    return HttpResponse(int(status), json.dumps(body).encode(), told)

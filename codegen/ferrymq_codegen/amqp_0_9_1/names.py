@@ -1,0 +1,113 @@
+"""Conversion of the names of AMQP 0-9-1 to Python's, with the table of exceptions, and the checks.
+
+The rule: the method `declare-ok` of class `queue` is `QueueDeclareOk`, in module `queue`; its field
+`message-count` is `message_count`; a constant is `NOT_FOUND`.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable
+from typing import Final
+
+from ferrymq_codegen.amqp_0_9_1.model import Class, Constant
+from ferrymq_codegen.mistakes import Location, Mistakes
+from ferrymq_codegen.names import is_name, is_quotable, snake_name
+
+FIELD_NAMES: Final = {
+    # `type` would hide the builtin in the class body, and says less.
+    ("exchange.declare", "type"): "exchange_type",
+    # All other methods call it so.
+    ("confirm.select", "nowait"): "no_wait",
+}
+"""Fields that are not named by the rule, by method and name."""
+
+RESERVED_MODULES: Final = frozenset({"constants", "registry"})
+"""Names that no class may have: modules of the output."""
+
+# Attributes and methods of the class `Method` of the codec.
+_ATTRIBUTES: Final = frozenset(
+    {
+        *("CLASS_ID", "METHOD_ID", "NAME", "SYNCHRONOUS", "HAS_CONTENT", "RESPONSES"),
+        *("TO_SERVER", "TO_CLIENT", "encode", "to_bytes", "from_bytes", "self"),
+    }
+)
+
+
+def method_class(cls: str, method: str) -> str:
+    """Return the Python class of a method."""
+    return "".join(_words(cls)) + "".join(_words(method))
+
+
+def properties_class(cls: str) -> str:
+    """Return the Python class of the properties of a class."""
+    return "".join(_words(cls)) + "Properties"
+
+
+def _words(name: str) -> list[str]:
+    return [word[0].upper() + word[1:] for word in snake_name(name).split("_") if word]
+
+
+def module_name(cls: str) -> str:
+    """Return the module of a class."""
+    return snake_name(cls)
+
+
+def field_name(path: str, name: str) -> str:
+    """Return the attribute of a field of the method `path`; a keyword gets a trailing
+    underscore."""
+    found = FIELD_NAMES.get((path, name))
+    if found is not None:
+        return found
+    result = snake_name(name)
+    return result + "_" if keyword.iskeyword(result) else result
+
+
+def constant_name(name: str) -> str:
+    """Return the name of a constant."""
+    return snake_name(name).upper()
+
+
+def check(constants: Iterable[Constant], classes: Iterable[Class], mistakes: Mistakes) -> None:
+    """Report names that cannot become identifiers and names that collide."""
+    scope = _Scope(mistakes)
+    for constant in constants:
+        scope.take(constant_name(constant.name), f"constant {constant.name}", constant.at)
+    modules = _Scope(mistakes, RESERVED_MODULES)
+    names = _Scope(mistakes)
+    for cls in classes:
+        modules.take(module_name(cls.name), f"class {cls.name}", cls.at)
+        if cls.fields:
+            names.take(properties_class(cls.name), f"properties of class {cls.name}", cls.at)
+            _fields(cls.name, cls, mistakes)
+        for method in cls.methods:
+            path = f"{cls.name}.{method.name}"
+            names.take(method_class(cls.name, method.name), f"method {path}", method.at)
+            fields = _Scope(mistakes, _ATTRIBUTES)
+            for field in method.fields:
+                fields.take(field_name(path, field.name), f"field {path}.{field.name}", field.at)
+
+
+def _fields(path: str, cls: Class, mistakes: Mistakes) -> None:
+    scope = _Scope(mistakes, _ATTRIBUTES)
+    for field in cls.fields:
+        scope.take(field_name(path, field.name), f"property {path}.{field.name}", field.at)
+
+
+class _Scope:
+    """Names of one Python scope, each with the element that it stands for."""
+
+    def __init__(self, mistakes: Mistakes, reserved: Iterable[str] = ()) -> None:
+        self.mistakes = mistakes
+        self.taken = {name: f"the generator's own {name}" for name in reserved}
+
+    def take(self, python: str, what: str, at: Location) -> None:
+        """Reserve a name, or report why that is impossible."""
+        if not is_quotable(what):
+            self.mistakes.add(at, f"{what} has a character that no name may have")
+        elif not is_name(python):
+            self.mistakes.add(at, f'{what} has no name in Python: "{python}"')
+        elif python in self.taken:
+            self.mistakes.add(at, f"{what} and {self.taken[python]} are both {python} in Python")
+        else:
+            self.taken[python] = what
