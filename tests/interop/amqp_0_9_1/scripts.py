@@ -29,14 +29,14 @@ def _queue(p: Peer, name: str, channel: int = 1, **arguments: Any) -> str:
 
 
 def another_protocol(p: Peer) -> None:
-    p.send_bytes(b"AMQP\x01\x01\x08\x00")
+    p.send_bytes(b"AMQP\x00\x00\x0a\x00")
 
 
 def start_and_close(p: Peer) -> None:
     p.send_bytes(b"AMQP\x00\x00\x09\x01")
     p.wait("Connection.Start")
     p.call(p.login(), 0)
-    p.send(Connection.TuneOk(2047, 131_072, 0), 0)
+    p.send(Connection.TuneOk(2047, 32_768, 0), 0)
     p.call(Connection.Open("/"), 0)
     p.call(Connection.Close(200, "bye", 0, 0), 0)
 
@@ -57,7 +57,7 @@ def host_missing(p: Peer) -> None:
     p.send_bytes(b"AMQP\x00\x00\x09\x01")
     p.wait("Connection.Start")
     p.call(p.login(), 0)
-    p.send(Connection.TuneOk(2047, 131_072, 0), 0)
+    p.send(Connection.TuneOk(2047, 32_768, 0), 0)
     p.call(Connection.Open(_NOBODY), 0)
 
 

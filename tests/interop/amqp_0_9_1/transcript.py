@@ -37,6 +37,9 @@ _LEFT_OUT: Final = {
     "ticket",
     "reason",
     "cluster_id",
+    # Settings of the broker.
+    "frame_max",
+    "heartbeat",
 }
 _MADE_UP: Final = re.compile(r"^(amq\.gen-|amq\.ctag-|amq\.rabbitmq\.reply-to\.).*$")
 
@@ -57,6 +60,7 @@ class Peer:
         if not raw:
             self._open(user)
             self.call(commands.Channel.Open())
+            assert self.lines[-1].startswith("1 Channel.OpenOk"), self.lines
             self.lines.clear()
             self._waited = 0
 
@@ -64,7 +68,7 @@ class Peer:
         self.send_bytes(_PROTOCOL)
         self.wait("Connection.Start")
         self.call(self.login(user), 0)
-        self.send(commands.Connection.TuneOk(2047, 131_072, 0), 0)
+        self.send(commands.Connection.TuneOk(2047, 32_768, 0), 0)
         self.call(commands.Connection.Open("/"), 0)
 
     @staticmethod
