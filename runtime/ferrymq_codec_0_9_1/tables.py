@@ -32,7 +32,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Final
 
 from librt.strings import (
     BytesWriter,
@@ -59,30 +58,30 @@ from ferrymq_codec.scalars import (
     UShort,
 )
 from ferrymq_codec.scalars import Timestamp as Milliseconds
+from ferrymq_codec_0_9_1.letters import (
+    ARRAY,
+    BOOLEAN,
+    BYTES,
+    DECIMAL,
+    DOUBLE,
+    FLOAT,
+    INT8,
+    INT16,
+    INT16_OLD,
+    INT32,
+    INT64,
+    INT64_OLD,
+    STRING,
+    TABLE,
+    TIMESTAMP,
+    UINT8,
+    UINT16,
+    UINT32,
+    VOID,
+)
 from ferrymq_codec_0_9_1.reader import FieldReader
 from ferrymq_codec_0_9_1.timestamps import EpochSeconds
 from ferrymq_codec_0_9_1.writer import write_short_string, write_timestamp, write_u16, write_u32
-
-_BOOLEAN: Final = 0x74  # t
-_INT8: Final = 0x62  # b
-_UINT8: Final = 0x42  # B
-_INT16: Final = 0x73  # s
-# The letter of the specification's text, which RabbitMQ does not know.
-_INT16_OLD: Final = 0x55  # U
-_UINT16: Final = 0x75  # u
-_INT32: Final = 0x49  # I
-_UINT32: Final = 0x69  # i
-_INT64: Final = 0x6C  # l
-_INT64_OLD: Final = 0x4C  # L
-_FLOAT: Final = 0x66  # f
-_DOUBLE: Final = 0x64  # d
-_DECIMAL: Final = 0x44  # D
-_STRING: Final = 0x53  # S
-_BYTES: Final = 0x78  # x
-_TIMESTAMP: Final = 0x54  # T
-_TABLE: Final = 0x46  # F
-_ARRAY: Final = 0x41  # A
-_VOID: Final = 0x56  # V
 
 
 def read_table(r: FieldReader, field: str) -> dict[str, object]:
@@ -135,44 +134,44 @@ def _read_value(r: FieldReader, field: str) -> object:
     r.budget -= 1
     letter = r.read_octet(field)
     data = r.data
-    if letter == _STRING:
+    if letter == STRING:
         raw = r.read_long_string(field)
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError:
             return raw
-    if letter == _INT32:
+    if letter == INT32:
         return int(i64(read_i32_be(data, r.take(4, field))))
-    if letter in (_INT64, _INT64_OLD):
+    if letter in (INT64, INT64_OLD):
         return int(read_i64_be(data, r.take(8, field)))
-    if letter == _BOOLEAN:
+    if letter == BOOLEAN:
         return r.read_octet(field) != 0
-    if letter == _TABLE:
+    if letter == TABLE:
         return read_table(r, field)
-    if letter == _ARRAY:
+    if letter == ARRAY:
         return read_array(r, field)
-    if letter == _TIMESTAMP:
+    if letter == TIMESTAMP:
         return r.read_timestamp(field)
-    if letter == _VOID:
+    if letter == VOID:
         return None
-    if letter == _DOUBLE:
+    if letter == DOUBLE:
         return read_f64_be(data, r.take(8, field))
-    if letter == _BYTES:
+    if letter == BYTES:
         return r.read_long_string(field)
-    if letter == _INT8:
+    if letter == INT8:
         small = r.read_octet(field)
         return int(small if small < 128 else small - 256)
-    if letter == _UINT8:
+    if letter == UINT8:
         return int(r.read_octet(field))
-    if letter in (_INT16, _INT16_OLD):
+    if letter in (INT16, INT16_OLD):
         return int(i64(read_i16_be(data, r.take(2, field))))
-    if letter == _UINT16:
+    if letter == UINT16:
         return int(r.read_short(field))
-    if letter == _UINT32:
+    if letter == UINT32:
         return int(r.read_long(field))
-    if letter == _FLOAT:
+    if letter == FLOAT:
         return read_float32(data, r.take(4, field))
-    if letter == _DECIMAL:
+    if letter == DECIMAL:
         places = r.read_octet(field)
         unscaled = i64(read_i32_be(data, r.take(4, field)))
         digits = tuple(int(digit) for digit in str(abs(int(unscaled))))
@@ -228,44 +227,41 @@ def _end(w: BytesWriter, mark: i64, field: str) -> None:
 
 def _write_value(w: BytesWriter, value: object, depth: i64, field: str) -> None:
     if value is None:
-        w.append(_VOID)
+        w.append(VOID)
     elif isinstance(value, str):
         try:
             raw = value.encode("utf-8")
         except UnicodeEncodeError:
             raise EncodeError(field, "a string with a lone surrogate has no UTF-8 form") from None
-        _write_bytes(w, _STRING, raw, field)
-    elif isinstance(value, bool):
-        w.append(_BOOLEAN)
-        w.append(1 if value else 0)
-    elif isinstance(value, int):
+        _write_bytes(w, STRING, raw, field)
+    elif type(value) is int:
         _write_integer(w, value, field)
+    elif isinstance(value, bool):
+        w.append(BOOLEAN)
+        w.append(1 if value else 0)
     elif isinstance(value, dict):
-        w.append(_TABLE)
+        w.append(TABLE)
         _write_table(w, value, depth + 1, field)
     elif isinstance(value, bytes):
-        _write_bytes(w, _BYTES, value, field)
+        _write_bytes(w, BYTES, value, field)
     elif isinstance(value, (bytearray, memoryview)):
-        _write_bytes(w, _BYTES, bytes(value), field)
+        _write_bytes(w, BYTES, bytes(value), field)
     elif isinstance(value, list):
-        w.append(_ARRAY)
+        w.append(ARRAY)
         _write_array(w, value, depth + 1, field)
     elif isinstance(value, tuple):
-        w.append(_ARRAY)
+        w.append(ARRAY)
         _write_array(w, list(value), depth + 1, field)
-    elif isinstance(value, Float32):
-        w.append(_FLOAT)
-        write_float32(w, value)
-    elif isinstance(value, float):
-        w.append(_DOUBLE)
+    elif type(value) is float:
+        w.append(DOUBLE)
         write_f64_be(w, value)
     elif isinstance(value, datetime):
-        w.append(_TIMESTAMP)
+        w.append(TIMESTAMP)
         write_timestamp(w, value, field)
     elif isinstance(value, Decimal):
         _write_decimal(w, value, field)
     else:
-        raise EncodeError(field, f"a field table cannot hold a {type(value).__name__}")
+        _write_sized(w, value, field)
 
 
 def _write_bytes(w: BytesWriter, letter: u8, raw: bytes, field: str) -> None:
@@ -278,45 +274,51 @@ def _write_bytes(w: BytesWriter, letter: u8, raw: bytes, field: str) -> None:
 
 
 def _write_integer(w: BytesWriter, value: int, field: str) -> None:
-    kind = type(value)
-    if kind is not int and _write_sized(w, value, field):
-        return
     if -0x80000000 <= value <= 0x7FFFFFFF:
-        w.append(_INT32)
+        w.append(INT32)
         write_i32_be(w, i32(value))
     elif -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
-        w.append(_INT64)
+        w.append(INT64)
         write_i64_be(w, i64(value))
     else:
         raise EncodeError(field, f"{value} does not fit a signed integer of 64 bits")
 
 
-def _write_sized(w: BytesWriter, value: int, field: str) -> bool:
-    """Append an int whose class states its type; return whether it does."""
+# `value` stays an object here: compiled code would turn what is declared int or float into a plain
+# one, and forget the subclass.
+def _write_sized(w: BytesWriter, value: object, field: str) -> None:
+    """Append a number whose class states its type, or one of any other class."""
     if isinstance(value, EpochSeconds):
-        w.append(_TIMESTAMP)
+        w.append(TIMESTAMP)
         write_timestamp(w, value, field)
     elif isinstance(value, Milliseconds):
-        w.append(_TIMESTAMP)
+        w.append(TIMESTAMP)
         write_timestamp(w, int(value) // 1000, field)
     elif isinstance(value, Byte):
-        w.append(_INT8)
+        w.append(INT8)
         w.append(u8(i64(value) & 0xFF))
     elif isinstance(value, UByte):
-        w.append(_UINT8)
+        w.append(UINT8)
         w.append(u8(value))
     elif isinstance(value, Short):
-        w.append(_INT16)
+        w.append(INT16)
         write_i16_be(w, i16(value))
     elif isinstance(value, UShort):
-        w.append(_UINT16)
+        w.append(UINT16)
         write_u16(w, value)
     elif isinstance(value, UInt):
-        w.append(_UINT32)
+        w.append(UINT32)
         write_u32(w, value)
+    elif isinstance(value, Float32):
+        w.append(FLOAT)
+        write_float32(w, value)
+    elif isinstance(value, int):
+        _write_integer(w, value, field)
+    elif isinstance(value, float):
+        w.append(DOUBLE)
+        write_f64_be(w, value)
     else:
-        return False
-    return True
+        raise EncodeError(field, f"a field table cannot hold a {type(value).__name__}")
 
 
 def _write_decimal(w: BytesWriter, value: Decimal, field: str) -> None:
@@ -336,7 +338,7 @@ def _write_decimal(w: BytesWriter, value: Decimal, field: str) -> None:
         unscaled = -unscaled
     if not -0x80000000 <= unscaled <= 0x7FFFFFFF:
         raise EncodeError(field, f"{value} does not fit a decimal of 32 bits")
-    w.append(_DECIMAL)
+    w.append(DECIMAL)
     w.append(u8(places))
     write_i32_be(w, i32(unscaled))
 

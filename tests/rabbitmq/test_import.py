@@ -60,7 +60,8 @@ async def test_files(tmp_path: Path) -> None:
     said = run(str(EXPORT), "--config", str(path), "--users-file", str(users), "--json")
     report = json.loads(said)
     assert report["planned"]["queues"] == 4 and report["planned"]["users"] == 2
-    assert [each["name"] for each in report["omitted"]] == ["max-queues"]
+    assert [each["name"] for each in report["omitted"]] == ["max-queues", "guest"]
+    assert "well-known password" in report["omitted"][1]["reason"]
     assert "secret" not in path.read_text() + users.read_text()
     config = load_config(path)
     listener = Config.model_validate({"listener": [{"url": "amqp://127.0.0.1:0"}]}).listener

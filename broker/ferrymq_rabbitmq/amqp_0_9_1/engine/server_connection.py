@@ -602,7 +602,7 @@ class ServerConnection:
         """Close the connection; `ConnectionEnded` follows, and the client has a limited time to
         answer."""
         state = self.state
-        if state == ENDED or state == EXPECT_CLOSE_OK:
+        if state in (ENDED, EXPECT_CLOSE_OK):
             return
         if state == EXPECT_HEADER:
             self._end(text)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ferrymq_codegen import output
+from ferrymq_codegen.amqp_1_0.read import read_spec
+from ferrymq_codegen.amqp_1_0.render import render
+from ferrymq_codegen.amqp_1_0.resolve import resolve
 from ferrymq_codegen.format import format_files
+from ferrymq_codegen.identifiers import is_name
 from ferrymq_codegen.mistakes import Location, Mistake, SpecError, shown
-from ferrymq_codegen.names import is_name
-from ferrymq_codegen.read import read_spec
-from ferrymq_codegen.render import render
-from ferrymq_codegen.resolve import resolve
 from ferrymq_codegen.specification import CORE, FOLDERS
 from ferrymq_codegen.verify import verify as verify_output
 

@@ -1,23 +1,15 @@
-"""Stage 1: XML files into the model, validated against the project's DTD.
-
-Input is not trusted: external entities, external DTDs and the network are off, entity expansion is
-bounded by the parser. Files may have a DOCTYPE or none, the AMQP namespace or none; the DOCTYPE's
-own DTD is never read, `amqp.dtd` of the project decides.
-"""
+"""Stage 1: XML files into the model, validated against `amqp.dtd` of the project."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from lxml import etree
 
-from ferrymq_codegen.docs import local, text_of
-from ferrymq_codegen.literals import number
-from ferrymq_codegen.mistakes import Location, Mistakes, shown
-from ferrymq_codegen.model import (
+from ferrymq_codegen.amqp_1_0.literals import number
+from ferrymq_codegen.amqp_1_0.model import (
     UNREAD,
     Choice,
     Definition,
@@ -29,8 +21,11 @@ from ferrymq_codegen.model import (
     Spec,
     Type,
 )
-from ferrymq_codegen.names import imported_name
+from ferrymq_codegen.amqp_1_0.names import imported_name
+from ferrymq_codegen.docs import local, text_of
+from ferrymq_codegen.mistakes import Location, Mistakes, shown
 from ferrymq_codegen.specification import DTD
+from ferrymq_codegen.xml_files import place, read_dtd, read_xml, xml_files
 
 NAMESPACE: Final = "http://www.amqp.org/schema/amqp.xsd"
 
@@ -46,11 +41,11 @@ def read_spec(
     single values are those of the spec that is returned.
     """
     mistakes = Mistakes()
-    schema = _schema(dtd, mistakes)
+    schema = read_dtd(dtd, mistakes)
     parts: list[Part | None] = []
     sources = [(path, package) for path in imported] + [(path, "") for path in paths]
     for source, owner in sources:
-        files = _files(source, mistakes)
+        files = xml_files(source, mistakes)
         if schema is None or not files:
             parts.append(None)
         else:
@@ -59,29 +54,6 @@ def read_spec(
     if len(read) < len(parts):
         mistakes.stop_if_any()
     return Spec(read, tuple(mistakes.found))
-
-
-def _schema(path: Path, mistakes: Mistakes) -> etree.DTD | None:
-    try:
-        with path.open("rb") as file:
-            return etree.DTD(file)
-    except OSError as error:
-        mistakes.add(Location(shown(path), 0), f"cannot read the DTD: {error.strerror}")
-    except etree.DTDParseError as error:
-        mistakes.add(Location(shown(path), 0), f"not a DTD: {error}")
-    return None
-
-
-def _files(path: Path, mistakes: Mistakes) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        mistakes.add(Location(shown(path), 0), f"no such {'file' if path.suffix else 'folder'}")
-        return []
-    found = sorted(path.glob("*.xml"))
-    if not found:
-        mistakes.add(Location(shown(path), 0), "holds no .xml file")
-    return found
 
 
 class _Reader:
@@ -98,14 +70,10 @@ class _Reader:
 
     def read(self) -> Part | None:
         """Return the part, or None when the file cannot be used at all."""
-        try:
-            data = self.path.read_bytes()
-        except OSError as error:
-            self.mistakes.add(Location(self.name, 0), f"cannot be read: {error.strerror}")
+        file = read_xml(self.path, self.name, self.schema, NAMESPACE, self.mistakes)
+        if file is None:
             return None
-        root = self._parse(data)
-        if root is None or not self._valid(root):
-            return None
+        root = file.root
         name = root.get("name", "")
         if self.imported:
             # The package that is generated may have a part of the same name.
@@ -118,51 +86,13 @@ class _Reader:
                 self._section(child, name) for child in root if local(child) == "section"
             ),
             file=self.path.name,
-            sha256=hashlib.sha256(data).hexdigest(),
+            sha256=file.sha256,
             at=self._at(root),
             imported=self.imported,
         )
 
     def _at(self, element: etree._Element) -> Location:
-        line = element.sourceline
-        return Location(self.name, line if isinstance(line, int) else 0)
-
-    def _parse(self, data: bytes) -> etree._Element | None:
-        parser = etree.XMLParser(
-            resolve_entities="internal",
-            load_dtd=False,
-            no_network=True,
-            dtd_validation=False,
-            attribute_defaults=False,
-            huge_tree=False,
-            remove_comments=True,
-            remove_pis=True,
-        )
-        try:
-            return etree.fromstring(data, parser)
-        except etree.XMLSyntaxError as error:
-            at = Location(self.name, error.lineno or 0)
-            self.mistakes.add(at, f"not well-formed XML: {error.msg}")
-            return None
-
-    def _valid(self, root: etree._Element) -> bool:
-        for element in root.iter():
-            if isinstance(element, etree._Entity):
-                what = f"entity &{element.name}; is not expanded: external entities are off"
-                self.mistakes.add(self._at(element), what)
-                return False
-            tag = element.tag
-            if isinstance(tag, str) and tag.startswith("{"):
-                if tag[1:].partition("}")[0] != NAMESPACE:
-                    what = f"element {local(element)} is not in AMQP's namespace {NAMESPACE}"
-                    self.mistakes.add(self._at(element), what)
-                    return False
-        if self.schema.validate(root):
-            return True
-        for entry in self.schema.error_log:
-            at = Location(self.name, max(entry.line, 0))
-            self.mistakes.add(at, f"invalid against the DTD: {entry.message}")
-        return False
+        return place(self.name, element)
 
     def _section(self, element: etree._Element, part: str) -> Section:
         return Section(

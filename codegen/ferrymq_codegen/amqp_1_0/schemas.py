@@ -10,12 +10,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from ferrymq_codegen import views
-from ferrymq_codegen.kinds import expression
-from ferrymq_codegen.literals import parse
-from ferrymq_codegen.model import Choice, Encoding, Field, Type
-from ferrymq_codegen.names import class_name, constant_name, field_name, module_name
-from ferrymq_codegen.resolve import Resolved, listed
+from ferrymq_codegen.amqp_1_0 import views
+from ferrymq_codegen.amqp_1_0.kinds import expression
+from ferrymq_codegen.amqp_1_0.literals import parse
+from ferrymq_codegen.amqp_1_0.model import Choice, Encoding, Field, Type
+from ferrymq_codegen.amqp_1_0.names import class_name, constant_name, field_name, module_name
+from ferrymq_codegen.amqp_1_0.resolve import Resolved, listed
 
 # The section at the end of a text: (AMQP 1.0 §2.7.3).
 _SECTION: Final = re.compile(r"\(([^()]*§[^()]*)\)\s*$")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ferrymq_codegen.cycles import cycles
-from ferrymq_codegen.literals import Literal, parse
+from ferrymq_codegen.amqp_1_0.cycles import cycles
+from ferrymq_codegen.amqp_1_0.literals import Literal, parse
+from ferrymq_codegen.amqp_1_0.model import UNREAD, Choice, Descriptor, Encoding, Field, Spec, Type
+from ferrymq_codegen.amqp_1_0.primitives import CATEGORIES, PRIMITIVES
 from ferrymq_codegen.mistakes import Mistakes
-from ferrymq_codegen.model import UNREAD, Choice, Descriptor, Encoding, Field, Spec, Type
-from ferrymq_codegen.primitives import CATEGORIES, PRIMITIVES
 
 _ALLOWED = {
     "primitive": {"encoding"},

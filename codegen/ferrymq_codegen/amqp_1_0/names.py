@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import builtins
 import keyword
-import re
 from typing import Final
 
-from ferrymq_codegen.imports import IMPORTS
+from ferrymq_codegen.amqp_1_0.imports import IMPORTS
+from ferrymq_codegen.identifiers import snake_name, words
 
 CLASS_NAMES: Final = {
     # `Error` is the composite; these name conditions, and `ConnectionError` is a builtin.
@@ -74,12 +74,6 @@ _LOCALS: Final = frozenset({"r", "w", "value", "count", "outer", "mark", "nulls"
 _IMPORTED: Final = "amqp-"
 # Names of generated functions and of those of the codec begin with these words.
 _VERBS: Final = ("read_", "write_", "decode_", "encode_")
-# Characters that no name may have: generated code quotes names in strings.
-_UNQUOTABLE: Final = re.compile(r"""["'\\{}\x00-\x1f\x7f-\x9f]""")
-
-
-def _words(name: str) -> list[str]:
-    return [word for word in re.split(r"[^0-9A-Za-z]+", name) if word]
 
 
 def class_name(name: str) -> str:
@@ -88,19 +82,14 @@ def class_name(name: str) -> str:
     special = CLASS_NAMES.get(name)
     if special is not None:
         return special
-    result = "".join(word[0].upper() + word[1:] for word in _words(name))
+    result = "".join(word[0].upper() + word[1:] for word in words(name))
     return result + "_" if keyword.iskeyword(result) or hasattr(builtins, result) else result
-
-
-def snake_name(name: str) -> str:
-    """Return the name by the rule for functions, modules and fields, before any exception."""
-    return "_".join(_words(name)).lower()
 
 
 def field_name(name: str) -> str:
     """Return the attribute of a field: keywords, and names that the class body itself uses,
     get a trailing underscore; a field that only shares a builtin's name (`filter`) keeps it."""
-    result = "_".join(_words(name)).lower()
+    result = "_".join(words(name)).lower()
     if keyword.iskeyword(result) or result in _ANNOTATION_NAMES or result in _METHODS:
         return result + "_"
     return result
@@ -129,7 +118,7 @@ def union_words(words: tuple[str, ...]) -> str:
 
 def constant_name(name: str) -> str:
     """Return the constant of a definition, or the member of a choice."""
-    return "_".join(_words(name)).upper()
+    return "_".join(words(name)).upper()
 
 
 def module_name(name: str) -> str:
@@ -150,13 +139,3 @@ def imported_module(part: str) -> str:
 def with_article(name: str) -> str:
     """Return the name with its article: `an open`, `a close`."""
     return ("an " if name[0] in "aeiou" else "a ") + name
-
-
-def is_quotable(name: str) -> bool:
-    """Return whether generated code can quote `name` in a string unchanged."""
-    return _UNQUOTABLE.search(name) is None
-
-
-def is_name(name: str) -> bool:
-    """Return whether `name` is a Python identifier."""
-    return name.isidentifier() and not keyword.iskeyword(name)

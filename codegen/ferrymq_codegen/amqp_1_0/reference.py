@@ -1,36 +1,20 @@
 """The reference of the types, as pages in Markdown: one per part of the specification, one index.
 
-A site takes them from `core_pages`; `python -m ferrymq_codegen reference --out DIR` writes them.
+A site takes them from `core_pages`; `python -m codegen reference --out DIR` writes them.
 """
 
 from __future__ import annotations
 
-import html
 import re
-from pathlib import Path
-from typing import Final
 
+from ferrymq_codegen.amqp_1_0.model import Part
+from ferrymq_codegen.amqp_1_0.names import constant_name, module_name
+from ferrymq_codegen.amqp_1_0.read import read_spec
+from ferrymq_codegen.amqp_1_0.resolve import Resolved, resolve
+from ferrymq_codegen.amqp_1_0.schemas import FieldText, TypeText, text_of
 from ferrymq_codegen.docs import plain
-from ferrymq_codegen.model import Part
-from ferrymq_codegen.names import constant_name, module_name
-from ferrymq_codegen.read import read_spec
-from ferrymq_codegen.resolve import Resolved, resolve
-from ferrymq_codegen.schemas import FieldText, TypeText, text_of
+from ferrymq_codegen.markdown import cell, escaped
 from ferrymq_codegen.specification import FOLDERS
-
-# Characters that Markdown would take for markup.
-_MARKUP: Final = re.compile(r"([\\`*_\[\]|])")
-
-
-def write(folder: Path) -> list[Path]:
-    """Write the pages about the types of `ferrymq_types` into a folder, and return their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, text in core_pages().items():
-        path = folder / name
-        path.write_text(text, "utf-8")
-        written.append(path)
-    return written
 
 
 def core_pages() -> dict[str, str]:
@@ -69,7 +53,7 @@ def _index(resolved: Resolved, package: str, places: dict[str, str]) -> str:
     for type_ in sorted(resolved.spec.types(), key=lambda t: t.name):
         text = text_of(resolved, type_)
         descriptor = f"`{text.symbol}`" if text.symbol else ""
-        what = _cell(text.label)
+        what = cell(text.label)
         python = f"`{text.module}.{text.python}`"
         lines.append(f"| [{text.name}]({places[text.name]}) | {python} | {descriptor} | {what} |")
     return "\n".join([*lines, ""])
@@ -85,7 +69,7 @@ def _part(resolved: Resolved, part: Part, package: str, places: dict[str, str]) 
     if definitions:
         lines += ["## Constants", "", "| name | value | what it is |", "|---|---|---|"]
         for one in definitions:
-            what = _cell(_joined(one.label, one.doc))
+            what = cell(_joined(one.label, one.doc))
             lines.append(f"| `{constant_name(one.name)}` | `{one.value}` | {what} |")
         lines.append("")
     for type_ in part.types():
@@ -105,7 +89,7 @@ def _type(resolved: Resolved, text: TypeText, module: str, places: dict[str, str
         facts.append(text.section)
     lines = [f"## {text.name}", "", "; ".join(facts), ""]
     if text.label:
-        lines += [f"**{_escaped(_sentence(text.label))}**", ""]
+        lines += [f"**{escaped(_sentence(text.label))}**", ""]
     if text.doc:
         lines += [_paragraphs(text.doc), ""]
     if text.fields:
@@ -117,13 +101,13 @@ def _type(resolved: Resolved, text: TypeText, module: str, places: dict[str, str
             lines += ["Other values are legal too.", ""]
         lines += ["| choice | value | what it is |", "|---|---|---|"]
         for choice in text.choices:
-            lines.append(f"| `{choice.member}` | `{choice.value}` | {_cell(choice.doc)} |")
+            lines.append(f"| `{choice.member}` | `{choice.value}` | {cell(choice.doc)} |")
         lines.append("")
     if text.encodings:
         lines += ["| encoding | code | form | what it is |", "|---|---|---|---|"]
         for encoding in text.encodings:
             form = f"{encoding.category}, width {encoding.width}"
-            name, what = encoding.name or "the only one", _cell(encoding.label)
+            name, what = encoding.name or "the only one", cell(encoding.label)
             lines.append(f"| {name} | `{encoding.code}` | {form} | {what} |")
         lines.append("")
     return lines
@@ -140,7 +124,7 @@ def _field(field: FieldText, resolved: Resolved, places: dict[str, str]) -> str:
     default = "mandatory" if field.mandatory else f"`{field.default}`" if field.default else ""
     # Renderers disagree on a bar in the code of a table.
     annotation = field.annotation.replace("|", "&#124;")
-    what = _cell(_joined(field.label, field.doc))
+    what = cell(_joined(field.label, field.doc))
     return f"| `{field.attribute}` | {kind} | <code>{annotation}</code> | {default} | {what} |"
 
 
@@ -160,15 +144,6 @@ def _sentence(label: str) -> str:
     return head if head.endswith((".", "!", "?")) else head + "."
 
 
-def _escaped(text: str) -> str:
-    return _MARKUP.sub(r"\\\1", html.escape(text, quote=False))
-
-
-def _cell(text: str) -> str:
-    """Return a text as the cell of a table: on one line."""
-    return _escaped(" ".join(plain(text).split()))
-
-
 def _paragraphs(doc: str) -> str:
     """Return a text as paragraphs; those that keep their line breaks become blocks of code."""
     blocks = []
@@ -178,5 +153,5 @@ def _paragraphs(doc: str) -> str:
         else:
             item = re.match(r"(- |\d+\. )", block)
             head = item[0] if item else ""
-            blocks.append(head + _escaped(block[len(head) :]))
+            blocks.append(head + escaped(block[len(head) :]))
     return "\n\n".join(blocks)

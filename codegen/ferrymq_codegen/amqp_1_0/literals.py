@@ -9,7 +9,7 @@ from decimal import Context, Decimal, DecimalException, FloatOperation, Inexact,
 from typing import Final
 from uuid import UUID
 
-from ferrymq_codegen.primitives import PRIMITIVES
+from ferrymq_codegen.amqp_1_0.primitives import PRIMITIVES
 
 Literal = bool | int | float | str | bytes | Decimal | UUID
 

@@ -6,33 +6,30 @@ table of the needed names has to be maintained.
 
 from __future__ import annotations
 
-import ast
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import jinja2
-
-from ferrymq_codegen import kinds, views
-from ferrymq_codegen.docs import docstring, plain
-from ferrymq_codegen.imports import IMPORTS
-from ferrymq_codegen.model import Type
-from ferrymq_codegen.names import (
+from ferrymq_codegen import module_text
+from ferrymq_codegen.amqp_1_0 import kinds, views
+from ferrymq_codegen.amqp_1_0.imports import IMPORTS
+from ferrymq_codegen.amqp_1_0.model import Type
+from ferrymq_codegen.amqp_1_0.names import (
     class_name,
     constant_name,
     imported_module,
     imported_name,
     module_name,
-    snake_name,
     union_name,
     union_words,
     with_article,
 )
-from ferrymq_codegen.primitives import ISINSTANCE
-from ferrymq_codegen.resolve import Resolved, described
-from ferrymq_codegen.schemas import text_of
+from ferrymq_codegen.amqp_1_0.primitives import ISINSTANCE
+from ferrymq_codegen.amqp_1_0.resolve import Resolved, described
+from ferrymq_codegen.amqp_1_0.schemas import text_of
+from ferrymq_codegen.docs import docstring, plain
+from ferrymq_codegen.identifiers import snake_name
 
 COMMAND: Final = "python -m codegen generate"
 
@@ -79,15 +76,7 @@ def render(resolved: Resolved, package: str, command: str = COMMAND) -> dict[str
 
     `package` is the import name that the output will have, `command` the one that writes it again.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["repr"] = repr
+    environment = module_text.environment(Path(__file__).with_name("templates"))
     environment.filters["plain"] = plain
     frame = _Frame(resolved, package, command)
     modules = [module_name(part.name) for part in resolved.parts()]
@@ -97,7 +86,7 @@ def render(resolved: Resolved, package: str, command: str = COMMAND) -> dict[str
     for part in resolved.parts():
         view = views.module(resolved, part, package)
         body = environment.get_template("module.py.jinja").render(view=view)
-        sources = [f"# Source: {view.file}, sha256 {view.sha256}"]
+        sources = [(view.file, view.sha256)]
         files[f"{view.module}.py"] = frame.wrap(
             body, view.doc, [*modules, "unions"], early=view.early, sources=sources
         )
@@ -154,7 +143,7 @@ class _Frame:
             title = f"Wire types generated from their XML; those of AMQP 1.0 are in `{owner}`."
         doc = docstring("\n\n".join([title, *lines]), 0, "").replace("\n\n- ", "\n- ")
         doc = doc.replace("\n- ", "\n\n- ", 1)
-        return f"""{self._header(self._sources())}
+        return f"""{self._header()}
 {doc}
 
 from __future__ import annotations
@@ -170,7 +159,7 @@ from {self._package} import unions as _unions  # noqa: F401
         modules: list[str],
         *,
         early: tuple[str, ...],
-        sources: list[str] | None = None,
+        sources: list[tuple[str, str]] | None = None,
     ) -> str:
         """Add header, docstring and the needed imports to `body`.
 
@@ -178,11 +167,7 @@ from {self._package} import unions as _unions  # noqa: F401
         cycle between a union and its members is harmless. `early` are the modules that the body
         needs while it is loaded. Modules of another package never need those of this one.
         """
-        used = {
-            node.id
-            for node in ast.walk(ast.parse(body))
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        }
+        used = module_text.used_names(body)
         froms: dict[str, list[str]] = {}
         for name in sorted(used.intersection(IMPORTS)):
             froms.setdefault(IMPORTS[name], []).append(name)
@@ -193,18 +178,12 @@ from {self._package} import unions as _unions  # noqa: F401
         for name, (owner, module) in self._imported.items():
             if f"_{name}" in used:
                 froms.setdefault(owner, []).append(f"{module} as _{name}")
-        imports: list[str] = []
-        previous = ""
-        for source in sorted(froms, key=lambda source: (_group(source), source)):
-            if imports and _group(source) != _group(previous):
-                imports.append("")
-            imports.append(f"from {source} import {', '.join(sorted(froms[source]))}")
-            previous = source
+        imports = module_text.import_lines(froms)
         needed = [m for m in sorted(modules) if f"_{m}" in used]
         mine = {m: f"from {self._package} import {m} as _{m}" for m in needed}
         imports += [line for module, line in mine.items() if module in early]
         own = [line for module, line in mine.items() if module not in early]
-        header = self._header(self._sources() if sources is None else sources)
+        header = self._header(sources)
         head = [header, doc, "", "from __future__ import annotations", "", *imports, "", ""]
         if own:
             own.insert(
@@ -213,21 +192,11 @@ from {self._package} import unions as _unions  # noqa: F401
         tail = "\n".join(line + "  # noqa: E402" if line[0] != "#" else line for line in own)
         return "\n".join(head) + body + "\n\n" + tail + "\n"
 
-    def _sources(self) -> list[str]:
-        return [f"# Source: {p.file}, sha256 {p.sha256}" for p in self._parts]
-
-    def _header(self, sources: list[str]) -> str:
-        lines = ["# @generated by codegen. DO NOT EDIT: change the XML and regenerate.", *sources]
-        return "\n".join([*lines, f"# Regenerate: {self._command}", ""])
-
-
-def _group(module: str) -> int:
-    """Return the block of imports that a module belongs to: standard library, others, this
-    project."""
-    root = module.partition(".")[0]
-    if root in sys.stdlib_module_names:
-        return 0
-    return 1 if root in ("librt", "mypy_extensions") else 2
+    def _header(self, sources: list[tuple[str, str]] | None = None) -> str:
+        """Return the header of a module that is made from these files, or from all."""
+        if sources is None:
+            sources = [(part.file, part.sha256) for part in self._parts]
+        return module_text.header(sources, self._command)
 
 
 def _row(type_: Type) -> _Row:

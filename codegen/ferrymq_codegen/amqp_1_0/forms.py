@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ferrymq_codegen.literals import Literal, parse
-from ferrymq_codegen.model import Field, Type
-from ferrymq_codegen.names import OPEN_CAPABILITIES
-from ferrymq_codegen.primitives import PRIMITIVES
-from ferrymq_codegen.resolve import Resolved, described, listed
+from ferrymq_codegen.amqp_1_0.literals import Literal, parse
+from ferrymq_codegen.amqp_1_0.model import Field, Type
+from ferrymq_codegen.amqp_1_0.names import OPEN_CAPABILITIES
+from ferrymq_codegen.amqp_1_0.primitives import PRIMITIVES
+from ferrymq_codegen.amqp_1_0.resolve import Resolved, described, listed
 
 Values = frozenset[Literal] | None
 """The values that a type lists; None when it lists none."""

@@ -9,21 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ferrymq_codegen.literals import Literal, parse
-from ferrymq_codegen.model import Field, Type
-from ferrymq_codegen.names import (
+from ferrymq_codegen.amqp_1_0.literals import Literal, parse
+from ferrymq_codegen.amqp_1_0.model import Field, Type
+from ferrymq_codegen.amqp_1_0.names import (
     OPEN_CAPABILITIES,
     WIDER_FIELDS,
     class_name,
     constant_name,
     local_name,
     module_name,
-    snake_name,
     union_name,
     union_words,
 )
-from ferrymq_codegen.primitives import ANYTHING, MAPS, PRIMITIVES, Primitive
-from ferrymq_codegen.resolve import Resolved, chosen, closed_choice, described
+from ferrymq_codegen.amqp_1_0.primitives import ANYTHING, MAPS, PRIMITIVES, Primitive
+from ferrymq_codegen.amqp_1_0.resolve import Resolved, chosen, closed_choice, described
+from ferrymq_codegen.identifiers import snake_name
 
 IMPORTED_UNIONS: Final = "_amqp_unions"
 """The name of the unions of another package in generated code."""

@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ferrymq_codegen.imports import IMPORTS
-from ferrymq_codegen.mistakes import Location, Mistakes
-from ferrymq_codegen.model import Encoding, Type
-from ferrymq_codegen.names import (
+from ferrymq_codegen.amqp_1_0.imports import IMPORTS
+from ferrymq_codegen.amqp_1_0.model import Encoding, Type
+from ferrymq_codegen.amqp_1_0.names import (
     RESERVED_MODULES,
     class_name,
     constant_name,
     field_name,
-    is_name,
-    is_quotable,
     module_name,
-    snake_name,
     union_name,
     union_words,
 )
+from ferrymq_codegen.identifiers import Scope, is_quotable, snake_name
+from ferrymq_codegen.mistakes import Location, Mistakes
 
 if TYPE_CHECKING:
-    from ferrymq_codegen.resolve import Resolved
-
-
-class _Scope:
-    """Names of one Python scope, each with the element that it stands for."""
-
-    def __init__(self, mistakes: Mistakes, reserved: Iterable[str] = ()) -> None:
-        self.mistakes = mistakes
-        self.taken = {name: f"the generator's own {name}" for name in reserved}
-
-    def take(self, python: str, what: str, at: Location) -> None:
-        """Reserve a name, or report why that is impossible."""
-        if not is_quotable(what):
-            self.mistakes.add(at, f"{what} has a character that no name may have")
-            return
-        if not is_name(python):
-            self.mistakes.add(at, f'{what} has no name in Python: "{python}"')
-            return
-        owner = self.taken.setdefault(python, what)
-        if owner != what:
-            self.mistakes.add(at, f"{what} and {owner} are both {python} in Python")
+    from ferrymq_codegen.amqp_1_0.resolve import Resolved
 
 
 def check(resolved: Resolved, mistakes: Mistakes) -> None:
     """Report names that cannot become identifiers and names that collide."""
-    modules = _Scope(mistakes, RESERVED_MODULES)
-    descriptors = _Scope(mistakes, ["Final"])
+    modules = Scope(mistakes, RESERVED_MODULES)
+    descriptors = Scope(mistakes, ["Final"])
     seen: dict[str, Location] = {}
     for part in resolved.spec.parts:
         if part.name in seen:
@@ -58,7 +35,7 @@ def check(resolved: Resolved, mistakes: Mistakes) -> None:
         modules.take(module_name(part.name), f"part {part.name}", part.at)
         if part.imported:
             continue
-        scope = _Scope(mistakes, [*IMPORTS, "CODES"])
+        scope = Scope(mistakes, [*IMPORTS, "CODES"])
         for definition in part.definitions():
             what = f"definition {definition.name}"
             if constant_name(definition.name) in scope.taken:
@@ -76,7 +53,7 @@ def check(resolved: Resolved, mistakes: Mistakes) -> None:
                     for verb in ("read_multiple", "write_multiple"):
                         what = f"type {other.name}"
                         scope.take(f"{verb}_{snake_name(other.name)}", what, field.at)
-    aliases = _Scope(mistakes, [*IMPORTS, "CODES"])
+    aliases = Scope(mistakes, [*IMPORTS, "CODES"])
     for word, providers in resolved.capabilities.items():
         if resolved.imports_union((word,)):
             continue
@@ -96,7 +73,7 @@ def code_name(type_: Type, encoding: Encoding) -> str:
     return "CODE_" + constant_name(name)
 
 
-def _type(type_: Type, scope: _Scope, mistakes: Mistakes) -> None:
+def _type(type_: Type, scope: Scope, mistakes: Mistakes) -> None:
     what = f"type {type_.name}"
     if type_.cls != "primitive":
         scope.take(class_name(type_.name), what, type_.at)
@@ -114,7 +91,7 @@ def _type(type_: Type, scope: _Scope, mistakes: Mistakes) -> None:
     for choice in type_.choices:
         name = f"_{constant_name(type_.name)}_{constant_name(choice.name)}"
         scope.take(name, f"choice {choice.name} of {what}", choice.at)
-    fields = _Scope(mistakes)
+    fields = Scope(mistakes)
     names: set[str] = set()
     for field in type_.fields:
         if field.name in names:
@@ -123,7 +100,7 @@ def _type(type_: Type, scope: _Scope, mistakes: Mistakes) -> None:
         names.add(field.name)
         label = f"field {field.name} of {what}"
         fields.take(field_name(field.name), label, field.at)
-    members = _Scope(mistakes)
+    members = Scope(mistakes)
     for choice in type_.choices:
         label = f"choice {choice.name} of {what}"
         members.take(constant_name(choice.name), label, choice.at)

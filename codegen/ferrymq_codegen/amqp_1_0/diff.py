@@ -12,42 +12,16 @@ Labels, docs and the order of files are not compared.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from ferrymq_codegen import forms, kinds
-from ferrymq_codegen.forms import Form
-from ferrymq_codegen.literals import Literal, parse
-from ferrymq_codegen.model import Field, Type
-from ferrymq_codegen.resolve import Resolved, chosen, described, listed, written_whole
-from ferrymq_codegen.views import field_view
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Difference between two specs. `where` is a dotted path of the spec's names. `old` and `new`
-    are the values there, empty on the side without a value.
-
-    `old_reads_new`, `new_reads_old` and `source` describe the break, and are empty if there is
-    none.
-    """
-
-    where: str
-    what: str
-    old: str
-    new: str
-    old_reads_new: str = ""
-    new_reads_old: str = ""
-    source: str = ""
-
-    @property
-    def breaking(self) -> bool:
-        """Whether the change breaks peers, in either direction."""
-        return bool(self.old_reads_new or self.new_reads_old)
-
-    def as_dict(self) -> dict[str, str | bool]:
-        """Return the change in the form of JSON."""
-        return {**asdict(self), "breaking": self.breaking}
+from ferrymq_codegen.amqp_1_0 import forms, kinds
+from ferrymq_codegen.amqp_1_0.forms import Form
+from ferrymq_codegen.amqp_1_0.literals import Literal, parse
+from ferrymq_codegen.amqp_1_0.model import Field, Type
+from ferrymq_codegen.amqp_1_0.resolve import Resolved, chosen, described, listed, written_whole
+from ferrymq_codegen.amqp_1_0.views import field_view
+from ferrymq_codegen.changes import Change
 
 
 def compare(old: Resolved, new: Resolved) -> list[Change]:

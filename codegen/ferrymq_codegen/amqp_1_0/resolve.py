@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ferrymq_codegen import checks, collisions, loading
+from ferrymq_codegen.amqp_1_0 import checks, collisions, loading
+from ferrymq_codegen.amqp_1_0.model import Choice, Field, Part, Spec, Type
+from ferrymq_codegen.amqp_1_0.names import MAP_KEYS, OPEN_CAPABILITIES
 from ferrymq_codegen.mistakes import Location, Mistakes
-from ferrymq_codegen.model import Choice, Field, Part, Spec, Type
-from ferrymq_codegen.names import MAP_KEYS, OPEN_CAPABILITIES
 
 FRAMES: Final = frozenset({"frame", "sasl-frame"})
 """Capabilities of the bodies of frames."""

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ferrymq_codegen import kinds
-from ferrymq_codegen.collisions import code_name
-from ferrymq_codegen.docs import docstring
-from ferrymq_codegen.literals import number, parse
-from ferrymq_codegen.loading import early
-from ferrymq_codegen.model import Definition, Encoding, Field, Part, Type
-from ferrymq_codegen.names import (
+from ferrymq_codegen.amqp_1_0 import kinds
+from ferrymq_codegen.amqp_1_0.collisions import code_name
+from ferrymq_codegen.amqp_1_0.literals import number, parse
+from ferrymq_codegen.amqp_1_0.loading import early
+from ferrymq_codegen.amqp_1_0.model import Definition, Encoding, Field, Part, Type
+from ferrymq_codegen.amqp_1_0.names import (
     class_name,
     constant_name,
     field_name,
     local_name,
     module_name,
-    snake_name,
     with_article,
 )
-from ferrymq_codegen.resolve import Resolved, closed_choice, described, listed, written_whole
+from ferrymq_codegen.amqp_1_0.resolve import (
+    Resolved,
+    closed_choice,
+    described,
+    listed,
+    written_whole,
+)
+from ferrymq_codegen.docs import docstring
+from ferrymq_codegen.identifiers import snake_name
 from ferrymq_codegen.specification import CORE
 
 # Binary fields of these types are credentials, which the repr leaves out.

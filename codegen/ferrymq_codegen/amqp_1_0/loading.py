@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ferrymq_codegen.cycles import cycles
+from ferrymq_codegen.amqp_1_0.cycles import cycles
+from ferrymq_codegen.amqp_1_0.model import Part, Spec, Type
+from ferrymq_codegen.amqp_1_0.names import module_name
 from ferrymq_codegen.mistakes import Mistakes
-from ferrymq_codegen.model import Part, Spec, Type
-from ferrymq_codegen.names import module_name
 
 
 def early(part: Part, types: dict[str, Type]) -> tuple[str, ...]:
