@@ -31,7 +31,9 @@ def main() -> int:
         return suite_on(None).main(arguments)
     broker = BROKERS[arguments.broker]()
     try:
-        return suite_on(broker).main(arguments, keep=arguments.broker == "ferrymq")
+        return suite_on(broker, arguments.broker).main(
+            arguments, keep=arguments.broker == "ferrymq"
+        )
     finally:
         broker.close()
 

@@ -145,13 +145,8 @@ def chord(at: Place) -> None:
 
 
 def task_priority(at: Place) -> None:
-    app = application(at)
+    application(at)
     queue = at.name()
-    declared = app.amqp.queues.select_add(
-        queue, queue_arguments={"x-max-priority": 10}, routing_key=queue
-    )
-    with app.connection_for_write() as connection:
-        declared(connection.channel()).declare()
     for level in (1, 9, 5):
         celery_tasks.note.apply_async((at.name(), level), queue=queue, priority=level)
     last = celery_tasks.note.apply_async((at.name(), 0), queue=queue, priority=0)

@@ -16,6 +16,7 @@ app = celery.Celery(
 )
 app.conf.update(
     worker_prefetch_multiplier=1,
+    task_queue_max_priority=10,
     broker_connection_retry_on_startup=False,
     worker_hijack_root_logger=False,
     result_backend_always_retry=True,

@@ -1,4 +1,4 @@
-"""The clients that the features are tried with, each a process, and the brokers for them."""
+"""Clients of AMQP 0-9-1, each a process, with which the features are tried; and brokers for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transcripts of RabbitMQ, and what differs from them.
+"""The transcripts of RabbitMQ, and the judged differences from them.
 
 `transcripts.json` is what RabbitMQ has said, by script. The differences that are judged are in the
 table of docs/decisions/0029-differences-from-rabbitmq.md: a row for each script, with what RabbitMQ

@@ -14,7 +14,7 @@ Family = Literal["clients", "celery"]
 
 @dataclass(frozen=True)
 class Feature:
-    """One thing that a program does: `row` is the line of the page."""
+    """A feature, which one program tries: `row` is its line on the page."""
 
     name: str
     row: str

@@ -1,4 +1,4 @@
-"""Where a case of AMQP 0-9-1 runs: the broker, who logs in, and names of its own."""
+"""The place of a case of AMQP 0-9-1: the broker, the users, and names that no other case has."""
 
 from __future__ import annotations
 

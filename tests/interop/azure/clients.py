@@ -130,18 +130,6 @@ _ALL: Final = (
 CLIENTS: Final = {client.key: client for client in _ALL}
 
 
-<<<<<<< HEAD
-=======
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a feature: `passed`, `failed` with an error, or `absent` from the client."""
-
-    verdict: str
-    error: str
-    seconds: float
-
-
->>>>>>> door091
 class Runner:
     """A client in a process, and the brokers that it needs: one open, one with TLS and keys.
 

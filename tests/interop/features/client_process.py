@@ -23,7 +23,7 @@ LIMIT: Final = 90.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a feature: `passed`, `failed` with an error, or `absent` from the client."""
+    """The result of a feature: `passed`, `failed` with an error, or `absent` from the client."""
 
     verdict: str
     error: str

@@ -1,4 +1,4 @@
-"""Features that are tried with clients: the run, what is expected of it, and the page it makes.
+"""A list of features and clients: the run, its expected results, and the page about it.
 
 A `Suite` names the features, the clients and the page. Its command line has `run`, which writes
 the results, and `page`, which writes the page from them.
@@ -63,7 +63,7 @@ class Player(Protocol):
 
 @dataclass(frozen=True)
 class Expectations:
-    """What fails with which client, and which features a client does not have.
+    """The expected result of each feature with each client: what fails, and what is absent.
 
     A feature that is not listed works. `fails` is by package or by client, and by feature: a
     pattern of the error. `absent` is by package; None: a client may lack any feature.

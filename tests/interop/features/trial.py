@@ -1,4 +1,4 @@
-"""What programs in Python share that try features with a client: the loop over the questions.
+"""The loop over questions, for programs in Python that try features with a client.
 
 Such a program reads lines of JSON: `{"case": NAME, ...}`. For each it writes `{"error": TEXT}`,
 empty if the feature works, or `{"absent": true}` if the client has no such feature. In between it
