@@ -1,4 +1,4 @@
-"""Clients of AMQP 0-9-1, each a process, with which the features are tried; and brokers for them."""
+"""Clients of AMQP 0-9-1, each a process, and the brokers on which the features are tried."""
 
 from __future__ import annotations
 
