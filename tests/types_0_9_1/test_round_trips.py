@@ -18,6 +18,12 @@ from ferrymq_codec_0_9_1.reader import FieldReader
 from ferrymq_codec_0_9_1.tables import read_table, write_table
 from ferrymq_types_0_9_1 import constants, registry
 from ferrymq_types_0_9_1.basic import BasicDeliver, BasicProperties, BasicPublish
+from ferrymq_types_0_9_1.connection import (
+    ConnectionSecure,
+    ConnectionSecureOk,
+    ConnectionStartOk,
+    ConnectionUpdateSecret,
+)
 from ferrymq_types_0_9_1.exchange import ExchangeDeclare
 from ferrymq_types_0_9_1.queue import QueueDeclare
 from tests.types_0_9_1.strategies import METHODS, TABLES, properties
@@ -81,6 +87,27 @@ def test_a_method_without_arguments_has_its_defaults(name: str) -> None:
     for response in cls.RESPONSES:
         assert response.startswith(name.partition(".")[0])
         assert response in registry.NAMES
+
+
+@pytest.mark.parametrize(
+    ("method", "shown"),
+    [
+        (ConnectionSecure(challenge=b"x"), "ConnectionSecure(challenge=<hidden>)"),
+        (ConnectionSecureOk(response=b"x"), "ConnectionSecureOk(response=<hidden>)"),
+        (
+            ConnectionStartOk(mechanism="PLAIN", response=b"\0alice\0sesame", locale="en_US"),
+            "ConnectionStartOk(client_properties={}, mechanism='PLAIN', response=<hidden>, "
+            "locale='en_US')",
+        ),
+        (
+            ConnectionUpdateSecret(new_secret=b"token", reason="renewed"),
+            "ConnectionUpdateSecret(new_secret=<hidden>, reason='renewed')",
+        ),
+    ],
+)
+def test_credentials_are_not_shown(method: Method, shown: str) -> None:
+    assert repr(method) == shown
+    assert registry.decode_method(method.to_bytes()) == method
 
 
 def test_the_bytes_of_a_delivery() -> None:

@@ -22,6 +22,16 @@ FIELD_NAMES: Final = {
 }
 """Fields that are not named by the rule, by method and name."""
 
+SECRET_FIELDS: Final = frozenset(
+    {
+        ("connection.start-ok", "response"),
+        ("connection.secure", "challenge"),
+        ("connection.secure-ok", "response"),
+        ("connection.update-secret", "new-secret"),
+    }
+)
+"""Fields with credentials, by method and name: no repr shows them."""
+
 RESERVED_MODULES: Final = frozenset({"constants", "registry"})
 """Names that no class may have: modules of the output."""
 

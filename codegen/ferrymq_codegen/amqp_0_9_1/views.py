@@ -8,6 +8,7 @@ from typing import Final
 
 from ferrymq_codegen.amqp_0_9_1.model import Class, Field, Method
 from ferrymq_codegen.amqp_0_9_1.names import (
+    SECRET_FIELDS,
     constant_name,
     field_name,
     method_class,
@@ -67,6 +68,7 @@ class FieldView:
     python: str
     default: str
     is_table: bool
+    secret: bool
     doc: str
     flag: int
     read: str
@@ -96,6 +98,21 @@ class MethodView:
     write: tuple[str, ...]
     read: tuple[str, ...]
     made: tuple[tuple[str, str], ...]
+
+    @property
+    def secretive(self) -> bool:
+        """Whether a field has credentials."""
+        return any(field.secret for field in self.fields)
+
+    @property
+    def shown(self) -> str:
+        """The expression for a repr that leaves out secret fields."""
+        parts = [
+            f"{field.attr}=" + ("<hidden>" if field.secret else f"{{self.{field.attr}!r}}")
+            for field in self.fields
+        ]
+        formatted = any(not field.secret for field in self.fields)
+        return f"{'f' if formatted else ''}\"{self.cls}({', '.join(parts)})\""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +251,7 @@ def _field(
         python=python,
         default=default,
         is_table=type_ == "table",
+        secret=(path, field.name) in SECRET_FIELDS,
         doc=docstring(doc, 4, "") if doc else "",
         flag=flag,
         read=read,
