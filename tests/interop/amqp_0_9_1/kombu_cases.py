@@ -71,15 +71,20 @@ def consume(at: Place) -> None:
         expect(came, [{"number": number} for number in range(20)])
 
 
-def direct(at: Place) -> None:
-    exchange = kombu.Exchange(at.name(), "direct", durable=False, auto_delete=True)
+def _routed(at: Place, kind: str, binding: str, *keys: str) -> None:
+    """Publish with each key to an exchange, and expect only the last one in the bound queue."""
+    exchange = kombu.Exchange(at.name(), kind, durable=False, auto_delete=True)
     with connected(at) as connection:
-        queue = _queue(at, exchange=exchange, routing_key="red")(connection.channel())
+        queue = _queue(at, exchange=exchange, routing_key=binding)(connection.channel())
         queue.declare()
-        for key in ("red", "blue"):
+        for key in keys:
             connection.Producer(exchange=exchange).publish(key, routing_key=key)
-        expect(got(queue).payload, "red")
+        expect(got(queue).payload, keys[-1])
         expect(queue.get(), None)
+
+
+def direct(at: Place) -> None:
+    _routed(at, "direct", "red", "blue", "red")
 
 
 def fanout(at: Place) -> None:
@@ -95,13 +100,7 @@ def fanout(at: Place) -> None:
 
 
 def topic(at: Place) -> None:
-    exchange = kombu.Exchange(at.name(), "topic", durable=False, auto_delete=True)
-    with connected(at) as connection:
-        queue = _queue(at, exchange=exchange, routing_key="a.#")(connection.channel())
-        queue.declare()
-        for key in ("b.c", "a.b"):
-            connection.Producer(exchange=exchange).publish(key, routing_key=key)
-        expect(got(queue).payload, "a.b")
+    _routed(at, "topic", "a.#", "b.c", "a.b")
 
 
 def exchange_bindings(at: Place) -> None:

@@ -25,6 +25,14 @@ def _queue(p: Peer, name: str, channel: int = 1, **arguments: Any) -> str:
     return name
 
 
+def _with_dead_letters(p: Peer, name: str, **arguments: Any) -> None:
+    """Declare the queue `letter-NAME`, whose dead letters go to `dead-NAME`."""
+    dead = f"dead-{name}"
+    _queue(p, dead)
+    to_dead = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": dead}
+    _queue(p, f"letter-{name}", **arguments, **to_dead)
+
+
 # ── Connections ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -675,13 +683,7 @@ def channel_close_requeues(p: Peer) -> None:
 
 
 def dead_letter_rejected(p: Peer) -> None:
-    _queue(p, "dead-rejected")
-    _queue(
-        p,
-        "letter-rejected",
-        x_dead_letter_exchange="",
-        x_dead_letter_routing_key="dead-rejected",
-    )
+    _with_dead_letters(p, "rejected")
     p.publish("letter-rejected", content_type="text/plain", headers={"a": 1})
     p.call(Basic.Get(0, "letter-rejected"))
     p.quiet()
@@ -692,27 +694,14 @@ def dead_letter_rejected(p: Peer) -> None:
 
 
 def dead_letter_expired(p: Peer) -> None:
-    _queue(p, "dead-expired")
-    _queue(
-        p,
-        "letter-expired",
-        x_dead_letter_exchange="",
-        x_dead_letter_routing_key="dead-expired",
-    )
+    _with_dead_letters(p, "expired")
     p.call(Basic.Consume(0, "dead-expired", "tag", no_ack=True))
     p.publish("letter-expired", expiration="20")
     p.wait("Basic.Deliver")
 
 
 def dead_letter_max_length(p: Peer) -> None:
-    _queue(p, "dead-maxlen")
-    _queue(
-        p,
-        "letter-maxlen",
-        x_max_length=1,
-        x_dead_letter_exchange="",
-        x_dead_letter_routing_key="dead-maxlen",
-    )
+    _with_dead_letters(p, "maxlen", x_max_length=1)
     p.call(Basic.Consume(0, "dead-maxlen", "tag", no_ack=True))
     p.publish("letter-maxlen", b"1")
     p.publish("letter-maxlen", b"2")
