@@ -163,6 +163,9 @@ class BrokerUnderTest(Protocol):
     site: Site
     amqp_1_0_address: str
 
+    def restarted(self) -> Site:
+        """Return the broker that a case may end and start again."""
+
     def alarmed(self) -> int:
         """Return the port of the broker whose alarm can be set."""
 
@@ -179,8 +182,20 @@ class FerrymqUnderTest:
     amqp_1_0_address = "/queues/{}"
 
     def __init__(self) -> None:
-        self.site: Site = FerrymqSite("ferrymq", [], _PERSONALITY)
+        self.site: Site = self._start()
         self._faults: list[InjectedFault] = []
+
+    @cached_property
+    def _restarted(self) -> Site:
+        return self._start()
+
+    @staticmethod
+    def _start() -> Site:
+        return FerrymqSite("ferrymq", [], _PERSONALITY)
+
+    def restarted(self) -> Site:
+        """Return a broker that nobody else uses."""
+        return self._restarted
 
     @cached_property
     def _local(self) -> LocalBroker:
@@ -200,9 +215,10 @@ class FerrymqUnderTest:
             self._faults.pop().cancel()
 
     def close(self) -> None:
-        """End both."""
-        if "_local" in self.__dict__:
-            self._local.close()
+        """End all of them."""
+        for name in ("_local", "_restarted"):
+            if name in self.__dict__:
+                getattr(self, name).close()
         self.site.close()
 
 
@@ -216,6 +232,10 @@ class RabbitmqUnderTest:
         assert root is not None, "rabbitmq-server 3 is not installed"
         self._rabbit = RabbitSite("rabbitmq-3", root, [], [])
         self.site: Site = self._rabbit
+
+    def restarted(self) -> Site:
+        """Return the broker."""
+        return self.site
 
     def alarmed(self) -> int:
         """Return the port of the broker."""
@@ -255,11 +275,18 @@ class Runner:
 
     def play(self, feature: Feature) -> Outcome:
         """Try a feature, and return what came of it."""
-        question = self._question(feature)
-        return self._process.play(question, lambda asked: self._broker.set_alarm(asked["alarm"]))
+        return self._process.play(self._question(feature), self._answer)
+
+    def _answer(self, asked: dict[str, Any]) -> None:
+        if "restart" in asked:
+            site = self._broker.restarted()
+            site.kill()
+            site.start()
+        else:
+            self._broker.set_alarm(asked["alarm"])
 
     def _question(self, feature: Feature) -> dict[str, Any]:
-        site = self._broker.site
+        site = self._broker.restarted() if feature.restarts else self._broker.site
         assert site.pki is not None
         return {
             "case": feature.name,

@@ -22,6 +22,9 @@ class Feature:
     alarm: bool = False
     """Whether the broker is one whose alarm a case can set."""
 
+    restarts: bool = False
+    """Whether the case ends the broker and starts it again."""
+
     slow: bool = False
     """Whether `make test` does without it, because it takes seconds."""
 
@@ -90,6 +93,7 @@ FEATURES: Final = (
     Feature("virtual-host", "virtual host"),
     Feature("channels", "several channels"),
     Feature("heartbeat", "heartbeats", slow=True),
+    Feature("restart", "the broker is killed: durable messages stay", restarts=True, slow=True),
     Feature("blocked", "the broker blocks publishers", alarm=True),
     # Celery.
     Feature("task", "task and its result", "celery"),

@@ -1116,6 +1116,28 @@ def heartbeat(at: Place) -> None:
         raise AssertionError("the broker waits for ever")
 
 
+def restart(at: Place) -> None:
+    with channel(at) as ch:
+        ch.exchange_declare(at.name(), "topic", durable=True)
+        ch.queue_declare(at.name(), durable=True)
+        ch.queue_bind(at.name(), at.name(), "a.*")
+        ch.queue_declare(at.name("transient"), durable=False)
+        ch.confirm_delivery()
+        for number in range(20):
+            ch.basic_publish(at.name(), "a.b", b"%d" % number, Properties(delivery_mode=2))
+        ch.basic_publish(at.name(), "a.b", b"transient", Properties(delivery_mode=1))
+        at.restart()
+    with connected(at) as connection:
+        ch = connection.channel()
+        expect(bodies(ch, at.name(), 20), [str(number) for number in range(20)])
+        nothing(ch, at.name())
+        ch.basic_publish(at.name(), "a.c", b"again")
+        expect(bodies(ch, at.name(), 1), ["again"])
+        ch.queue_delete(at.name())
+        ch.exchange_delete(at.name())
+        gone(connection, lambda c: c.queue_declare(at.name("transient"), passive=True))
+
+
 def blocked(at: Place) -> None:
     with connected(at) as connection:
         told: list[str] = []

@@ -49,6 +49,10 @@ class Place:
         login = f"{user or self.user}:{password or self.password}"
         return f"amqp://{login}@{self.host}:{self.port}/{host}"
 
+    def restart(self) -> None:
+        """Kill the broker, and start it again."""
+        ask({"restart": True})
+
     def block(self) -> None:
         """Set the broker's alarm."""
         ask({"alarm": True})
