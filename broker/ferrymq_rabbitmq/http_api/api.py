@@ -38,7 +38,7 @@ from ferrymq_rabbitmq.http_api.error_bodies import error_body, failure_of
 from ferrymq_rabbitmq.http_api.host_view import NODE, HostView, Json
 from ferrymq_rabbitmq.http_api.json_messages import DEFAULT_EXCHANGE, get_messages, publish
 from ferrymq_rabbitmq.http_api.listing import arranged, chosen
-from ferrymq_rabbitmq.http_api.permissions import permissions_of
+from ferrymq_rabbitmq.http_api.permissions import NOTHING, permissions_of
 from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.request_refused import RequestRefused, bad_request
 from ferrymq_rabbitmq.pattern_policies import PatternPolicy, policies_of
@@ -355,7 +355,8 @@ class _Work:
                 identity = UserIdentity(name, groups)
                 rules = view.space.rules_for(identity) if self._broker.guarded else None
                 given = permissions_of(rules, identity)
-                found.append({"user": name, "vhost": view.vhost, **given})
+                if set(given.values()) != {NOTHING}:
+                    found.append({"user": name, "vhost": view.vhost, **given})
         return found
 
     def _get_policies(self, operator: bool, rest: Sequence[str]) -> object:

@@ -27,6 +27,9 @@ from ferrymq_types_0_9_1.registry import (
 CAPABLE: dict[str, object] = {
     "capabilities": {"authentication_failure_close": True, "connection.blocked": True}
 }
+LOGIN = ConnectionStartOk(
+    client_properties=CAPABLE, mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US"
+)
 HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 
@@ -78,7 +81,7 @@ def pipelined(heartbeat: int = 0, channel: int = 1) -> bytes:
     """Return everything that a client sends until its channel is open, without waiting."""
     return (
         PROTOCOL_HEADER
-        + frame(0, ConnectionStartOk(client_properties=CAPABLE, mechanism="PLAIN"))
+        + frame(0, LOGIN)
         + frame(0, ConnectionTuneOk(heartbeat=heartbeat))
         + frame(0, ConnectionOpen(virtual_host="/"))
         + frame(channel, ChannelOpen())
