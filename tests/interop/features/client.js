@@ -1,18 +1,18 @@
-// A program that tries features with Azure's SDKs for Node: `node client.js service-bus|event-hubs`.
+// A program that tries features with clients for Node: `node client.js CASES`. CASES is a module with
+// a function for each feature.
 //
-// It reads lines of JSON: {"case": NAME, "connection": STRING, ...}. For each it writes
+// It reads lines of JSON: {"case": NAME, ...}. For each it writes
 // {"error": TEXT}, empty if the feature works, or {"absent": true} if the client has no such feature.
-// In between it may write {"advance": SECONDS}: who reads it advances the broker's clock and answers
-// with a line.
+// In between a case may write a line that asks something of who reads it, such as {"advance": SECONDS}
+// for the broker's clock; the answer is a line.
 "use strict";
 
 const assert = require("node:assert");
+const path = require("node:path");
 const readline = require("node:readline");
 
 // Milliseconds for a case, however slow the machine is.
 const LIMIT = 60000;
-
-const cases = { "service-bus": "./service_bus.js", "event-hubs": "./event_hubs.js" };
 
 function say(line) {
   process.stdout.write(JSON.stringify(line) + "\n");
@@ -25,13 +25,14 @@ function textOf(error) {
 }
 
 async function main() {
-  const run = require(cases[process.argv[2]]);
+  const run = require(path.resolve(process.argv[2]));
   const input = readline.createInterface({ input: process.stdin });
   const lines = input[Symbol.asyncIterator]();
-  const advance = async (seconds) => {
-    say({ advance: seconds });
+  const ask = async (request) => {
+    say(request);
     await lines.next();
   };
+  const advance = (seconds) => ask({ advance: seconds });
   for (let line = await lines.next(); !line.done; line = await lines.next()) {
     const asked = JSON.parse(line.value);
     const test = run[asked.case];
@@ -44,7 +45,7 @@ async function main() {
       timer = setTimeout(() => reject(new assert.AssertionError({ message: "too late" })), LIMIT);
     });
     try {
-      await Promise.race([test({ ...asked, entity: asked.case, advance }), late]);
+      await Promise.race([test({ ...asked, entity: asked.entity || asked.case, ask, advance }), late]);
       say({ error: "" });
     } catch (error) {
       say({ error: textOf(error) });
