@@ -36,7 +36,7 @@ PYTEST  := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --hypothesis-profile=c
 
 # What `make test` runs on the interpreted build: what computes with bytes and numbers, where the
 # two can differ, and of the rest a part of each package that is compiled.
-INTERPRETED := $(addprefix tests/, arrow codec engine types \
+INTERPRETED := $(addprefix tests/, arrow codec engine types types_0_9_1 \
     client/test_receiving.py client/test_sending.py client/test_with_broker.py wire/test_messages.py \
     $(addprefix broker/, access/test_attaching.py exchanges/test_routing.py \
         filters/test_selector_logic.py lifecycle/test_expiry.py paging/test_pages.py \
@@ -133,7 +133,7 @@ test-compiled: $(READY_DEV) build ## run the tests on the compiled modules; ARGS
 	@$(BUILT) $(PYTEST) $(ARGS)
 
 # Clients on Node that the broker is tested with; without Node their tests say so and skip.
-NODE_CLIENTS := tests/interop/rhea tests/interop/azure tests/interop/amqp10
+NODE_CLIENTS := tests/interop/rhea tests/interop/azure tests/interop/amqp10 tests/interop/amqp_0_9_1
 
 .PHONY: node-modules
 node-modules:
@@ -143,7 +143,7 @@ node-modules:
 	    || npm ci --prefix $$client --no-audit --no-fund --silent || exit 1; \
 	done; fi
 
-interop: $(READY_DEV) node-modules build ## exchange messages with Proton, rhea and Azure's SDKs
+interop: $(READY_DEV) node-modules build ## exchange messages with Proton, rhea, Azure's SDKs and RabbitMQ's clients
 	@$(BUILT) $(PY) -m pytest tests/interop $(ARGS)
 
 # Root, debootstrap and Debian's packages from the network: without them, RabbitMQ 4 is left out.

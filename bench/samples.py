@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bench.encoding import data_section
+from ferrymq_types_0_9_1.basic import BasicProperties
 
 PAYLOAD: Final = data_section(bytes(range(95)))
 """100 bytes: the payload after the performative in a transfer frame."""
@@ -34,3 +35,15 @@ APPLICATION_PROPERTIES: Final[dict[str, object]] = {
     "attempt": 3,
     "urgent": True,
 }
+
+
+def properties_0_9_1() -> BasicProperties:
+    """Return six properties of AMQP 0-9-1, with the values of those above."""
+    return BasicProperties(
+        content_type=CONTENT_TYPE,
+        headers={"attempt": 1, "source": SUBJECT},
+        delivery_mode=2,
+        correlation_id=CORRELATION_ID,
+        reply_to=REPLY_TO,
+        message_id=MESSAGE_ID,
+    )

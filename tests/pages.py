@@ -55,6 +55,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "wire/test_rules.py",
         "interop/test_nodes_links.py",
         "interop/test_azure.py",
+        "rabbitmq/test_import.py",
     ),
     "broker/command-line": (
         "broker/test_cli.py",
@@ -179,6 +180,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/lifecycle/test_declared_nodes_stay.py",
     ),
     "broker/rabbitmq": ("rabbitmq/",),
+    "broker/rabbitmq-http-api": ("rabbitmq/test_http_api.py",),
     "broker/running": (
         "broker/test_process.py",
         "broker/test_cli.py",

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
 from bench import samples
+from bench.loops import deliver
 from bench.loops import transfer as loop
 from bench.machine import build, variant
 from bench.measure import Contender, Effort, Run, take_turns
@@ -30,6 +32,13 @@ ENCODE: Final = "message, encode"
 BUILD_ENCODE: Final = "message, build and encode"
 DECODE: Final = "message, decode"
 DECODE_READ: Final = "message, decode and read"
+
+DELIVER: Final = "AMQP 0-9-1, basic.deliver frame, encode"
+READ_DELIVER: Final = "AMQP 0-9-1, basic.deliver frame, decode"
+DELIVERY: Final = "AMQP 0-9-1, delivery of 100 B, encode"
+PUBLISH: Final = "AMQP 0-9-1, publish of 100 B, decode"
+PROPERTIES: Final = "AMQP 0-9-1, six properties, encode"
+READ_PROPERTIES: Final = "AMQP 0-9-1, six properties, decode"
 
 
 def measure(effort: Effort) -> Report:
@@ -49,9 +58,45 @@ def measure(effort: Effort) -> Report:
             contenders.insert(0, Contender(COMPILED_LOOP, compiled))
         rates = take_turns(contenders, effort)
         report.figures += [Figure(case, name, OPERATIONS, rates[name]) for name in rates]
+    _measure_0_9_1(report, effort)
     _judge(report)
     report.build = build()
     return report
+
+
+def _measure_0_9_1(report: Report, effort: Effort) -> None:
+    """Measure AMQP 0-9-1: frames of the hot path in loops like the server's, and properties."""
+    properties = samples.properties_0_9_1()
+    raw = properties.to_bytes()
+    frames = deliver.frames(deliver.BATCH)
+    messages = deliver.messages(deliver.BATCH, raw, samples.PAYLOAD)
+    body = samples.PAYLOAD
+    runs: dict[str, Run] = {
+        DELIVER: _discarding(deliver.encode),
+        READ_DELIVER: _discarding(deliver.decode, frames),
+        DELIVERY: _discarding(deliver.deliveries, raw, body),
+        PUBLISH: _discarding(deliver.publishes, messages),
+    }
+    if variant("bench.loops.deliver") == "compiled":
+        for case, run in runs.items():
+            rates = take_turns([Contender(COMPILED_LOOP, run)], effort)
+            figure = Figure(case, COMPILED_LOOP, OPERATIONS, rates[COMPILED_LOOP])
+            if case in (DELIVER, READ_DELIVER):
+                figure.demand = 2_000_000
+            report.figures.append(figure)
+    for case, operation, argument in (
+        (PROPERTIES, type(properties).to_bytes, properties),
+        (READ_PROPERTIES, type(properties).from_bytes, raw),
+    ):
+        rates = take_turns([Contender(OURS, _loop(operation, argument))], effort)
+        report.figures.append(Figure(case, OURS, OPERATIONS, rates[OURS]))
+
+
+def _discarding(function: Callable[..., int], *arguments: object) -> Run:
+    def run(count: int) -> None:
+        function(count, *arguments)
+
+    return run
 
 
 def _judge(report: Report) -> None:

@@ -46,7 +46,7 @@ def generate(
     refers to them.
     """
     try:
-        from ferrymq_codegen.own_package import generate as run
+        from ferrymq_codegen.amqp_1_0.own_package import generate as run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ferrymq"):
             raise

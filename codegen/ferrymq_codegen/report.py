@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ferrymq_codegen.diff import Change
+from ferrymq_codegen.changes import Change
 
 
 def _counts(changes: list[Change]) -> dict[str, int]:

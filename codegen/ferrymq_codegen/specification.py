@@ -1,4 +1,5 @@
-"""The folders with the XML of AMQP 1.0: of the installed package, or of the checkout around it."""
+"""The folders with the XML of each protocol, of the installed package or of the checkout around
+it."""
 
 from __future__ import annotations
 
@@ -31,6 +32,9 @@ FOLDERS_0_9_1: Final = (
     SPECIFICATION / "amqp-0-9-1" / "extensions",
 )
 """The folders from which `ferrymq_types_0_9_1` is generated."""
+
+CORE_0_9_1: Final = "ferrymq_types_0_9_1"
+"""The package that is generated from them."""
 
 DTD_0_9_1: Final = SPECIFICATION / "amqp-0-9-1" / "amqp-0-9-1.dtd"
 """The DTD that the files of AMQP 0-9-1 are validated against."""

@@ -140,7 +140,7 @@ def read_start(r: FieldReader) -> ConnectionStart:
     )
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=True, repr=False)
 class ConnectionStartOk(Method):
     """The client chooses a mechanism and a locale.
 
@@ -171,6 +171,10 @@ class ConnectionStartOk(Method):
         self.mechanism = mechanism
         self.response = response
         self.locale = locale
+
+    def __repr__(self) -> str:
+        """Return the fields without the credentials."""
+        return f"ConnectionStartOk(client_properties={self.client_properties!r}, mechanism={self.mechanism!r}, response=<hidden>, locale={self.locale!r})"
 
     def encode(self, w: BytesWriter) -> None:
         """Write the indices and the fields."""
@@ -238,7 +242,7 @@ def read_start_ok(r: FieldReader) -> ConnectionStartOk:
     )
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=True, repr=False)
 class ConnectionSecure(Method):
     """A challenge of the mechanism.
 
@@ -254,6 +258,10 @@ class ConnectionSecure(Method):
         challenge: bytes = b"",
     ) -> None:
         self.challenge = challenge
+
+    def __repr__(self) -> str:
+        """Return the fields without the credentials."""
+        return "ConnectionSecure(challenge=<hidden>)"
 
     def encode(self, w: BytesWriter) -> None:
         """Write the indices and the fields."""
@@ -306,7 +314,7 @@ def read_secure(r: FieldReader) -> ConnectionSecure:
     )
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=True, repr=False)
 class ConnectionSecureOk(Method):
     """The response to a challenge.
 
@@ -322,6 +330,10 @@ class ConnectionSecureOk(Method):
         response: bytes = b"",
     ) -> None:
         self.response = response
+
+    def __repr__(self) -> str:
+        """Return the fields without the credentials."""
+        return "ConnectionSecureOk(response=<hidden>)"
 
     def encode(self, w: BytesWriter) -> None:
         """Write the indices and the fields."""
@@ -957,7 +969,7 @@ def read_unblocked(r: FieldReader) -> ConnectionUnblocked:
     return ConnectionUnblocked()
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=True, repr=False)
 class ConnectionUpdateSecret(Method):
     """Gives the server a new secret, such as a token, for the open connection.
 
@@ -979,6 +991,10 @@ class ConnectionUpdateSecret(Method):
     ) -> None:
         self.new_secret = new_secret
         self.reason = reason
+
+    def __repr__(self) -> str:
+        """Return the fields without the credentials."""
+        return f"ConnectionUpdateSecret(new_secret=<hidden>, reason={self.reason!r})"
 
     def encode(self, w: BytesWriter) -> None:
         """Write the indices and the fields."""

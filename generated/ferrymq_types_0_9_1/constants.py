@@ -84,8 +84,8 @@ INTERNAL_ERROR: Final = 541
 NO_ROUTE: Final = 312
 """A message with the mandatory flag fits no queue."""
 
-SOFT_ERRORS: Final = frozenset(
-    {
+SOFT_ERRORS: Final[frozenset[int]] = frozenset(
+    (
         CONTENT_TOO_LARGE,
         NO_CONSUMERS,
         ACCESS_REFUSED,
@@ -93,12 +93,12 @@ SOFT_ERRORS: Final = frozenset(
         RESOURCE_LOCKED,
         PRECONDITION_FAILED,
         NO_ROUTE,
-    }
+    )
 )
 """The reply codes that close a channel."""
 
-HARD_ERRORS: Final = frozenset(
-    {
+HARD_ERRORS: Final[frozenset[int]] = frozenset(
+    (
         CONNECTION_FORCED,
         INVALID_PATH,
         FRAME_ERROR,
@@ -110,7 +110,7 @@ HARD_ERRORS: Final = frozenset(
         NOT_ALLOWED,
         NOT_IMPLEMENTED,
         INTERNAL_ERROR,
-    }
+    )
 )
 """The reply codes that close the connection."""
 

@@ -234,11 +234,11 @@ def _write_value(w: BytesWriter, value: object, depth: i64, field: str) -> None:
         except UnicodeEncodeError:
             raise EncodeError(field, "a string with a lone surrogate has no UTF-8 form") from None
         _write_bytes(w, STRING, raw, field)
+    elif type(value) is int:
+        _write_integer(w, value, field)
     elif isinstance(value, bool):
         w.append(BOOLEAN)
         w.append(1 if value else 0)
-    elif isinstance(value, int):
-        _write_integer(w, value, field)
     elif isinstance(value, dict):
         w.append(TABLE)
         _write_table(w, value, depth + 1, field)
@@ -252,10 +252,7 @@ def _write_value(w: BytesWriter, value: object, depth: i64, field: str) -> None:
     elif isinstance(value, tuple):
         w.append(ARRAY)
         _write_array(w, list(value), depth + 1, field)
-    elif isinstance(value, Float32):
-        w.append(FLOAT)
-        write_float32(w, value)
-    elif isinstance(value, float):
+    elif type(value) is float:
         w.append(DOUBLE)
         write_f64_be(w, value)
     elif isinstance(value, datetime):
@@ -264,7 +261,7 @@ def _write_value(w: BytesWriter, value: object, depth: i64, field: str) -> None:
     elif isinstance(value, Decimal):
         _write_decimal(w, value, field)
     else:
-        raise EncodeError(field, f"a field table cannot hold a {type(value).__name__}")
+        _write_sized(w, value, field)
 
 
 def _write_bytes(w: BytesWriter, letter: u8, raw: bytes, field: str) -> None:
@@ -277,9 +274,6 @@ def _write_bytes(w: BytesWriter, letter: u8, raw: bytes, field: str) -> None:
 
 
 def _write_integer(w: BytesWriter, value: int, field: str) -> None:
-    kind = type(value)
-    if kind is not int and _write_sized(w, value, field):
-        return
     if -0x80000000 <= value <= 0x7FFFFFFF:
         w.append(INT32)
         write_i32_be(w, i32(value))
@@ -290,8 +284,10 @@ def _write_integer(w: BytesWriter, value: int, field: str) -> None:
         raise EncodeError(field, f"{value} does not fit a signed integer of 64 bits")
 
 
-def _write_sized(w: BytesWriter, value: int, field: str) -> bool:
-    """Append an int whose class states its type; return whether it does."""
+# `value` stays an object here: compiled code would turn what is declared int or float into a plain
+# one, and forget the subclass.
+def _write_sized(w: BytesWriter, value: object, field: str) -> None:
+    """Append a number whose class states its type, or one of any other class."""
     if isinstance(value, EpochSeconds):
         w.append(TIMESTAMP)
         write_timestamp(w, value, field)
@@ -313,9 +309,16 @@ def _write_sized(w: BytesWriter, value: int, field: str) -> bool:
     elif isinstance(value, UInt):
         w.append(UINT32)
         write_u32(w, value)
+    elif isinstance(value, Float32):
+        w.append(FLOAT)
+        write_float32(w, value)
+    elif isinstance(value, int):
+        _write_integer(w, value, field)
+    elif isinstance(value, float):
+        w.append(DOUBLE)
+        write_f64_be(w, value)
     else:
-        return False
-    return True
+        raise EncodeError(field, f"a field table cannot hold a {type(value).__name__}")
 
 
 def _write_decimal(w: BytesWriter, value: Decimal, field: str) -> None:

@@ -20,7 +20,7 @@ from ferrymq_broker.config import Config
 from ferrymq_broker.server import BrokerServer
 from ferrymq_codec import CodecError, DecodeError, Described, Symbol, UByte
 from ferrymq_codec.described_types import DescribedTypes
-from ferrymq_codegen.own_package import generate
+from ferrymq_codegen.amqp_1_0.own_package import generate
 from ferrymq_types import registry as core
 from ferrymq_types.filters import SelectorFilter
 from ferrymq_types.messaging import AmqpSequence, AmqpValue

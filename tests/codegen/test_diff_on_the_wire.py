@@ -14,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ferrymq_codegen.diff import Change, compare
+from ferrymq_codegen.amqp_1_0.diff import compare
+from ferrymq_codegen.amqp_1_0.read import read_spec
+from ferrymq_codegen.amqp_1_0.resolve import Resolved, resolve
+from ferrymq_codegen.changes import Change
 from ferrymq_codegen.mistakes import SpecError
-from ferrymq_codegen.read import read_spec
-from ferrymq_codegen.resolve import Resolved, resolve
 from tests.codegen.test_diff import CASES, OLD
 from tests.codegen.versions import Version, breaks
 

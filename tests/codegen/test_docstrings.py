@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ferrymq_codegen.amqp_1_0.names import class_name, constant_name, field_name, local_name
 from ferrymq_codegen.docs import docstring
-from ferrymq_codegen.names import class_name, constant_name, field_name, local_name
 
 
 def test_short_text_is_one_line() -> None:

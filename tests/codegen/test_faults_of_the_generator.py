@@ -42,13 +42,13 @@ def test_output_that_fails_verification_is_not_written(
     workshop.types('<definition name="A" value="1"/>')
     assert workshop.generate("--no-verify").status == 0
     before = {path: path.read_bytes() for path in workshop.out.iterdir()}
-    good = cli.build
+    good = cli.format_files
 
     def bad(*arguments: object) -> dict[str, str]:
         files = good(*arguments)  # type: ignore[arg-type]
         return {**files, "case.py": files["case.py"] + "x: int = 'no'\n"}
 
-    monkeypatch.setattr(cli, "build", bad)
+    monkeypatch.setattr(cli, "format_files", bad)
     result = workshop.generate()
     assert result.status == 1
     assert "mypy: case_types/case.py:" in result.err

@@ -12,7 +12,7 @@ from librt.strings import BytesWriter
 
 from ferrymq_codec import EncodeError, decimals, writer
 from ferrymq_codec.reader import Reader
-from ferrymq_codegen.literals import parse
+from ferrymq_codegen.amqp_1_0.literals import parse
 
 WRITERS: dict[str, Any] = {
     "float": writer.write_float,

@@ -16,11 +16,11 @@ from librt.strings import BytesWriter
 
 from ferrymq_codec.reader import Reader
 from ferrymq_codegen import output
-from ferrymq_codegen.imports import IMPORTS
+from ferrymq_codegen.amqp_1_0.imports import IMPORTS
+from ferrymq_codegen.amqp_1_0.read import read_spec
+from ferrymq_codegen.amqp_1_0.render import render
+from ferrymq_codegen.amqp_1_0.resolve import resolve
 from ferrymq_codegen.mistakes import SpecError
-from ferrymq_codegen.read import read_spec
-from ferrymq_codegen.render import render
-from ferrymq_codegen.resolve import resolve
 from ferrymq_codegen.verify import verify
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrymq_codegen.own_package import generate
+from ferrymq_codegen.amqp_1_0.own_package import generate
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).with_name("own_spec")

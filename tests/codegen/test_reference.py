@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ferrymq_codegen.amqp_1_0.read import read_spec
+from ferrymq_codegen.amqp_1_0.reference import core_pages, pages
+from ferrymq_codegen.amqp_1_0.resolve import resolve
 from ferrymq_codegen.cli import main
-from ferrymq_codegen.read import read_spec
-from ferrymq_codegen.reference import core_pages, pages
-from ferrymq_codegen.resolve import resolve
 from tests.codegen.conftest import Workshop
 
 PAGES = core_pages()

@@ -25,11 +25,12 @@ from ferrymq_codec.composite import Composite
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.values import read_value, write_value
 from ferrymq_codegen import output
-from ferrymq_codegen.model import Field, Type
-from ferrymq_codegen.names import class_name, field_name, module_name, snake_name
-from ferrymq_codegen.primitives import PRIMITIVES
-from ferrymq_codegen.render import render
-from ferrymq_codegen.resolve import Resolved, listed
+from ferrymq_codegen.amqp_1_0.model import Field, Type
+from ferrymq_codegen.amqp_1_0.names import class_name, field_name, module_name
+from ferrymq_codegen.amqp_1_0.primitives import PRIMITIVES
+from ferrymq_codegen.amqp_1_0.render import render
+from ferrymq_codegen.amqp_1_0.resolve import Resolved, listed
+from ferrymq_codegen.identifiers import snake_name
 
 
 class Version:

@@ -12,7 +12,11 @@ import atheris
 
 from tests.fuzz.targets import load
 
-_OURS = ["ferrymq", "ferrymq_codec", "ferrymq_types", "ferrymq_broker", "scramp"]
+_OURS = [
+    *("ferrymq", "ferrymq_codec", "ferrymq_codec_0_9_1", "ferrymq_types", "ferrymq_types_0_9_1"),
+    "ferrymq_broker",
+    "scramp",
+]
 
 
 def main() -> None:

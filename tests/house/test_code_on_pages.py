@@ -16,6 +16,8 @@ from tests.support.reader import blocks
 FOLLOWED = {"tutorial/README", "tutorial/worker"}
 # `tests/codegen/test_installed.py` runs these with the package that they generate.
 GENERATED = {f"client/{of_client.GENERATED}"}
+# `tests/types_0_9_1/test_page.py` runs this one.
+FRAMES = {"generator"}
 # `tests/testing/test_page.py` runs these with pytest.
 WITH_PYTEST = {"testing-with-a-broker"}
 # `test_rabbitmq.py` and `test_azure.py` of the client, and `administration/test_page.py` of the
@@ -26,6 +28,7 @@ RUN = {
     *of_client.PAGES,
     *of_spark.PAGES,
     *FOLLOWED,
+    *FRAMES,
     *GENERATED,
     *SERVICES,
     *WITH_PYTEST,

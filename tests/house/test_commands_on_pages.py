@@ -28,6 +28,7 @@ SHELL: Final = ("sh", "bash")
 OTHERS: Final = {
     ".", "cat", "cd", "curl", "echo", "export", "kill", "seq", "sleep", "tshark", "xxd", "zip",
     "env/bin/venv-pack", "spark-submit", "$SPARK_HOME/bin/spark-class", "for", "do", "done",
+    "rabbitmqadmin", "rabbitmqctl",
 }  # fmt: skip
 # Modules of others that are run.
 MODULES: Final = {"venv", "build", "pip", "mypy", "pytest", "black"}

@@ -278,6 +278,7 @@ async def test_rights_count() -> None:
         await admin.ask("PUT", "exchanges/%2F/sales", {"type": "topic"}, 201)
         users = {each["name"]: each["tags"] for each in await admin.get("users")}
         assert users == {"admin": ["administrator"], "app": [], "nobody": []}
+        assert await admin.get("users/nobody/permissions") == []
         (permission,) = await admin.get("users/app/permissions")
         assert permission["configure"] == "^(?:app\\-.*)$"
         assert permission["write"] == "^(?:app\\-.*|sales)$"

@@ -156,6 +156,8 @@ def test_every_file_in_the_folder_is_known(spec_dir: Path) -> None:
     found = {
         path.relative_to(spec_dir).with_suffix("").as_posix() for path in spec_dir.rglob("*.xml")
     }
+    # The files of AMQP 0-9-1 have another schema and their own test.
+    found -= {name for name in found if name.startswith("amqp-0-9-1/")}
     assert found == set(TYPES)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from librt.strings import BytesWriter
 
 from ferrymq_codec.composite import Composite
-from ferrymq_codegen.read import read_spec
-from ferrymq_codegen.resolve import Resolved, resolve
+from ferrymq_codegen.amqp_1_0.read import read_spec
+from ferrymq_codegen.amqp_1_0.resolve import Resolved, resolve
 from ferrymq_types import registry
 
 ROOT = Path(__file__).resolve().parents[2]

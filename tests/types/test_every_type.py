@@ -14,8 +14,8 @@ import pytest
 from lxml import etree
 
 from ferrymq_codec.composite import Composite
-from ferrymq_codegen.names import class_name, constant_name, field_name, module_name
-from ferrymq_codegen.primitives import PRIMITIVES
+from ferrymq_codegen.amqp_1_0.names import class_name, constant_name, field_name, module_name
+from ferrymq_codegen.amqp_1_0.primitives import PRIMITIVES
 from ferrymq_types import registry, types
 from tests.types.specification import ROOT, python, spec
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ferrymq.testing.strategies import composites
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.reader import Reader
-from ferrymq_codegen.names import field_name
+from ferrymq_codegen.amqp_1_0.names import field_name
 from ferrymq_types import registry
 from tests.types.specification import described_types, encode, python, spec
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ferrymq.testing.strategies import composites
 from ferrymq_codec.reader import Reader
-from ferrymq_codegen.names import module_name, snake_name
+from ferrymq_codegen.amqp_1_0.names import module_name
+from ferrymq_codegen.identifiers import snake_name
 from ferrymq_types import registry, unions
 from tests.types.specification import described_types, encode, python, spec
 

@@ -45,6 +45,11 @@ class ClientHandler(ConnectionPort):
         """Remove the connection from those of the broker."""
         self.broker.handlers.pop(self, None)
 
+    def abandon(self) -> None:
+        """Forget the connection, which another handler takes over."""
+        self.leave()
+        self.forget_transport()
+
     # -- the transport -------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> None:

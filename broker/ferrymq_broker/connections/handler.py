@@ -204,6 +204,11 @@ class ConnectionHandler(ClientHandler):
         super().forget_transport()
         self.on_tls = None
 
+    def abandon(self) -> None:
+        """Forget the connection, which another handler takes over."""
+        super().abandon()
+        self.connection.drop_references()
+
     def next_deadline(self) -> float | None:
         """Return when `handle_timeout` must be called, by the clock that gives `now`."""
         self.deadline_moved = False

@@ -625,7 +625,8 @@ class Agenda:
     `pager` moves messages out of memory, None without one; `emptied` counts paged-out messages that
     belong to several entries. `letters` counts dead letters that have left a queue and are not
     published yet. `remembered` has the numbers of consumers that return (`Consumer.known_as`).
-    `chunk_budget` bounds the making of chunks, `slices` bounds long work in one pass.
+    `chunk_budget` bounds the making of chunks, `slices` bounds long work in one pass. `moving` is
+    true while a message is moved: if it is refused it stays where it is.
     """
 
     __slots__ = (
@@ -643,6 +644,7 @@ class Agenda:
         "remembered",
         "chunk_budget",
         "slices",
+        "moving",
         "_waiting",
     )
 
@@ -662,6 +664,7 @@ class Agenda:
         self.remembered: set[int] = {0}
         self.chunk_budget: ChunkBudget = ChunkBudget()
         self.slices: Slices = Slices()
+        self.moving: bool = False
         self._waiting: _Turns | None = None
 
     def date_of(self, deadline: i64) -> i64:

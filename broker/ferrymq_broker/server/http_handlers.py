@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -47,9 +47,11 @@ class HttpResponse:
     close: bool = False
 
 
-# Handles a request at once, in a pass of the broker. The response is written when all changes of
-# the pass are on disk.
-HttpHandler: TypeAlias = Callable[[HttpRequest], HttpResponse]
+# Long work for a request, a little between two yields, each in a pass of its own.
+HttpSteps: TypeAlias = Generator[None, None, HttpResponse]
+# Handles a request in a pass of the broker. The response is written when all changes of the pass
+# are on disk.
+HttpHandler: TypeAlias = Callable[[HttpRequest], HttpResponse | HttpSteps]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ from ferrymq_broker.server.http_handlers import (
     HttpHandler,
     HttpRequest,
     HttpResponse,
+    HttpSteps,
     MountedHandler,
 )
 from ferrymq_broker.server.peer_address import host_of, name_of
@@ -162,7 +164,17 @@ class HttpService:
         return answer
 
     async def _run(self, handler: HttpHandler, request: HttpRequest) -> HttpResponse:
-        """Call a handler in a pass of the broker, and wait until its changes are on disk."""
+        """Call a handler in a pass of the broker, and wait until its changes are on disk. Other
+        clients are served between the steps of long work."""
+        answer = await self._in_pass(partial(handler, request))
+        while not isinstance(answer, HttpResponse):
+            await asyncio.sleep(0)
+            answer = await self._in_pass(partial(_step, answer))
+        return answer
+
+    async def _in_pass(
+        self, work: Callable[[], HttpResponse | HttpSteps]
+    ) -> HttpResponse | HttpSteps:
         server = self._server
         broker = server.broker
         changes = broker.agenda.changes
@@ -170,7 +182,7 @@ class HttpService:
         written = asyncio.Event()
         try:
             before = changes.total
-            response = handler(request)
+            response = work()
             if changes.total != before:
                 changes.watch(StableCall(written.set))
             else:
@@ -265,6 +277,16 @@ class WebProtocol(AmqpProtocol):
 
     def _has_opened(self) -> bool:
         return self.handler.is_opened()
+
+
+def _step(steps: HttpSteps) -> HttpResponse | HttpSteps:
+    """Do one step; return the response if it was the last one."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        response: HttpResponse = end.value
+        return response
+    return steps
 
 
 def _is_own(origin: str, request: web.Request) -> bool:

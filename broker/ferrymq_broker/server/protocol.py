@@ -122,8 +122,7 @@ class AmqpProtocol(asyncio.Protocol):
             handler = self._server.admission.other_handler(
                 make, before.client, self._write, self._hang_up, self._clock.now()
             )
-            before.leave()
-            before.forget_transport()
+            before.abandon()
             self.handler = handler
             handler.rearm = self._rearm
         return data

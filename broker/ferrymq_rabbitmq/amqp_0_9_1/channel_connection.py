@@ -71,19 +71,26 @@ class ChannelHolder(LinkHolder):
 
     def __init__(self, connection: ChannelConnection) -> None:
         super().__init__(connection.client)
-        self._connection = connection
+        # None when the connection is over, so that it is freed at once.
+        self._connection: ChannelConnection | None = connection
+
+    def forget_connection(self) -> None:
+        """Drop the reference to the connection."""
+        self._connection = None
 
     def withdraw_credit(self) -> i64:
         """Stop reading from a client that publishes."""
-        self._connection.hold_publisher()
+        if self._connection is not None:
+            self._connection.hold_publisher()
         return 1
 
     def reauthorize(self) -> int:
         """Cancel the consumers that the client may not have any more, and return how many there
         were."""
         cancelled = 0
-        for channel in self._connection.channels.values():
-            cancelled += channel.reauthorize()
+        if self._connection is not None:
+            for channel in self._connection.channels.values():
+                cancelled += channel.reauthorize()
         return cancelled
 
 
@@ -94,11 +101,17 @@ class ConnectionProducer(Producer):
     __slots__ = ("_connection",)
 
     def __init__(self, connection: ChannelConnection) -> None:
-        self._connection = connection
+        # None when the connection is over, so that it is freed at once.
+        self._connection: ChannelConnection | None = connection
+
+    def forget_connection(self) -> None:
+        """Drop the reference to the connection."""
+        self._connection = None
 
     def supply(self) -> None:
         """Read from the client again."""
-        self._connection.release_publisher()
+        if self._connection is not None:
+            self._connection.release_publisher()
 
 
 @final
@@ -203,6 +216,12 @@ class ChannelConnection(ClientHandler):
         self.engine.receive_eof(now)
         self._process()
 
+    def forget_transport(self) -> None:
+        """Stop all callbacks: the transport is gone, and its end has been reported."""
+        super().forget_transport()
+        self._holder.forget_connection()
+        self._producer.forget_connection()
+
     def next_deadline(self) -> float | None:
         """Return when `handle_timeout` must be called, by the clock that gives `now`."""
         self.deadline_moved = False
@@ -243,7 +262,7 @@ class ChannelConnection(ClientHandler):
 
     def is_lingering(self) -> bool:
         """Return whether the client must have the time to read the close."""
-        return True
+        return self.engine.lingering
 
     def pending_login(self) -> Login | None:
         """Return the client's credentials until the decision on them; None without any."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from ferrymq.engine.events import AuthenticationRequested
 from ferrymq_broker import audit
-from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.authentication import Authenticator, Login
 from ferrymq_broker.connections.client_login import ClientLogin
 from ferrymq_broker.values.names import VHOST
 from ferrymq_codec.errors import DecodeError
@@ -45,6 +45,9 @@ class ChannelLogin(ClientLogin):
 
     __slots__ = ("_engine", "_renews")
 
+    # Attribute of `ClientLogin` that the methods assign: its type for type checkers.
+    pending: Login | None
+
     def __init__(
         self,
         broker: Broker,
@@ -62,12 +65,12 @@ class ChannelLogin(ClientLogin):
         """Have the credentials of ``connection.start-ok`` checked."""
         offered = offered_mechanisms(self.authenticator.mechanisms(self._client.transport))
         if mechanism not in offered:
-            self._refuse_malformed(mechanism, f"the mechanism {mechanism[:40]!r} is not offered")
+            self._refuse(owner, mechanism, f"the mechanism {mechanism[:40]!r} is not offered")
             return
         try:
             event = credentials(mechanism, response)
         except ValueError as error:
-            self._refuse_malformed(mechanism, str(error))
+            self._refuse(owner, mechanism, str(error))
             return
         self.authenticate(owner, event)
 
@@ -97,9 +100,10 @@ class ChannelLogin(ClientLogin):
         else:
             self._engine.refuse_login("the login was refused")
 
-    def _refuse_malformed(self, mechanism: str, reason: str) -> None:
-        self.count_refused(mechanism, None, reason)
-        self.authenticator.login_failed(self._client.transport, None)
+    def _refuse(self, owner: ConnectionPort, mechanism: str, reason: str) -> None:
+        """Refuse a login that nobody can decide on; it is counted at the end of the connection."""
+        event = AuthenticationRequested(mechanism, None, None, None)
+        self.pending = Login(owner, event, self._client.transport)
         self._engine.refuse_login(reason)
 
     def open(self, owner: ConnectionPort, holder: LinkHolder, name: str) -> None:

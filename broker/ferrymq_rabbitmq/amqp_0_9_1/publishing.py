@@ -200,7 +200,8 @@ def _require(channel: Channel, exchange: Exchange | None, key: str) -> None:
 def _checked(channel: Channel, flags: i64, properties: bytes, keys: list[str]) -> bytes:
     """Check the properties that the broker acts upon, and add the keys of CC and BCC to `keys`.
 
-    Return the properties to publish: BCC is removed, and the reply-to of a direct reply is replaced.
+    Return the properties to publish: without BCC, and with the name of the queue for a direct
+    reply.
     """
     if flags & (_REPLY_TO | _EXPIRATION | _USER_ID) == 0 and b"CC" not in properties:
         return properties

@@ -86,6 +86,11 @@ def parse_definitions(text: str | bytes, vhost: str = "") -> Definitions:
         definitions.host(name)
         if host.get("tracing") is True:
             _omit(definitions, "virtual host", name, "", "there is no firehose tracer")
+        metadata = host.get("metadata")
+        usual = metadata.get("default_queue_type") if isinstance(metadata, dict) else None
+        if host.get("default_queue_type", usual) not in (None, "classic", "undefined"):
+            reason = "default_queue_type: a queue that clients declare without a type is classic"
+            _omit(definitions, "virtual host", name, "", reason)
     for key in ("queues", "exchanges", "bindings", "permissions", "topic_permissions"):
         for entry in _entries(document, key):
             part = definitions.host(_vhost(entry, default))

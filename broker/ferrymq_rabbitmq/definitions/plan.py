@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -46,6 +47,8 @@ _ALGORITHMS: Final = {
     "rabbit_password_hashing_sha512": "sha512",
     "rabbit_password_hashing_md5": "md5",
 }
+# The user that RabbitMQ has from the start, and its password.
+_GUEST: Final = "guest"
 # The bytes of the salt at the beginning of a hash.
 _SALT: Final = 4
 # Settings of policies that matter only in a cluster, or for RabbitMQ's files.
@@ -170,7 +173,15 @@ def _user(entry: Entry, omitted: list[Omission]) -> PlannedUser | None:
     if algorithm is None or reason:
         omitted.append(Omission("user", name, "", reason))
         return None
-    return PlannedUser(name, algorithm, hashed[:_SALT], hashed[_SALT:], kept)
+    salt, digest = hashed[:_SALT], hashed[_SALT:]
+    usual = hashlib.new(algorithm, salt + _GUEST.encode(), usedforsecurity=False).digest()
+    if name == _GUEST and digest == usual:
+        reason = (
+            "it has RabbitMQ's well-known password, with which RabbitMQ lets it in only from its "
+            "own machine, and this broker from everywhere: change the password, or delete the user"
+        )
+        omitted.append(Omission("user", name, "", reason))
+    return PlannedUser(name, algorithm, salt, digest, kept)
 
 
 # -- nodes ------------------------------------------------------------------------------------

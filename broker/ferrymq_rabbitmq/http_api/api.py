@@ -2,12 +2,15 @@
 
 A client logs in with each request. It sees what its rights allow, and every change goes through the
 requests that clients of AMQP 1.0 make, so the same checks hold.
+
+One module because it is one table of paths, with a line or two for each.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, unquote
@@ -19,7 +22,13 @@ from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.management.operation import Call
 from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.server.http_handlers import HttpHandler, HttpHost, HttpRequest, HttpResponse
+from ferrymq_broker.server.http_handlers import (
+    HttpHandler,
+    HttpHost,
+    HttpRequest,
+    HttpResponse,
+    HttpSteps,
+)
 from ferrymq_broker.values.names import DEFAULT_SPACE
 from ferrymq_rabbitmq.definitions.access_rules import ADMINISTRATOR
 from ferrymq_rabbitmq.definitions.document import DEFAULT_VHOST, parse_definitions
@@ -29,7 +38,7 @@ from ferrymq_rabbitmq.http_api.error_bodies import error_body, failure_of
 from ferrymq_rabbitmq.http_api.host_view import NODE, HostView, Json
 from ferrymq_rabbitmq.http_api.json_messages import DEFAULT_EXCHANGE, get_messages, publish
 from ferrymq_rabbitmq.http_api.listing import arranged, chosen
-from ferrymq_rabbitmq.http_api.permissions import permissions_of
+from ferrymq_rabbitmq.http_api.permissions import NOTHING, permissions_of
 from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.request_refused import RequestRefused, bad_request
 from ferrymq_rabbitmq.pattern_policies import PatternPolicy, policies_of
@@ -38,6 +47,8 @@ Answer = tuple[HTTPStatus, object]
 
 _CHANGES: Final = ("PUT", "POST", "DELETE")
 _FLAGS: Final = ("durable", "auto_delete", "exclusive", "internal")
+# How many entries of a list are made in one step.
+_ROWS: Final = 50
 # Lists that are always empty here.
 _EMPTY: Final = (
     "extensions",
@@ -74,25 +85,22 @@ class _HttpApi:
     def __init__(self, host: HttpHost) -> None:
         self._host = host
 
-    def handle(self, request: HttpRequest) -> HttpResponse:
-        """Return the response to a request."""
+    def handle(self, request: HttpRequest) -> HttpResponse | HttpSteps:
+        """Return the response to a request; steps for a list, which may be long."""
         identity = request.identity
         if identity is None:
             challenge = {"WWW-Authenticate": 'Basic realm="ferrymq", charset="UTF-8"'}
             return _response(HTTPStatus.UNAUTHORIZED, error_body(401, "login failed"), challenge)
         work = _Work(self._host, request, identity)
         steps = [unquote(step) for step in request.raw_path.rstrip("/").split("/")[2:]]
-        headers: dict[str, str] = {}
         try:
             status, body = work.answer(steps)
         except Exception as error:
-            status, description = failure_of(error)
-            body = error_body(status, description)
-        else:
-            description = ""
-            if work.location:
-                headers["Location"] = work.location
-        work.record(status, description)
+            return _refused(work, error)
+        if isinstance(body, _Listing):
+            return _listed(work, body)
+        work.record(status, "")
+        headers = {"Location": work.location} if work.location else {}
         return _response(status, body, headers)
 
 
@@ -292,15 +300,15 @@ class _Work:
                 return self._one(_named(found, "properties_key", key[0], "binding"))
         raise _no_path(steps)
 
-    def _list(self, items: Sequence[Json]) -> object:
-        return arranged(items, self._request.query)
+    def _list(self, items: Iterable[Json]) -> object:
+        return _Listing(items, self._request.query)
 
     def _one(self, item: Json) -> object:
         columns = [each for each in self._request.query.get("columns", "").split(",") if each]
         return chosen(item, columns)
 
-    def _from_all(self, of: Callable[[HostView], list[Json]]) -> list[Json]:
-        return [item for view in self._all() for item in of(view)]
+    def _from_all(self, of: Callable[[HostView], Iterable[Json]]) -> Iterator[Json]:
+        return (item for view in self._all() for item in of(view))
 
     def _bindings_from(self, view: HostView, exchange: str) -> list[Json]:
         if not exchange:
@@ -347,7 +355,8 @@ class _Work:
                 identity = UserIdentity(name, groups)
                 rules = view.space.rules_for(identity) if self._broker.guarded else None
                 given = permissions_of(rules, identity)
-                found.append({"user": name, "vhost": view.vhost, **given})
+                if set(given.values()) != {NOTHING}:
+                    found.append({"user": name, "vhost": view.vhost, **given})
         return found
 
     def _get_policies(self, operator: bool, rest: Sequence[str]) -> object:
@@ -525,6 +534,41 @@ def _exchange(name: str) -> str:
     return "" if name == DEFAULT_EXCHANGE else name
 
 
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """A list to be made in steps, as the query asks for it."""
+
+    items: Iterable[Json]
+    query: Mapping[str, str]
+
+
+def _listed(work: _Work, listing: _Listing) -> HttpSteps:
+    """Make the response with a list."""
+    items: list[Json] = []
+    try:
+        for item in listing.items:
+            items.append(item)
+            if len(items) % _ROWS == 0:
+                yield
+        found = arranged(items, listing.query)
+    except Exception as error:
+        return _refused(work, error)
+    if not isinstance(found, list):
+        return _response(HTTPStatus.OK, found)
+    encoded: list[str] = []
+    for item in found:
+        encoded.append(json.dumps(item))
+        if len(encoded) % _ROWS == 0:
+            yield
+    return _encoded(HTTPStatus.OK, f"[{','.join(encoded)}]")
+
+
+def _refused(work: _Work, error: Exception) -> HttpResponse:
+    status, reason = failure_of(error)
+    work.record(status, reason)
+    return _response(status, error_body(status, reason))
+
+
 def _policies(view: HostView, operator: bool) -> list[Json]:
     return [_policy(view, policy) for policy in policies_of(view.space).all(operator)]
 
@@ -540,14 +584,14 @@ def _policy(view: HostView, policy: PatternPolicy) -> Json:
     }
 
 
-def _named(items: Sequence[Json], key: str, value: str, kind: str) -> Json:
+def _named(items: Iterable[Json], key: str, value: str, kind: str) -> Json:
     for item in items:
         if item[key] == value:
             return item
     raise RequestRefused.missing(kind, value)
 
 
-def _leading_to(bindings: Sequence[Json], kind: str, name: str) -> list[Json]:
+def _leading_to(bindings: Iterable[Json], kind: str, name: str) -> list[Json]:
     return [
         each
         for each in bindings
@@ -574,8 +618,13 @@ def _not_authorised(what: str) -> RequestRefused:
 def _response(
     status: HTTPStatus, body: object, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
+    return _encoded(status, "" if body is None else json.dumps(body), headers)
+
+
+def _encoded(
+    status: HTTPStatus, text: str, headers: Mapping[str, str] | None = None
+) -> HttpResponse:
     told = {**(headers or {}), "Cache-Control": "no-cache"}
-    if body is None:
-        return HttpResponse(int(status), b"", told)
-    told["Content-Type"] = "application/json"
-    return HttpResponse(int(status), json.dumps(body).encode(), told)
+    if text:
+        told["Content-Type"] = "application/json"
+    return HttpResponse(int(status), text.encode(), told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus
 
@@ -74,10 +75,10 @@ class HostView:
 
     # -- queues --------------------------------------------------------------------------
 
-    def queues(self) -> list[Json]:
-        """Return the queues and streams that the party may see, by name."""
-        nodes = sorted(self._nodes(), key=lambda node: node.address)
-        return [self._queue(node) for node in nodes]
+    def queues(self) -> Iterator[Json]:
+        """Yield the queues and streams that the party may see, by name."""
+        for node in self._nodes():
+            yield self._queue(node)
 
     def queue(self, name: str) -> Json:
         """Return one queue. Raises `RequestRefused`."""
@@ -91,18 +92,20 @@ class HostView:
             raise RequestRefused.missing("queue", name)
         return node
 
-    def _nodes(self) -> list[Queue | Stream]:
+    def _nodes(self) -> Iterator[Queue | Stream]:
+        """Yield queues by name. Others may come and go meanwhile."""
         access = self.party.access
-        return [
-            node
-            for address, node in self.space.nodes.items()
-            if isinstance(node, Queue | Stream)
-            and not address.startswith("$")
-            and access.permits(
-                MANAGE if address.startswith(DYNAMIC) else ALL,
-                self.space.owner_of(address) or address,
-            )
-        ]
+        for address in sorted(self.space.nodes):
+            node = self.space.nodes.get(address)
+            if (
+                isinstance(node, Queue | Stream)
+                and not address.startswith("$")
+                and access.permits(
+                    MANAGE if address.startswith(DYNAMIC) else ALL,
+                    self.space.owner_of(address) or address,
+                )
+            ):
+                yield node
 
     def _queue(self, node: Queue | Stream) -> Json:
         described = self.requests.queues.describe(self.party, node.address)
@@ -188,13 +191,13 @@ class HostView:
             "arguments": {},
         }
 
-    def bindings(self) -> list[Json]:
-        """Return the bindings that the party may see; first those to the default exchange."""
-        found = [self._default_binding(node.address) for node in self._nodes()]
-        for node in self.space.nodes.values():
+    def bindings(self) -> Iterator[Json]:
+        """Yield the bindings that the party may see; first those to the default exchange."""
+        for queue in self._nodes():
+            yield self._default_binding(queue.address)
+        for node in list(self.space.nodes.values()):
             if isinstance(node, Exchange):
-                found += self.bindings_of(node)
-        return found
+                yield from self.bindings_of(node)
 
     def bindings_of(self, exchange: Exchange) -> list[Json]:
         """Return the bindings of an exchange; none if the party may not see them."""
@@ -260,7 +263,7 @@ class HostView:
             "type": "network",
             "protocol": told.get("protocol", "AMQP 1-0"),
             "state": "blocked" if told.get("blocked") else "running",
-            "channels": told.get("sessions", 0),
+            "channels": told.get("channels", told.get("sessions", 0)),
             "peer_host": host,
             "peer_port": int(port) if port.isdigit() else 0,
             "ssl": client.transport.encrypted,
@@ -272,61 +275,74 @@ class HostView:
         }
 
     def channels(self) -> list[Json]:
-        """Return the sessions of AMQP 1.0 of these connections as channels."""
+        """Return the channels of these connections; a session of AMQP 1.0 is one, too."""
         names = {number: name for name, number in self.connection_numbers().items()}
         found = []
         for handler, session in SessionEntities(self.connections).entries().values():
             name = names.get(str(handler.client.id))
             if name is not None:
-                links = list(session.links.values())
-                found.append(
-                    {
-                        "name": f"{name} ({session.channel})",
-                        "number": int(session.channel),
-                        "vhost": self.vhost,
-                        "user": handler.client.user or "",
-                        "node": NODE,
-                        "state": "running",
-                        "confirm": False,
-                        "transactional": False,
-                        "prefetch_count": 0,
-                        "consumer_count": sum(1 for link in links if link.is_sender),
-                        "connection_details": {"name": name},
-                    }
+                consumers = sum(1 for link in session.links.values() if link.is_sender)
+                found.append(self._channel(name, handler, int(session.channel), consumers))
+        for number, handler in self.connections.entries().items():
+            # Those of a protocol that has channels itself.
+            channels: dict[int, Any] = getattr(handler, "channels", {})
+            for channel in channels.values() if number in names else ():
+                shown = self._channel(
+                    names[number], handler, int(channel.number), len(channel.consumers)
                 )
+                shown["confirm"] = channel.confirms is not None
+                shown["transactional"] = channel.transaction is not None
+                shown["prefetch_count"] = int(channel.prefetch)
+                shown["global_prefetch_count"] = int(channel.total_prefetch)
+                shown["messages_unacknowledged"] = len(channel.unacknowledged)
+                found.append(shown)
         return found
 
-    def consumers(self) -> list[Json]:
-        """Return the consumers of the queues that the party may see."""
+    def _channel(self, name: str, handler: Any, number: int, consumers: int) -> Json:
+        return {
+            "name": f"{name} ({number})",
+            "number": number,
+            "vhost": self.vhost,
+            "user": handler.client.user or "",
+            "node": NODE,
+            "state": "running",
+            "confirm": False,
+            "transactional": False,
+            "prefetch_count": 0,
+            "consumer_count": consumers,
+            "connection_details": {"name": name},
+        }
+
+    def consumers(self) -> Iterator[Json]:
+        """Yield the consumers of the queues that the party may see."""
         names = {number: name for name, number in self.connection_numbers().items()}
-        found: list[Json] = []
         for node in self._nodes():
             for consumer in node.consumers_of():
-                # A link of AMQP 1.0, or a consumer of another protocol.
+                # A link of AMQP 1.0, or a consumer of a channel.
                 link: Any = getattr(consumer, "link", None)
-                client: Any = getattr(getattr(consumer, "parts", consumer), "client", None)
-                name = names.get(str(getattr(client, "id", "")), "")
+                holder: Any = getattr(consumer, "channel" if link is None else "parts", None)
+                name = names.get("" if holder is None else str(holder.client.id), "")
                 tag = getattr(consumer, "tag", consumer.id) if link is None else link.name
-                found.append(
-                    {
-                        "queue": {"name": node.address, "vhost": self.vhost},
-                        "consumer_tag": str(tag),
-                        "ack_required": link is None or not link.always_settled,
-                        "exclusive": consumer.exclusive,
-                        "active": True,
-                        "activity_status": "up",
-                        "prefetch_count": 0,
-                        "arguments": {},
-                        "channel_details": {"connection_name": name, "node": NODE},
-                    }
+                settled = (
+                    getattr(consumer, "no_ack", False) if link is None else link.always_settled
                 )
-        return found
+                yield {
+                    "queue": {"name": node.address, "vhost": self.vhost},
+                    "consumer_tag": str(tag),
+                    "ack_required": not settled,
+                    "exclusive": consumer.exclusive,
+                    "active": True,
+                    "activity_status": "up",
+                    "prefetch_count": int(getattr(consumer, "prefetch", 0)),
+                    "arguments": {},
+                    "channel_details": {"connection_name": name, "node": NODE},
+                }
 
     # -- sums ----------------------------------------------------------------------------
 
     def totals(self) -> tuple[Json, Json, Json]:
         """Return the numbers of objects, of messages, and of messages so far."""
-        nodes = self._nodes()
+        nodes = list(self._nodes())
         queues = [node for node in nodes if isinstance(node, Queue)]
         figures = [queue.totals() for queue in queues]
         objects = {

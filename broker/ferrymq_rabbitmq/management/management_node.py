@@ -16,12 +16,14 @@ from ferrymq_broker import audit
 from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
+from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.errors import ManagementError, status_of
 from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_broker.security.cbs import ACCEPTED, PUT_TOKEN
 from ferrymq_broker.security.cbs import ADDRESS as TOKENS
+from ferrymq_broker.values.rights import MANAGE
 from ferrymq_rabbitmq.address_v2 import MANAGEMENT, decoded
 from ferrymq_rabbitmq.arguments import ArgumentError
 from ferrymq_rabbitmq.definitions.document import parse_definitions
@@ -118,7 +120,10 @@ class ManagementNode:
             raise RequestRefused(HTTPStatus(int(status)), str(told["status-description"]))
 
     def _import(self, party: Party, body: object) -> object:
-        """Import the definitions in a body: JSON, as text or bytes."""
+        """Import the definitions in a body: JSON, as text or bytes. It needs the right to manage
+        the broker."""
+        if not party.access.permits(MANAGE, ADDRESS):
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "to manage the broker is not allowed to you")
         if not isinstance(body, str | bytes):
             raise bad_request("the body must be a text: the definitions as JSON")
         try:

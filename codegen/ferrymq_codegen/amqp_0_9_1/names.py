@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from ferrymq_codegen.amqp_0_9_1.model import Class, Constant
-from ferrymq_codegen.mistakes import Location, Mistakes
-from ferrymq_codegen.names import is_name, is_quotable, snake_name
+from ferrymq_codegen.identifiers import Scope, snake_name, words
+from ferrymq_codegen.mistakes import Mistakes
 
 FIELD_NAMES: Final = {
     # `type` would hide the builtin in the class body, and says less.
@@ -21,6 +21,16 @@ FIELD_NAMES: Final = {
     ("confirm.select", "nowait"): "no_wait",
 }
 """Fields that are not named by the rule, by method and name."""
+
+SECRET_FIELDS: Final = frozenset(
+    {
+        ("connection.start-ok", "response"),
+        ("connection.secure", "challenge"),
+        ("connection.secure-ok", "response"),
+        ("connection.update-secret", "new-secret"),
+    }
+)
+"""Fields with credentials, by method and name: no repr shows them."""
 
 RESERVED_MODULES: Final = frozenset({"constants", "registry"})
 """Names that no class may have: modules of the output."""
@@ -36,16 +46,16 @@ _ATTRIBUTES: Final = frozenset(
 
 def method_class(cls: str, method: str) -> str:
     """Return the Python class of a method."""
-    return "".join(_words(cls)) + "".join(_words(method))
+    return _camel(cls) + _camel(method)
 
 
 def properties_class(cls: str) -> str:
     """Return the Python class of the properties of a class."""
-    return "".join(_words(cls)) + "Properties"
+    return _camel(cls) + "Properties"
 
 
-def _words(name: str) -> list[str]:
-    return [word[0].upper() + word[1:] for word in snake_name(name).split("_") if word]
+def _camel(name: str) -> str:
+    return "".join(word[0].upper() + word[1:] for word in words(name))
 
 
 def module_name(cls: str) -> str:
@@ -70,11 +80,11 @@ def constant_name(name: str) -> str:
 
 def check(constants: Iterable[Constant], classes: Iterable[Class], mistakes: Mistakes) -> None:
     """Report names that cannot become identifiers and names that collide."""
-    scope = _Scope(mistakes)
+    scope = Scope(mistakes)
     for constant in constants:
         scope.take(constant_name(constant.name), f"constant {constant.name}", constant.at)
-    modules = _Scope(mistakes, RESERVED_MODULES)
-    names = _Scope(mistakes)
+    modules = Scope(mistakes, RESERVED_MODULES)
+    names = Scope(mistakes)
     for cls in classes:
         modules.take(module_name(cls.name), f"class {cls.name}", cls.at)
         if cls.fields:
@@ -83,31 +93,12 @@ def check(constants: Iterable[Constant], classes: Iterable[Class], mistakes: Mis
         for method in cls.methods:
             path = f"{cls.name}.{method.name}"
             names.take(method_class(cls.name, method.name), f"method {path}", method.at)
-            fields = _Scope(mistakes, _ATTRIBUTES)
+            fields = Scope(mistakes, _ATTRIBUTES)
             for field in method.fields:
                 fields.take(field_name(path, field.name), f"field {path}.{field.name}", field.at)
 
 
 def _fields(path: str, cls: Class, mistakes: Mistakes) -> None:
-    scope = _Scope(mistakes, _ATTRIBUTES)
+    scope = Scope(mistakes, _ATTRIBUTES)
     for field in cls.fields:
         scope.take(field_name(path, field.name), f"property {path}.{field.name}", field.at)
-
-
-class _Scope:
-    """Names of one Python scope, each with the element that it stands for."""
-
-    def __init__(self, mistakes: Mistakes, reserved: Iterable[str] = ()) -> None:
-        self.mistakes = mistakes
-        self.taken = {name: f"the generator's own {name}" for name in reserved}
-
-    def take(self, python: str, what: str, at: Location) -> None:
-        """Reserve a name, or report why that is impossible."""
-        if not is_quotable(what):
-            self.mistakes.add(at, f"{what} has a character that no name may have")
-        elif not is_name(python):
-            self.mistakes.add(at, f'{what} has no name in Python: "{python}"')
-        elif python in self.taken:
-            self.mistakes.add(at, f"{what} and {self.taken[python]} are both {python} in Python")
-        else:
-            self.taken[python] = what

@@ -162,6 +162,7 @@ def _check(protocol: Protocol, mistakes: Mistakes) -> None:
         if len(cls.fields) > MOST_PROPERTIES:
             what = f"class {cls.name} has more than {MOST_PROPERTIES} properties"
             mistakes.add(cls.fields[MOST_PROPERTIES].at, what)
+        _check_twice(f"class {cls.name}", cls.fields, mistakes)
         for field in cls.fields:
             _check_field(protocol, cls.name, field, mistakes)
             if protocol.type_of(field) == "bit":
@@ -188,8 +189,17 @@ def _check_methods(protocol: Protocol, cls: Class, mistakes: Mistakes) -> None:
             if response not in names:
                 what = f"method {path} has response {response}, an unknown method"
                 mistakes.add(method.at, what)
+        _check_twice(f"method {path}", method.fields, mistakes)
         for field in method.fields:
             _check_field(protocol, path, field, mistakes)
+
+
+def _check_twice(path: str, fields: tuple[Field, ...], mistakes: Mistakes) -> None:
+    names: set[str] = set()
+    for field in fields:
+        if field.name in names:
+            mistakes.add(field.at, f"{path} has two fields named {field.name}")
+        names.add(field.name)
 
 
 def _check_field(protocol: Protocol, path: str, field: Field, mistakes: Mistakes) -> None:

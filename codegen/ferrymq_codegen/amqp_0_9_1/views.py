@@ -8,6 +8,7 @@ from typing import Final
 
 from ferrymq_codegen.amqp_0_9_1.model import Class, Field, Method
 from ferrymq_codegen.amqp_0_9_1.names import (
+    SECRET_FIELDS,
     constant_name,
     field_name,
     method_class,
@@ -16,9 +17,9 @@ from ferrymq_codegen.amqp_0_9_1.names import (
 )
 from ferrymq_codegen.amqp_0_9_1.resolve import Protocol
 from ferrymq_codegen.docs import docstring
-from ferrymq_codegen.names import snake_name
+from ferrymq_codegen.identifiers import snake_name
 
-_PYTHON: Final = {
+PYTHON: Final = {
     "bit": ("bool", "False"),
     "octet": ("int", "0"),
     "short": ("int", "0"),
@@ -67,6 +68,7 @@ class FieldView:
     python: str
     default: str
     is_table: bool
+    secret: bool
     doc: str
     flag: int
     read: str
@@ -96,6 +98,21 @@ class MethodView:
     write: tuple[str, ...]
     read: tuple[str, ...]
     made: tuple[tuple[str, str], ...]
+
+    @property
+    def secretive(self) -> bool:
+        """Whether a field has credentials."""
+        return any(field.secret for field in self.fields)
+
+    @property
+    def shown(self) -> str:
+        """The expression for a repr that leaves out secret fields."""
+        parts = [
+            f"{field.attr}=" + ("<hidden>" if field.secret else f"{{self.{field.attr}!r}}")
+            for field in self.fields
+        ]
+        formatted = any(not field.secret for field in self.fields)
+        return f"{'f' if formatted else ''}\"{self.cls}({', '.join(parts)})\""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +216,7 @@ def _field(
     type_ = protocol.type_of(field)
     attr = field_name(path, field.name)
     where = f'"{path}.{field.name}"'
-    python, default = _PYTHON[type_]
+    python, default = PYTHON[type_]
     value = f"value.{attr}" if not flag else attr
     write: list[str] = []
     decoded: list[str] = []
@@ -234,6 +251,7 @@ def _field(
         python=python,
         default=default,
         is_table=type_ == "table",
+        secret=(path, field.name) in SECRET_FIELDS,
         doc=docstring(doc, 4, "") if doc else "",
         flag=flag,
         read=read,
@@ -250,28 +268,17 @@ def _lines(
     write: list[str] = []
     read: list[str] = []
     made: list[tuple[str, str]] = []
+    octets = 0
     for run in _runs(protocol, method):
         first = run[0]
         where = f'"{path}.{first.name}"'
         if protocol.type_of(first) == "bit":
-            number = sum(1 for line in read if "read_octet" in line and line[:4] == "bits")
-            name = f"bits_{number + 1}"
-            held = [(place, f) for place, f in enumerate(run) if not f.reserved]
-            read.append(f"{name if held else '_'} = r.read_octet({where})".removeprefix("_ = "))
-            made += [
-                (views[f.name].attr, f"({name} & {1 << place:#04x}) != 0") for place, f in held
-            ]
-            if len(held) == 1 and held[0][0] == 0:
-                write.append(f"w.append(1 if value.{views[first.name].attr} else 0)")
-                continue
-            if not held:
-                write.append("w.append(0)")
-                continue
-            write.append(f"{name}: i64 = 0")
-            for place, f in held:
-                write.append(f"if value.{views[f.name].attr}:")
-                write.append(f"    {name} |= {1 << place:#04x}")
-            write.append(f"w.append(u8({name}))")
+            octets += 1
+            name = f"bits_{octets}"
+            held = [(place, views[f.name].attr) for place, f in enumerate(run) if not f.reserved]
+            read.append(f"{name} = r.read_octet({where})" if held else f"r.read_octet({where})")
+            made += [(attr, f"({name} & {1 << place:#04x}) != 0") for place, attr in held]
+            write += _write_bits(name, held)
         elif first.reserved:
             type_ = protocol.type_of(first)
             write += ["w.append(0)"] * _ZEROS[type_]
@@ -286,6 +293,18 @@ def _lines(
             read += view.decoded
             made.append((view.attr, view.attr))
     return tuple(write), tuple(read), tuple(made)
+
+
+def _write_bits(name: str, held: list[tuple[int, str]]) -> list[str]:
+    """Return the lines that write an octet of bits; `held` are their places and attributes."""
+    if not held:
+        return ["w.append(0)"]
+    if len(held) == 1 and held[0][0] == 0:
+        return [f"w.append(1 if value.{held[0][1]} else 0)"]
+    lines = [f"{name}: i64 = 0"]
+    for place, attr in held:
+        lines += [f"if value.{attr}:", f"    {name} |= {1 << place:#04x}"]
+    return [*lines, f"w.append(u8({name}))"]
 
 
 def _runs(protocol: Protocol, method: Method) -> Iterator[list[Field]]:

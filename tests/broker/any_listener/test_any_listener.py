@@ -24,7 +24,12 @@ from ferrymq_broker.config.load import load_config
 from ferrymq_broker.config.model import Store
 from ferrymq_broker.server import BrokerServer
 from ferrymq_broker.server.any_listener import detect
-from ferrymq_broker.server.http_handlers import HttpHandlers, HttpRequest, HttpResponse
+from ferrymq_broker.server.http_handlers import (
+    HttpHandlers,
+    HttpRequest,
+    HttpResponse,
+    HttpSteps,
+)
 from ferrymq_broker.server.websocket_limits import MOST_BODY, MOST_EARLY_BYTES
 from ferrymq_broker.values.policy import QueuePolicy
 from tests.broker.tls.conftest import pki as pki
@@ -335,3 +340,53 @@ def test_settings_that_do_not_fit(tmp_path: Path) -> None:
         load_config(path)
     path.write_text('[[listener]]\nurl = "any://127.0.0.1"\norigins = "*"\n')
     assert load_config(path).listener[0].address.port == 5672
+
+
+async def test_a_handler_can_have_names_and_passwords_checked() -> None:
+    def who(request: HttpRequest) -> HttpResponse:
+        identity = request.identity
+        return HttpResponse(200, b"nobody" if identity is None else str(identity.user).encode())
+
+    config = Config.model_validate(
+        {
+            "listener": [{"url": "any://127.0.0.1:0"}],
+            "security": {"users": {"alice": "right"}, "failed-logins": 3},
+        }
+    )
+    async with BrokerServer(config) as server, aiohttp.ClientSession() as session:
+        server.http_handlers.mount("default", "/asks", who, login=True)
+        server.http_handlers.mount("default", "/plain", who)
+
+        async def answer(path: str, password: str = "") -> bytes:
+            login = aiohttp.encode_basic_auth("alice", password)
+            headers = {"Authorization": login} if password else {}
+            url = f"http://127.0.0.1:{server.port}/{path}"
+            async with session.get(url, headers=headers) as response:
+                return await response.read()
+
+        assert await answer("asks", "right") == b"alice"
+        assert await answer("asks") == b"nobody"
+        assert await answer("plain", "right") == b"nobody"
+        # Guessing is limited as it is over AMQP.
+        for _ in range(3):
+            assert await answer("asks", "wrong") == b"nobody"
+        assert await answer("asks", "right") == b"nobody"
+
+
+async def test_a_handler_works_in_steps(
+    server: BrokerServer, session: aiohttp.ClientSession
+) -> None:
+    passes: list[int] = []
+
+    def slowly(request: HttpRequest) -> HttpSteps:
+        for step in range(3):
+            passes.append(step)
+            asyncio.get_running_loop().call_soon(passes.append, -step)
+            yield
+        return HttpResponse(200, b"done")
+
+    server.http_handlers.mount("default", "/slow", slowly)
+    async with session.get(f"http://127.0.0.1:{server.port}/slow") as response:
+        assert await response.read() == b"done"
+    # The event loop did other work between the steps.
+    assert passes == [0, 0, 1, -1, 2, -2]

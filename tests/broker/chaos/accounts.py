@@ -35,7 +35,7 @@ class Account:
             name: value for name, value in self.queue.describe().items() if isinstance(value, int)
         }
         overflowed = figures["overflowed"]
-        if self.queue.policy.overflow == "dead-letter":
+        if self.queue.policy.overflow in ("dead-letter", "reject-dead-letter"):
             self._sent_on += overflowed - self._overflowed
         self._overflowed = overflowed
         returned = figures["released"] + figures["modified"]

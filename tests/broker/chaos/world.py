@@ -34,7 +34,7 @@ def random_policy(random: Random, stored: bool = False) -> QueuePolicy:
     overflow = random.choice(OVERFLOWS)
     groups = random.random() < 0.25
     alone = random.choice((0, 0, 0, 0, 0, 0, 1, 1, 2))
-    if overflow == "dead-letter" and not dead_letter:
+    if overflow in ("dead-letter", "reject-dead-letter") and not dead_letter:
         overflow = "drop-head"
     return QueuePolicy(
         priorities=random.choice((1, 2, 3, 10, 10)),

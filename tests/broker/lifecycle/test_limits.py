@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq.engine.delivery import OutgoingDelivery
+from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Data, Modified, Rejected, Released
 from tests.broker.harness import Network, Sender, encode
@@ -98,7 +99,17 @@ def test_what_is_rejected_becomes_a_dead_letter(net: Network) -> None:
     assert [type(d.remote_state) for d in sent] == [Accepted, Rejected, Rejected]
     assert bodies(net, "q") == [b"a"]
     assert bodies(net, "dlq") == [b"b", b"c"]
-    assert figure(net, "q", "refused") == 2
+    assert (figure(net, "q", "refused"), figure(net, "q", "overflowed")) == (2, 2)
+
+
+def test_what_cannot_be_moved_becomes_no_dead_letter(net: Network) -> None:
+    net.declare("q", QueuePolicy(max_length=1, overflow="reject-dead-letter", dead_letter="dlq"))
+    net.declare("dlq")
+    net.declare("other")
+    net.connect().sender("other").send(b"a", b"b")
+    moved, refusal = finish(net.queue("other").move(net.queue("q"), 2))
+    assert moved == 1 and refusal is not None
+    assert [bodies(net, name) for name in ("q", "other", "dlq")] == [[b"a"], [b"b"], []]
 
 
 def test_the_least_important_go_first(net: Network) -> None:

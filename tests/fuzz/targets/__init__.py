@@ -12,6 +12,10 @@ from typing import NamedTuple
 NAMES = (
     "codec",
     "frames",
+    "methods_0_9_1",
+    "headers_0_9_1",
+    "tables_0_9_1",
+    "frames_0_9_1",
     "sasl_server",
     "sasl_client",
     "engine_server",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,13 +18,12 @@ from typing import Any, Final
 from ferrymq.testing import LocalBroker
 from tests.broker.tls.pki import Pki
 from tests.interop.azure.cases import FEATURES, Family, Feature, entities
+from tests.interop.features.client_process import ROOT, ClientProcess, Outcome
 
 HERE: Final = Path(__file__).parent
-ROOT: Final = HERE.parents[2]
+_NODE_CLIENT: Final = ROOT / "tests/interop/features/client.js"
+_NODE_CASES: Final = {"service-bus": "service_bus.js", "event-hubs": "event_hubs.js"}
 ENVIRONMENTS: Final = ROOT / "build/azure"
-
-# Seconds for a case and for the start of a client; the client itself gives up earlier.
-LIMIT: Final = 90.0
 
 LARGEST_MESSAGE: Final = 1_048_576
 
@@ -81,7 +78,7 @@ class Client:
     def command(self) -> list[str]:
         """Return the command that starts it; make its environment if it has one."""
         if self.flavour == "node":
-            return ["node", str(HERE / "client.js"), self.family]
+            return ["node", str(_NODE_CLIENT), str(HERE / _NODE_CASES[self.family])]
         python = sys.executable
         if self.older:
             python = str(_environment(self.package, self.version))
@@ -133,15 +130,6 @@ _ALL: Final = (
 CLIENTS: Final = {client.key: client for client in _ALL}
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a feature: `passed`, `failed` with an error, or `absent` from the client."""
-
-    verdict: str
-    error: str
-    seconds: float
-
-
 class Runner:
     """A client in a process, and the brokers that it needs: one open, one with TLS and keys.
 
@@ -152,14 +140,20 @@ class Runner:
     def __init__(self, client: Client) -> None:
         self.client: Client = client
         self._brokers: list[LocalBroker] = []
-        self._process: subprocess.Popen[str] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="ferrymq-azure-")
+        authority = str(self._pki.path("ca"))
+        environment = {
+            "NODE_EXTRA_CA_CERTS": authority,
+            # Older SDKs ignore `connection_verify` in administration.
+            "REQUESTS_CA_BUNDLE": authority,
+        }
+        self._process = ClientProcess(client.command, environment, Path(self._folder.name))
 
     def __enter__(self) -> Runner:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._end_process()
+        self._process.end()
         for broker in self._brokers:
             broker.close()
         self._folder.cleanup()
@@ -203,19 +197,13 @@ class Runner:
 
     def play(self, feature: Feature) -> Outcome:
         """Try a feature, and return what came of it."""
-        start = time.monotonic()
         broker = self._guarded if self._needs_guard(feature) else self._open
         behind = time.time() - broker.clock.now.timestamp()
         broker.clock.advance(max(0.0, behind))
-        said = self._ask(self._question(feature, broker), broker)
-        seconds = round(time.monotonic() - start, 2)
-        if said.get("absent"):
-            return Outcome("absent", "", seconds)
-        error = str(said.get("error", ""))
-        if error:
-            # A case that failed may leave threads and connections.
-            self._end_process()
-        return Outcome("failed" if error else "passed", error, seconds)
+        return self._process.play(
+            self._question(feature, broker),
+            lambda request: broker.clock.advance(request["advance"]),
+        )
 
     def _question(self, feature: Feature, broker: LocalBroker) -> Mapping[str, Any]:
         text = (
@@ -232,57 +220,3 @@ class Runner:
             "endpoint": f"sb://localhost:{broker.port}",
             "authority": str(self._pki.path("ca")),
         }
-
-    def _ask(self, question: Mapping[str, Any], broker: LocalBroker) -> dict[str, Any]:
-        process = self._process
-        if process is None:
-            process = self._process = self._start_process()
-        assert process.stdin is not None and process.stdout is not None
-        watchdog = threading.Timer(LIMIT, process.kill)
-        watchdog.start()
-        try:
-            self._write(process, question)
-            while line := process.stdout.readline():
-                said: dict[str, Any] = json.loads(line)
-                if "advance" not in said:
-                    return said
-                broker.clock.advance(said["advance"])
-                self._write(process, {})
-        finally:
-            watchdog.cancel()
-        self._end_process()
-        return {"error": f"the client ended within {LIMIT:.0f} seconds: {self._log()}"}
-
-    @staticmethod
-    def _write(process: subprocess.Popen[str], line: Mapping[str, Any]) -> None:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(line) + "\n")
-        process.stdin.flush()
-
-    def _start_process(self) -> subprocess.Popen[str]:
-        authority = str(self._pki.path("ca"))
-        with Path(self._folder.name, "client.log").open("w") as log:
-            return subprocess.Popen(
-                self.client.command(),
-                cwd=ROOT,
-                env={
-                    **os.environ,
-                    "NODE_EXTRA_CA_CERTS": authority,
-                    # Older SDKs ignore `connection_verify` in administration.
-                    "REQUESTS_CA_BUNDLE": authority,
-                },
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-
-    def _log(self) -> str:
-        lines = Path(self._folder.name, "client.log").read_text("utf-8").strip().splitlines()
-        return lines[-1] if lines else ""
-
-    def _end_process(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()

@@ -15,7 +15,8 @@ from azure.eventhub import EventData, TransportType
 from azure.eventhub import aio as _asyncio_clients  # noqa: F401
 from azure.eventhub.exceptions import EventHubError
 
-from tests.interop.azure.python_client import Trial, expect
+from tests.interop.azure.python_client import Trial
+from tests.interop.features.trial import expect
 
 GROUP = "$Default"
 

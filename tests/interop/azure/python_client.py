@@ -2,11 +2,8 @@
 
     python -m tests.interop.azure.python_client {service-bus,event-hubs} {sync,aio}
 
-It reads lines of JSON: `{"case": NAME, "connection": STRING, ...}`. For each it writes
-`{"error": TEXT}`, empty if the feature works, or `{"absent": true}` if the client has no such
-feature. In between it may write `{"advance": SECONDS}`: who reads it advances the broker's clock
-and answers with a line. It imports nothing of this project but the cases, so that it runs where an
-older SDK is installed.
+`features/trial` says what it reads and writes. It imports nothing of this project but that and the
+cases, so that it runs where an older SDK is installed.
 """
 
 from __future__ import annotations
@@ -14,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import json
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-# Seconds for a case, however slow the machine is.
-LIMIT = 60.0
+from tests.interop.features.trial import LIMIT, ask, serve
 
 _ASYNCIO = ("azure.servicebus.aio", "azure.servicebus.aio.management", "azure.eventhub.aio")
 
@@ -114,8 +109,7 @@ class Trial:
 
     async def advance(self, seconds: float) -> None:
         """Advance the clock of the broker."""
-        say({"advance": seconds})
-        await asyncio.to_thread(sys.stdin.readline)
+        await asyncio.to_thread(ask, {"advance": seconds})
 
     def kind(self, module: str, name: str) -> Any:
         """Return a class of the SDK, the blocking one or that for asyncio."""
@@ -138,64 +132,25 @@ class Trial:
         return adapted(make(connection or self.connection, **options))
 
 
-def say(line: dict[str, Any]) -> None:
-    """Write a line of JSON."""
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-
-
-def expect(actual: object, wanted: object) -> None:
-    """Raise AssertionError if the two are not equal."""
-    assert actual == wanted, f"{actual!r} instead of {wanted!r}"
-
-
-async def fails(awaitable: Awaitable[Any], *kinds: type[BaseException]) -> BaseException:
-    """Expect an error of one of the kinds, and return it."""
-    try:
-        result = await awaitable
-    except kinds as error:
-        return error
-    raise AssertionError(f"it was not refused: {result!r}")
-
-
-def _text(failure: BaseException) -> str:
-    """Return the error in one line."""
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    kind = "" if isinstance(failure, AssertionError) else f"{type(failure).__name__}: "
-    return kind + (str(failure).splitlines() or [""])[0][:300]
-
-
-async def play(cases: Any, flavour: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Run a case and return what came of it."""
-    case = getattr(cases, asked["case"].replace("-", "_"), None)
-    if case is None:
-        return {"absent": True}
-    trial = Trial(
-        asked["connection"],
-        asked["case"],
-        flavour,
-        asked.get("listen_only", ""),
-        asked.get("authority", ""),
-        asked.get("endpoint", ""),
-        datetime.fromtimestamp(asked["now"], UTC),
-    )
-    try:
-        async with asyncio.timeout(LIMIT):
-            await case(trial)
-    except Exception as failure:
-        return {"error": _text(failure)}
-    return {"error": ""}
-
-
 async def main() -> None:
     """Run cases until the input ends."""
     family, flavour = sys.argv[1:]
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     modules = {"service-bus": "service_bus_cases", "event-hubs": "event_hub_cases"}
     cases = importlib.import_module(f"tests.interop.azure.{modules[family]}")
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        say(await play(cases, flavour, json.loads(line)))
+
+    def trial(asked: dict[str, Any]) -> Trial:
+        return Trial(
+            asked["connection"],
+            asked["case"],
+            flavour,
+            asked.get("listen_only", ""),
+            asked.get("authority", ""),
+            asked.get("endpoint", ""),
+            datetime.fromtimestamp(asked["now"], UTC),
+        )
+
+    await serve(cases, trial)
 
 
 if __name__ == "__main__":

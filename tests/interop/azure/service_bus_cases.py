@@ -34,7 +34,8 @@ from azure.servicebus.management import (
     SqlRuleFilter,
 )
 
-from tests.interop.azure.python_client import Trial, expect, fails
+from tests.interop.azure.python_client import Trial
+from tests.interop.features.trial import expect, fails
 
 # Seconds that a receiver waits for a message that comes, and for one that does not come.
 PATIENCE = 10

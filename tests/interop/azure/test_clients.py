@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.interop.azure.cases import FEATURES
-from tests.interop.azure.clients import CLIENTS, Client, Runner
-from tests.interop.azure.expectations import ABSENT, FAILS, judge
-from tests.interop.azure.page import PAGE, RESULTS, write
+from tests.interop.azure.cases import Feature
+from tests.interop.azure.clients import CLIENTS, Client
+from tests.interop.azure.suite import SUITE
 
 pytestmark = pytest.mark.interop
-
-
-def surprises(client: Client, everything: bool) -> list[str]:
-    """Try features with a client, and return what is not as expected."""
-    found = []
-    with Runner(client) as runner:
-        for feature in client.features:
-            if everything or not client.takes_long(feature):
-                surprise = judge(client, feature.name, runner.play(feature))
-                if surprise:
-                    found.append(f"{client.title}: {feature.name}: {surprise}")
-    return found
-
-
-def of_all(clients: list[Client], everything: bool) -> list[str]:
-    """Try features with all of these clients at the same time: they sleep most of it."""
-    with ThreadPoolExecutor(len(clients)) as pool:
-        tried = pool.map(lambda client: surprises(client, everything), clients)
-        return [surprise for found in tried for surprise in found]
 
 
 def present(*, older: bool) -> list[Client]:
@@ -43,15 +21,20 @@ def present(*, older: bool) -> list[Client]:
     return clients
 
 
+def everything(client: Client, feature: Feature) -> bool:
+    return True
+
+
 @pytest.mark.timeout(300)
 def test_a_part_of_the_features_with_each_sdk() -> None:
-    assert of_all(present(older=False), everything=False) == []
+    found = SUITE.surprises(present(older=False), lambda client, each: not client.takes_long(each))
+    assert found == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_each_feature_with_each_sdk() -> None:
-    assert of_all(present(older=False), everything=True) == []
+    assert SUITE.surprises(present(older=False), everything) == []
 
 
 @pytest.mark.slow
@@ -63,22 +46,12 @@ def test_each_feature_with_older_sdks() -> None:
             client.command()
     except subprocess.CalledProcessError as error:
         pytest.skip(f"there is no environment for an older SDK: {error}")
-    assert of_all(clients, everything=True) == []
+    assert SUITE.surprises(clients, everything) == []
 
 
 def test_expectations_name_features_and_clients() -> None:
-    names = {feature.name for feature in FEATURES}
-    assert len(names) == len(FEATURES), "two features have one name"
-    assert set(FAILS) <= {*CLIENTS, *(client.package for client in CLIENTS.values())}
-    assert set(ABSENT) <= {client.package for client in CLIENTS.values()}
-    for each in (*FAILS.values(), *ABSENT.values()):
-        assert set(each) <= names
+    SUITE.check_expectations()
 
 
 def test_the_page_has_the_results() -> None:
-    results = json.loads(RESULTS.read_text("utf-8"))
-    page = PAGE.read_text("utf-8")
-    assert page == write(results), "run: python -m tests.interop.azure page"
-    for key, client in CLIENTS.items():
-        cases = set(results[key]["cases"])
-        assert cases == {each.name for each in client.features}, f"run the features with {key}"
+    SUITE.check_page()

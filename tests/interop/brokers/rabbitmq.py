@@ -75,7 +75,8 @@ class RabbitMQ(ForeignBroker):
             "ssl_options.verify": "verify_none",
             "load_definitions": self._within(folder / "definitions.json"),
             "auth_mechanisms.1": "PLAIN",
-            "auth_mechanisms.2": "ANONYMOUS",
+            "auth_mechanisms.2": "AMQPLAIN",
+            "auth_mechanisms.3": "ANONYMOUS",
             "heartbeat": "0",
             # Memory and disk of this machine are not what is tested.
             "disk_free_limit.absolute": "1MB",
@@ -85,7 +86,7 @@ class RabbitMQ(ForeignBroker):
         }
         if self._major < 4:
             lines["amqp1_0.default_user"] = "guest"
-            lines.pop("auth_mechanisms.2")
+            lines.pop("auth_mechanisms.3")
         text = "".join(f"{name} = {value}\n" for name, value in lines.items())
         (folder / "rabbitmq.conf").write_text(text, "utf-8")
         (folder / "no.conf").write_text("", "utf-8")
@@ -128,11 +129,15 @@ class RabbitMQ(ForeignBroker):
         )
         self.expect_loopback()
 
+    def control(self, *command: str) -> str:
+        """Run a command of `rabbitmqctl`, and return what it prints."""
+        script = self._command(f"{self._inside}/sbin/rabbitmqctl", *command)
+        done = subprocess.run(
+            script, env=self._environment(), cwd=self._folder, capture_output=True, check=True
+        )
+        return done.stdout.decode()
+
     def export_definitions(self) -> str:
         """Return what ``rabbitmqctl export_definitions`` writes."""
-        command = self._command(f"{self._inside}/sbin/rabbitmqctl", "export_definitions", "-")
-        done = subprocess.run(
-            command, env=self._environment(), cwd=self._folder, capture_output=True, check=True
-        )
-        text = done.stdout.decode()
+        text = self.control("export_definitions", "-")
         return text[text.index("{") :]

@@ -167,7 +167,7 @@ class RabbitSite(ForeignSite):
     other_host = f"vhost:{OTHER_HOST}"
 
     def __init__(self, key: str, root: Path, queues: Iterable[str], streams: Iterable[str]) -> None:
-        broker = RabbitMQ(_definitions(queues, streams), root)
+        self.rabbitmq = broker = RabbitMQ(_definitions(queues, streams), root)
         self.tls_port, self.pki = broker.tls_port, broker.pki
         self._v2 = int(broker.version.partition(".")[0]) >= 4
         self._prefix = "/queues/" if self._v2 else "/amq/queue/"
@@ -238,9 +238,12 @@ where = ["*", "$*", "dynamic.*"]
 
 
 class FerrymqSite(Site):
-    """The broker of this project, with a store, users, TLS and the streams that cases name."""
+    """The broker of this project, with a store, users, TLS and the streams that cases name.
 
-    def __init__(self, key: str, streams: Iterable[str]) -> None:
+    `more` is the rest of the configuration.
+    """
+
+    def __init__(self, key: str, streams: Iterable[str], more: str = "") -> None:
         self.key = key
         self.version = "here"
         self._directory = tempfile.TemporaryDirectory(prefix="ferrymq-site-")
@@ -248,7 +251,7 @@ class FerrymqSite(Site):
         self.pki = Pki(self._folder)
         text = _FERRYMQ.format(folder=self._folder, password=PASSWORD)
         text += "".join(f'[[stream]]\nname = "{name}"\n' for name in streams)
-        (self._folder / "ferrymq.toml").write_text(text, "utf-8")
+        (self._folder / "ferrymq.toml").write_text(text + more, "utf-8")
         self.port, self.tls_port = free_ports(2)
         self._process = ForeignProcess(r"^ready$")
         self.start()
@@ -340,7 +343,7 @@ class Known:
     """Whether it is not installed in this system, so that only `make foreign` has it."""
 
 
-def _rabbit_root(major: str) -> Path | None:
+def rabbit_root(major: str) -> Path | None:
     """Return where a RabbitMQ of the version is: in this system, or in what `make foreign` got."""
     for root in (Path("/"), TRIXIE):
         home = find_home(root)
@@ -351,14 +354,14 @@ def _rabbit_root(major: str) -> Path | None:
 
 def _rabbit(title: str, major: str, lack: str) -> Known:
     """Return a RabbitMQ, which `lack` says how to get."""
-    foreign = major == "4" and _rabbit_root(major) != Path("/")
+    foreign = major == "4" and rabbit_root(major) != Path("/")
 
     def start(key: str, queues: list[str], streams: list[str]) -> Site:
-        root = _rabbit_root(major)
+        root = rabbit_root(major)
         assert root is not None
         return RabbitSite(key, root, queues, streams)
 
-    return Known(title, lambda: "" if _rabbit_root(major) else lack, start, foreign)
+    return Known(title, lambda: "" if rabbit_root(major) else lack, start, foreign)
 
 
 KNOWN: Final = {

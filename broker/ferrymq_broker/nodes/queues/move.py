@@ -64,7 +64,11 @@ def move(
                 "amqp:resource-limit-exceeded",
                 f"{target.address[:200]!r} is full; consume from it or raise its limits",
             )
-        refusal = target.publish(_with_time_left(chosen, entries.agenda))
+        entries.agenda.moving = True
+        try:
+            refusal = target.publish(_with_time_left(chosen, entries.agenda))
+        finally:
+            entries.agenda.moving = False
         if refusal is not None:
             return moved, refusal
         if chosen.state == DEFERRED:

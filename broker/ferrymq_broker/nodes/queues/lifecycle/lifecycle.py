@@ -328,7 +328,8 @@ class MessageLifecycle(RowWatcher):
                 replaced = self._last_values.waiting(message)
             refusal = length_limit.find_room(message, due != 0, replaced)
             if refusal is not None and not self._has_reserved(message):
-                if length_limit.buries:
+                if length_limit.buries and not self._stays_elsewhere():
+                    self.overflowed += 1
                     self._bury(message, refusal)
                 return self._refuse(refusal)
         if duplicates is not None and identity is not None:
@@ -341,6 +342,12 @@ class MessageLifecycle(RowWatcher):
             self._schedule = schedule
         schedule.add(message, due)
         return _HANDLED
+
+    def _stays_elsewhere(self) -> bool:
+        """Return whether a message that is refused now belongs to another queue: that moves it, or
+        sends it on."""
+        node = self.node
+        return node.agenda.moving or len(node.space.forwarding) > 0
 
     def _refuse(self, refusal: Refusal) -> i64:
         self.refusal = refusal
