@@ -12,6 +12,7 @@ from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.values.policy import ExchangePolicy
 from ferrymq_rabbitmq.address_v2 import MANAGEMENT, exchange_address, named, native, vhost_of
 from ferrymq_rabbitmq.client_outcomes import meant_outcome
+from ferrymq_rabbitmq.deaths import record_death
 from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.management_node import add_management
 from ferrymq_rabbitmq.pattern_policies import read_policies
@@ -113,6 +114,10 @@ class RabbitmqPersonality(Personality):
     def outcome(self, node: Node, entry: Entry, state: Outcome, ending: bool) -> Outcome:
         """See `meant_outcome`."""
         return meant_outcome(node, entry, state) if isinstance(node, Queue) else state
+
+    def dead_letter(self, entry: Entry, annotations: dict[str | int, object]) -> None:
+        """See `record_death`."""
+        record_death(self._space, annotations)
 
     def error(self, condition: str, description: str, info: dict[str, object] | None) -> Error:
         """Return the error; that of a full queue says so in RabbitMQ's word."""

@@ -60,9 +60,18 @@ class Client091:
     def until(self, name: str) -> Any:
         """Return the next method of this name. Raises `AssertionError` if the connection ends."""
         while (found := self.read()) is not None:
-            if found[1].NAME == name:
+            if name == found[1].NAME:
                 return found[1]
         raise AssertionError(f"the connection has ended without {name}")
+
+    def finish(self) -> None:
+        """Send no more, and wait until the broker has hung up."""
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+            while self.socket.recv(65536):
+                pass
+        except OSError:
+            pass
 
     def code(self) -> int:
         """Return the code of the close that comes; 0 if the connection ends without one."""

@@ -15,7 +15,7 @@ from ferrymq_types_0_9_1.basic import (
 )
 from ferrymq_types_0_9_1.channel import ChannelClose, ChannelCloseOk, ChannelOpen
 from ferrymq_types_0_9_1.exchange import ExchangeDeclare
-from ferrymq_types_0_9_1.queue import QueueBind, QueueDeclare, QueueDelete
+from ferrymq_types_0_9_1.queue import QueueBind, QueueDeclare, QueueDelete, QueuePurge
 from ferrymq_types_0_9_1.tx import TxSelect
 from tests.hostile.client_0_9_1 import Client091
 from tests.hostile.site import Site
@@ -56,6 +56,7 @@ def test_bytes_that_are_no_frames(site: Site, data: bytes) -> None:
     def attack() -> None:
         with Client091(site.port, opened=False) as client:
             client.send(data)
+            client.finish()
 
     site.endures(attack)
 
@@ -149,8 +150,8 @@ def test_a_consumer_that_does_not_read(site: Site) -> None:
             with Client091(site.port) as other:
                 for _ in range(200):
                     other.send(big)
-                other.send(QueueDeclare(queue="attacked", passive=True))
-                other.until("queue.declare-ok")
+                other.send(QueuePurge(queue="attacked"))
+                other.until("queue.purge-ok")
 
     site.endures(attack, bound=24 * MIB)
 

@@ -262,7 +262,7 @@ class ChannelConnection(ClientHandler):
 
     def is_lingering(self) -> bool:
         """Return whether the client must have the time to read the close."""
-        return True
+        return self.engine.lingering
 
     def pending_login(self) -> Login | None:
         """Return the client's credentials until the decision on them; None without any."""

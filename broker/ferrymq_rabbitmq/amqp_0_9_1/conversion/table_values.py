@@ -35,6 +35,7 @@ from ferrymq_codec.value_reader import read_value
 from ferrymq_codec.value_writer import write_value
 from ferrymq_codec_0_9_1 import letters
 from ferrymq_codec_0_9_1.tables import write_table
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.field_values import is_utf8
 
 _FIELD: Final = "message.value"
 _MAX_NAME: Final = 255
@@ -176,7 +177,7 @@ def _write_map(w: BytesWriter, r: Reader) -> None:
             r.skip_value(_FIELD)
             continue
         name = take_text(r)
-        if name in seen:
+        if name in seen or not is_utf8(name):
             r.skip_value(_FIELD)
             continue
         seen.add(name)

@@ -36,6 +36,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.conversion.annotations import (
     ROUTING_KEY,
 )
 from ferrymq_rabbitmq.amqp_0_9_1.conversion.cache_budget import MAX_ENTRY, CacheBudget
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.field_values import is_utf8
 from ferrymq_rabbitmq.amqp_0_9_1.conversion.table_values import (
     take_text,
     write_field_value,
@@ -156,45 +157,32 @@ def _unusual(message: BrokerMessage, address: str, failures: i64, at: i64) -> Co
     size: i64 = len(payload)
     sections = [payload[:at]]
     bodies: list[bytes] = []
-    latest: i64 = 0
+    kind: i64 = 0
     try:
         while at < size:
             code = section_at(payload, at)
             end = section_end(payload, at)
-            section = payload[at:end]
-            if code in (PROPERTIES, APPLICATION_PROPERTIES):
+            if DATA <= code <= AMQP_VALUE:
+                kind = code
+                bodies.append(payload[at:end])
+            elif code in (PROPERTIES, APPLICATION_PROPERTIES):
                 # Some clients write a null body before them.
-                sections.append(section)
-            elif DATA <= code <= AMQP_VALUE and not _is_null(section):
-                bodies.append(section)
-                latest = code
-            elif code == AMQP_VALUE and not bodies:
-                latest = code
-            elif code != FOOTER and code != AMQP_VALUE:
+                sections.append(payload[at:end])
+            elif code != FOOTER:
                 break
             at = end
     except DecodeError:
-        bodies.append(payload[at:])
-        latest = 0
-    if latest == DATA and len(bodies) == 1:
+        # The rest cannot be read.
+        pass
+    head = b"".join(sections)
+    if kind == DATA and len(bodies) == 1:
         reader = Reader(bodies[0])
-        reader.read_descriptor(_FIELD)
         try:
-            body = reader.read_binary(_FIELD)
+            reader.read_descriptor(_FIELD)
+            return _content(head, reader.read_binary(_FIELD), address, failures, False)
         except DecodeError:
-            body = bodies[0]
-        encoded = False
-    else:
-        body = b"".join(bodies) if bodies or latest == 0 else _NULL_BODY
-        encoded = DATA <= latest <= AMQP_VALUE
-    return _content(b"".join(sections), body, address, failures, encoded)
-
-
-_NULL_BODY: Final = bytes((codes.DESCRIBED, codes.SMALL_ULONG, AMQP_VALUE, codes.NULL))
-
-
-def _is_null(section: bytes) -> bool:
-    return section_at(section, 0) == AMQP_VALUE and section[-1] == codes.NULL and len(section) == 4
+            pass
+    return _content(head, b"".join(bodies), address, failures, kind != 0)
 
 
 def _convert(sections: bytes, failures: i64, encoded: bool) -> ConvertedHead:
@@ -346,7 +334,7 @@ class _Head:
 
     def _add(self, name: bytes, r: Reader) -> None:
         """Add a header with the next value; not a second one with the name."""
-        if len(name) > _MAX_SHORT or name in self._names:
+        if len(name) > _MAX_SHORT or name in self._names or not is_utf8(name):
             r.skip_value("headers")
             return
         self._begin(name)

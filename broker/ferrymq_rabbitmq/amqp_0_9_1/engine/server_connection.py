@@ -185,6 +185,11 @@ class ServerConnection:
         """Whether nothing follows what is in the output."""
         return self.state == ENDED
 
+    @property
+    def lingering(self) -> bool:
+        """Whether the client may still have to read why the connection has ended."""
+        return not self._in_eof
+
     def holds_input(self) -> bool:
         """Return whether input waits for a decision of the user, and more should not be read."""
         return self._waits() and self._input.size > self.frame_max
