@@ -21,7 +21,7 @@ from rich.console import Console
 import hatch_build
 from bench import markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
-from bench.parts import azure
+from bench.parts import amqp_0_9_1, azure
 from bench.parts.broker import CASES, BrokerBench, Candidate
 from bench.parts.clients import ClientBench
 from bench.parts.durable import DurableBench
@@ -37,7 +37,7 @@ from bench.tree import ROOT, Trees, command, environment, variant_on
 
 PARTS: Final = (
     "codec", "broker", "clients", "features", "security", "latency", "durable", "memory",
-    "azure",
+    "azure", "amqp-0-9-1",
 )  # fmt: skip
 FORMAT: Final = 1
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -88,8 +88,9 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     made.add_argument(
         "--peer", action="append", default=[], metavar="NAME=URL",
-        help="another running AMQP 1.0 broker for the parts broker and clients; the path of the "
-        "URL is the address of its queue, without a path it is `bench`",
+        help="another running broker: of AMQP 1.0 for the parts broker and clients, where the path "
+        "of the URL is the address of its queue, without a path `bench`; of AMQP 0-9-1 for the "
+        "part amqp-0-9-1, which needs the URL's port",
     )  # fmt: skip
     made.add_argument(
         "--amqpload", metavar="PATH", default=os.environ.get("AMQPLOAD") or None,
@@ -208,6 +209,14 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
         elif part == "azure":
             with tempfile.TemporaryDirectory() as folder:
                 reports.append(azure.measure(trees, Path(folder), shrink=extent.memory_shrink))
+        elif part == "amqp-0-9-1":
+            with tempfile.TemporaryDirectory() as folder:
+                reports.append(
+                    amqp_0_9_1.measure(
+                        trees, Path(folder), _other_ports(arguments.peer), extent.broker_rounds,
+                        extent.memory_shrink,
+                    )
+                )  # fmt: skip
         else:
             reports.append(occupied(trees, extent))
     if trees.pure:
@@ -221,6 +230,15 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
         "machine": where,
         "reports": [report.to_json() for report in reports],
     }
+
+
+def _other_ports(peers: list[str]) -> dict[str, int]:
+    """Return the ports of other brokers on this machine, by their names."""
+    found = {}
+    for peer in peers:
+        name, _, url = peer.partition("=")
+        found[name] = urlsplit(url).port or 5672
+    return found
 
 
 def codec(trees: Trees, extent: Extent) -> Report:

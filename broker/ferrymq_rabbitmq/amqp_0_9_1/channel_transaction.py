@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from ferrymq_rabbitmq.amqp_0_9_1.unacknowledged import Unacknowledged
 
 
+# What a message counts for beside its payload, in bytes: a commit of very many small messages would
+# keep other clients waiting.
+_EACH: Final = 1024
+
+
 @final
 class ChannelTransaction:
     """The open transaction of a channel, with at most `limit` bytes of messages; 0 is no limit.
@@ -42,7 +47,7 @@ class ChannelTransaction:
 
     def publish(self, publication: Publication) -> None:
         """Add a message. Raises `ChannelFault` if the transaction has too many bytes."""
-        self._bytes += len(publication.message.payload)
+        self._bytes += len(publication.message.payload) + _EACH
         if self.limit != 0 and self._bytes > self.limit:
             raise ChannelFault(
                 PRECONDITION_FAILED,
