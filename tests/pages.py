@@ -32,6 +32,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "broker/amqp-0-9-1-messages": ("rabbitmq/conversion_0_9_1/",),
     "broker/audit": ("broker/audit/",),
+    "broker/amqp-0-9-1-compatibility": ("interop/amqp_0_9_1/test_clients.py",),
     "broker/azure-administration": ("broker/administration/",),
     "broker/azure-entities": ("servicebus/entities/",),
     "broker/azure-compatibility": ("interop/azure/test_clients.py",),

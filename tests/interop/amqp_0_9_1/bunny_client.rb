@@ -346,6 +346,45 @@ module Cases
     end
   end
 
+  def direct(at)
+    at.channel do |ch|
+      exchange = ch.direct(at.name, auto_delete: true)
+      queue = own(ch, at.name("q")).bind(exchange, routing_key: "red")
+      %w[blue red].each { |key| exchange.publish(key, routing_key: key) }
+      expect(got(queue)[2], "red")
+      expect(queue.pop, [nil, nil, nil])
+    end
+  end
+
+  def message_ttl(at)
+    at.channel do |ch|
+      dead = own(ch, at.name("dead"))
+      queue = own(ch, at.name, x_dead_letter_exchange: "", x_dead_letter_routing_key: dead.name)
+      queue.publish("one", expiration: 50)
+      expect(got(dead)[1].headers["x-death"].first["reason"], "expired")
+    end
+  end
+
+  def direct_reply_to(at)
+    at.connect do |connection|
+      server = own(connection.create_channel, at.name)
+      client = connection.create_channel
+      came = ::Queue.new
+      client.basic_consume("amq.rabbitmq.reply-to", "", true) { |_, _, body| came << body }
+      client.default_exchange.publish(
+        "one", routing_key: at.name, reply_to: "amq.rabbitmq.reply-to"
+      )
+      reply_to = got(server)[1].reply_to
+      server.channel.default_exchange.publish("answer", routing_key: reply_to)
+      eventually("the answer") { came.size == 1 }
+      expect(came.pop, "answer")
+    end
+  end
+
+  def not_found(at)
+    at.channel { |ch| refused(Bunny::NotFound) { ch.basic_get("missing") } }
+  end
+
   def precondition(at)
     at.channel do |ch|
       own(ch, at.name, x_message_ttl: 1000)

@@ -113,11 +113,11 @@ def _c() -> list[str]:
     return [str(C_PROGRAM)]
 
 
-def _of_debian(key: str, package: str, tool: str, program: Callable[[], list[str]]) -> Client:
+def _of_debian(name: str, package: str, tool: str, program: Callable[[], list[str]]) -> Client:
     version = _debian(package)
     there = bool(version) and shutil.which(tool) is not None
     reason = "" if there else f"{package} is not installed"
-    return Client(key, package, version, program, lambda: reason)
+    return Client(name.lower(), name, version, program, lambda: reason)
 
 
 def _node_missing() -> str:
@@ -144,7 +144,7 @@ _ALL: Final = (
     _of_debian(
         "php-amqplib", "php-amqplib", "php", lambda: ["php", str(HERE / "php_amqplib_client.php")]
     ),
-    _of_debian("bunny", "ruby-bunny", "ruby", lambda: ["ruby", str(HERE / "bunny_client.rb")]),
+    _of_debian("Bunny", "ruby-bunny", "ruby", lambda: ["ruby", str(HERE / "bunny_client.rb")]),
     _of_debian("librabbitmq", "librabbitmq-dev", "gcc", _c),
     _of_debian(
         "amqp-tools",

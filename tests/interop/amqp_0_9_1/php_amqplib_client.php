@@ -326,6 +326,63 @@ function tx_rollback(array $at): void
     expect($ch->queue_declare($at['entity'], true)[1], 0);
 }
 
+function fanout(array $at): void
+{
+    $ch = channel($at);
+    $ch->exchange_declare($at['entity'], 'fanout', false, false, true);
+    foreach (['.a', '.b'] as $end) {
+        $ch->queue_bind(own($ch, $at['entity'] . $end), $at['entity']);
+    }
+    $ch->basic_publish(new AMQPMessage('one'), $at['entity']);
+    foreach (['.a', '.b'] as $end) {
+        expect(got($ch, $at['entity'] . $end)->getBody(), 'one');
+    }
+}
+
+function message_ttl(array $at): void
+{
+    $ch = channel($at);
+    $dead = own($ch, $at['entity'] . '.dead');
+    $to = ['x-dead-letter-exchange' => '', 'x-dead-letter-routing-key' => $dead];
+    own($ch, $at['entity'], ['x-message-ttl' => 50] + $to);
+    put($ch, $at['entity'], 'one');
+    $death = got($ch, $dead)->get('application_headers')->getNativeData()['x-death'][0];
+    expect($death['reason'], 'expired');
+}
+
+function priority(array $at): void
+{
+    $ch = channel($at);
+    $ch->confirm_select();
+    own($ch, $at['entity'], ['x-max-priority' => 10]);
+    foreach ([1, 9, 5] as $level) {
+        $ch->basic_publish(new AMQPMessage("$level", ['priority' => $level]), '', $at['entity']);
+    }
+    $ch->wait_for_pending_acks(PATIENCE);
+    $came = array_map(fn() => got($ch, $at['entity'])->getBody(), [1, 2, 3]);
+    expect($came, ['9', '5', '1']);
+}
+
+function rpc(array $at): void
+{
+    $ch = channel($at);
+    own($ch, $at['entity']);
+    [$inbox] = $ch->queue_declare('', false, false, true);
+    $about = ['reply_to' => $inbox, 'correlation_id' => '1'];
+    $ch->basic_publish(new AMQPMessage('one', $about), '', $at['entity']);
+    $request = got($ch, $at['entity']);
+    $answer = new AMQPMessage('answer', ['correlation_id' => $request->get('correlation_id')]);
+    $ch->basic_publish($answer, '', $request->get('reply_to'));
+    $came = got($ch, $inbox);
+    expect([$came->get('correlation_id'), $came->getBody()], ['1', 'answer']);
+}
+
+function not_found(array $at): void
+{
+    $ch = channel($at);
+    refused(404, fn() => $ch->basic_get('missing'));
+}
+
 function precondition(array $at): void
 {
     $ch = channel($at);

@@ -1126,7 +1126,7 @@ def restart(at: Place) -> None:
         for number in range(20):
             ch.basic_publish(at.name(), "a.b", b"%d" % number, Properties(delivery_mode=2))
         ch.basic_publish(at.name(), "a.b", b"transient", Properties(delivery_mode=1))
-        at.restart()
+    at.restart()
     with connected(at) as connection:
         ch = connection.channel()
         expect(bodies(ch, at.name(), 20), [str(number) for number in range(20)])

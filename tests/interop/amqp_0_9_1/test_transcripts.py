@@ -13,7 +13,11 @@ from tests.interop.amqp_0_9_1.differences import PAGE, difference, judged, recor
 from tests.interop.amqp_0_9_1.scripts import SCRIPTS, Script
 from tests.interop.brokers.sites import rabbit_root
 
-pytestmark = pytest.mark.interop
+pytestmark = [
+    pytest.mark.interop,
+    # pamqp says so of basic.recover-async, which RabbitMQ serves.
+    pytest.mark.filterwarnings("ignore:This command is deprecated"),
+]
 
 
 @pytest.fixture(scope="module")
