@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 beside another broker: the same load, by a client that nobody here wrote (librabbitmq).
+"""AMQP 0-9-1 beside another broker: the same load, by a client on librabbitmq.
 
 `bench/peers/load_0_9_1.c` has a producer and a consumer on one queue. In each round every broker
 has a turn with each case; the ratio is that of one round. ferrymq has a store, so that the durable
@@ -38,7 +38,7 @@ class Case(NamedTuple):
     name: str
     mode: str
     size: int
-    count: int
+    messages: int
 
 
 CASES: Final = (
@@ -79,7 +79,7 @@ def measure(
     with broker(trees, config) as server:
         ports = {OURS: server.port, **peers}
         for case in CASES:
-            _measure(report, program, ports, case, rounds, max(1, case.count // shrink))
+            _measure(report, program, ports, case, rounds, max(1, case.messages // shrink))
     report.build = {"broker": trees.broker_variant(), **versions()}
     return report
 

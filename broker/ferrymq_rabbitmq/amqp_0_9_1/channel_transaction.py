@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from ferrymq_rabbitmq.amqp_0_9_1.unacknowledged import Unacknowledged
 
 
-# What a message takes in memory beside its payload, about, in bytes.
-_OVERHEAD: Final = 512
+# What a message counts for beside its payload, in bytes: a commit of very many small messages would
+# keep other clients waiting.
+_EACH: Final = 1024
 
 
 @final
@@ -53,12 +54,12 @@ class ChannelTransaction:
         """Add a message. Raises `ChannelFault` if the transaction has too many bytes."""
         message = publication.message
         size: i64 = len(message.payload)
-        if self.limit != 0 and self._bytes + size + _OVERHEAD > self.limit:
+        if self.limit != 0 and self._bytes + size + _EACH > self.limit:
             raise ChannelFault(
                 PRECONDITION_FAILED,
                 f"the messages of the transaction have more than {self.limit} bytes together",
             )
-        self._bytes += size + _OVERHEAD
+        self._bytes += size + _EACH
         self._agenda.held += size
         message.holders += 1
         self._published.append(publication)
