@@ -41,12 +41,19 @@ class Served:
                 connection.close()
 
 
-def serve(work: Callable[[Served], None], store: Path | None = None) -> None:
-    """Do some work with a broker, which has a store if there is a path for it."""
+def serve(
+    work: Callable[[Served], None],
+    store: Path | None = None,
+    rules: list[dict[str, object]] | None = None,
+) -> None:
+    """Do some work with a broker, which has a store if there is a path for it, and these access
+    rules."""
     settings: dict[str, object] = {
         "listener": [{"url": "amqp://127.0.0.1:0"}],
         "personality": {"name": "rabbitmq"},
     }
+    if rules is not None:
+        settings["rule"] = rules
     if store is not None:
         settings["store"] = {"path": str(store)}
 
