@@ -47,7 +47,7 @@ def declare(channel: Channel, method: Method) -> None:
         return
     queues = channel.requests.queues
     if method.passive:
-        name = channel.named(name)
+        # The empty name stands for no queue here, not even for the last one.
         queues.describe(channel.party(), name)
     else:
         generated = not name
@@ -60,12 +60,10 @@ def declare(channel: Channel, method: Method) -> None:
             "arguments": method.arguments,
         }
         queues.declare(channel.party(), name, body, generated)
-    node = channel.space.find(name)
-    if isinstance(node, Queue):
-        node.expect_unlocked(channel.client.id)
+    _expect_unlocked(channel, name)
     channel.last_queue = name
     if not method.no_wait:
-        ready, consumers = _counts(node)
+        ready, consumers = _counts(channel.space.find(name))
         channel.answer(QueueDeclareOk(queue=name, message_count=ready, consumer_count=consumers))
 
 
@@ -86,6 +84,7 @@ def bind(channel: Channel, method: Method) -> None:
     """Bind a queue to an exchange."""
     assert isinstance(method, QueueBind)
     name = channel.named(method.queue)
+    _expect_unlocked(channel, name)
     # Without a queue and a key, the key is the name of the queue (AMQP 0-9-1 §1.7.2.3).
     key = method.routing_key or (name if not method.queue else "")
     channel.requests.bindings.bind(
@@ -104,14 +103,19 @@ def bind(channel: Channel, method: Method) -> None:
 def unbind(channel: Channel, method: Method) -> None:
     """Remove the binding of a queue."""
     assert isinstance(method, QueueUnbind)
+    name = channel.named(method.queue)
+    _expect_unlocked(channel, name)
     channel.requests.bindings.remove(
-        channel.party(),
-        method.exchange,
-        channel.named(method.queue),
-        method.routing_key,
-        method.arguments,
+        channel.party(), method.exchange, name, method.routing_key, method.arguments
     )
     channel.answer(QueueUnbindOk())
+
+
+def _expect_unlocked(channel: Channel, name: str) -> None:
+    """Raise `BrokerError` (``amqp:resource-locked``) if another connection has the queue."""
+    node = channel.space.find(name)
+    if isinstance(node, Queue):
+        node.expect_unlocked(channel.client.id)
 
 
 def purge(channel: Channel, method: Method) -> None:

@@ -96,7 +96,9 @@ class BindingRequests:
         key: str,
         arguments: dict[str, object],
     ) -> None:
-        """Remove the binding to a native address; do nothing if there is none."""
+        """Remove the binding to a native address; do nothing if there is none, or no exchange."""
+        if source and self._space.find(exchange_address(source)) is None:
+            return
         exchange = self._existing(source)
         self._authorise(party, exchange, "DELETE")
         exchange.unbind(destination, key, arguments)
