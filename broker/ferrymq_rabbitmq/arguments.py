@@ -59,6 +59,16 @@ _WITHOUT_EFFECT: Final = frozenset(
         "x-stream-filter-size-bytes",
     )
 )
+# What queues of RabbitMQ can do with other arguments, and those of the broker cannot. Arguments that
+# RabbitMQ does not know either have no effect with both.
+_MISSING: Final = frozenset(
+    (
+        "x-consumer-disconnected-timeout",
+        "x-consumer-timeout",
+        "x-max-in-memory-bytes",
+        "x-max-in-memory-length",
+    )
+)
 # RabbitMQ's names of what a full queue does, and the broker's.
 _OVERFLOWS: Final = {
     "drop-head": "drop-head",
@@ -213,8 +223,8 @@ def _settings(
             settings[setting] = read(name, value)
         elif name in _ELSEWHERE:
             raise ArgumentError(f"{name}: a queue of the type {type} has no such argument")
-        elif name not in _WITHOUT_EFFECT:
-            raise ArgumentError(f"{name}: there is no such argument of a queue")
+        elif name in _MISSING:
+            raise ArgumentError(f"{name}: queues cannot do this here")
     return settings
 
 
