@@ -1,7 +1,8 @@
 """The arguments with which clients declare queues and exchanges, as policies of the broker.
 
 All arguments are kept as labels of the node, so that they can be told again and compared. Those
-that only matter in a cluster, or for the files of RabbitMQ, have no effect.
+that only matter in a cluster, or for the files of RabbitMQ, and those that RabbitMQ does not know
+either, have no effect.
 """
 
 from __future__ import annotations
@@ -287,7 +288,8 @@ def _exchange(name: str, value: object) -> str:
     return exchange_address(exchange) if exchange else ""
 
 
-def _age(name: str, value: object) -> int:
+def age(name: str, value: object) -> int:
+    """Return the milliseconds of a time such as ``7D``. Raises `ArgumentError`."""
     found = _MAX_AGE.fullmatch(_text(name, value))
     if found is None:
         raise ArgumentError(
@@ -319,7 +321,7 @@ _QUORUM: Final[dict[str, _Reader]] = {
 }
 _STREAM: Final[dict[str, _Reader]] = {
     "x-max-length-bytes": ("max_bytes", _length),
-    "x-max-age": ("max_age", _age),
+    "x-max-age": ("max_age", age),
     "x-stream-max-segment-size-bytes": ("segment_bytes", _segment),
 }
 _READERS: Final = {CLASSIC: _CLASSIC, QUORUM: _QUORUM, STREAM: _STREAM}

@@ -47,7 +47,9 @@ def declare(channel: Channel, method: Method) -> None:
         return
     queues = channel.requests.queues
     if method.passive:
-        # The empty name stands for no queue here, not even for the last one.
+        # An empty name is that of no queue here, not that of the last one.
+        if not name:
+            raise _missing(channel, name)
         queues.describe(channel.party(), name)
     else:
         generated = not name
@@ -60,11 +62,27 @@ def declare(channel: Channel, method: Method) -> None:
             "arguments": method.arguments,
         }
         queues.declare(channel.party(), name, body, generated)
-    _expect_unlocked(channel, name)
+    node = channel.space.find(name)
+    if isinstance(node, Queue):
+        node.expect_unlocked(channel.client.id)
+        note_use(node)
     channel.last_queue = name
     if not method.no_wait:
-        ready, consumers = _counts(channel.space.find(name))
+        ready, consumers = _counts(node)
         channel.answer(QueueDeclareOk(queue=name, message_count=ready, consumer_count=consumers))
+
+
+def note_use(queue: Queue) -> None:
+    """Begin the time of ``x-expires`` again: a declaration or a get uses the queue, too."""
+    if queue.policy.auto_delete > 0:
+        queue.lifecycle.on_unconsumed()
+
+
+def _expect_unlocked(channel: Channel, name: str) -> None:
+    """Raise `BrokerError` if the queue is exclusive to another connection."""
+    node = channel.space.find(name)
+    if isinstance(node, Queue):
+        node.expect_unlocked(channel.client.id)
 
 
 def _counts(node: object) -> tuple[int, int]:
@@ -109,13 +127,6 @@ def unbind(channel: Channel, method: Method) -> None:
         channel.party(), method.exchange, name, method.routing_key, method.arguments
     )
     channel.answer(QueueUnbindOk())
-
-
-def _expect_unlocked(channel: Channel, name: str) -> None:
-    """Raise `BrokerError` (``amqp:resource-locked``) if another connection has the queue."""
-    node = channel.space.find(name)
-    if isinstance(node, Queue):
-        node.expect_unlocked(channel.client.id)
 
 
 def purge(channel: Channel, method: Method) -> None:
