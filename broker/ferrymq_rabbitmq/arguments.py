@@ -277,7 +277,8 @@ def _exchange(name: str, value: object) -> str:
     return exchange_address(exchange) if exchange else ""
 
 
-def _age(name: str, value: object) -> int:
+def age(name: str, value: object) -> int:
+    """Return the milliseconds of a time such as ``7D``. Raises `ArgumentError`."""
     found = _MAX_AGE.fullmatch(_text(name, value))
     if found is None:
         raise ArgumentError(
@@ -309,7 +310,7 @@ _QUORUM: Final[dict[str, _Reader]] = {
 }
 _STREAM: Final[dict[str, _Reader]] = {
     "x-max-length-bytes": ("max_bytes", _length),
-    "x-max-age": ("max_age", _age),
+    "x-max-age": ("max_age", age),
     "x-stream-max-segment-size-bytes": ("segment_bytes", _segment),
 }
 _READERS: Final = {CLASSIC: _CLASSIC, QUORUM: _QUORUM, STREAM: _STREAM}

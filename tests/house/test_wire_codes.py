@@ -16,8 +16,12 @@ from ferrymq_types import descriptors
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("runtime", "broker", "pipeline", "codegen", "bench")
-TABLE = ROOT / "runtime" / "ferrymq_codec" / "codes.py"
-FILES = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py") if p != TABLE)
+TABLES = (
+    ROOT / "runtime" / "ferrymq_codec" / "codes.py",
+    # Letters of AMQP 0-9-1, some of which are the same numbers.
+    ROOT / "runtime" / "ferrymq_codec_0_9_1" / "letters.py",
+)
+FILES = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py") if p not in TABLES)
 # Zero, the constructor of a described value, has too many other meanings to be looked for.
 CODES = frozenset(codes.TYPE_NAMES)
 DESCRIPTORS = frozenset(v for v in vars(descriptors).values() if isinstance(v, int))

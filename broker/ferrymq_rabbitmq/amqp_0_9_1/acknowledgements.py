@@ -58,26 +58,26 @@ def _settle(channel: Channel, each: Unacknowledged, outcome: i64) -> None:
     if transaction is not None:
         transaction.add_outcome(each, outcome)
     else:
-        apply(channel, each, outcome, False)
+        apply(channel, each, outcome)
 
 
-def apply(channel: Channel, each: Unacknowledged, outcome: i64, lost: bool) -> None:
-    """Apply an outcome. `lost` is whether the client is gone without one, which counts as a failed
-    delivery."""
+def apply(channel: Channel, each: Unacknowledged, outcome: i64) -> None:
+    """Apply an outcome."""
     channel.forget(each)
     entry = each.entry
     if entry is None:
         return
     each.entry = None
     node = each.node
-    if outcome == ACCEPT:
+    if outcome == ACCEPT or node.deleted:
+        # A deleted queue takes nothing back, and sends no dead letters.
         node.remove(each.holder, entry)
     elif outcome == DISCARD:
         node.reject(each.holder, entry, None)
     else:
         # A quorum queue counts each return; other queues do not.
         counts = isinstance(node, Queue) and node.policy.delivery_limit != 0
-        node.give_back(each.holder, entry, counts or lost, False)
+        node.give_back(each.holder, entry, counts, False)
 
 
 def recover(channel: Channel, method: Method) -> None:
@@ -88,6 +88,6 @@ def recover(channel: Channel, method: Method) -> None:
     waiting = list(channel.unacknowledged.values())
     channel.unacknowledged.clear()
     for each in waiting:
-        apply(channel, each, REQUEUE, False)
+        apply(channel, each, REQUEUE)
     if isinstance(method, BasicRecover):
         channel.answer(BasicRecoverOk())

@@ -11,6 +11,7 @@ from ferrymq_rabbitmq.address_v2 import vhost_of
 from ferrymq_rabbitmq.amqp_0_9_1.channel_consumer import MessageGetter
 from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import content_of
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, not_implemented
+from ferrymq_rabbitmq.amqp_0_9_1.queue_methods import note_use
 from ferrymq_rabbitmq.amqp_0_9_1.unacknowledged import Unacknowledged
 from ferrymq_types_0_9_1.basic import BasicGet, BasicGetEmpty, BasicGetOk
 from ferrymq_types_0_9_1.constants import NOT_FOUND
@@ -25,6 +26,7 @@ def get(channel: Channel, method: Method) -> None:
     assert isinstance(method, BasicGet)
     queue = _queue(channel, channel.named(method.queue))
     queue.expect_unlocked(channel.client.id)
+    note_use(queue)
     getter = channel.getter
     if not queue.dispatcher.serve_once(getter):
         channel.answer(BasicGetEmpty())
@@ -49,6 +51,9 @@ def get(channel: Channel, method: Method) -> None:
         content.body,
     )
     channel.output.touch()
+    if entry.sequence > queue.entries.records.stable:
+        # The client may have published it just now, and must not see it before it is on disk.
+        channel.output.need_latest()
     if method.no_ack:
         if entry.stored:
             # The message is removed from disk before it is sent: at most once.

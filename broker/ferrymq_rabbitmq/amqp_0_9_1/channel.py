@@ -229,13 +229,15 @@ class Channel:
         """Note that a delivery has its outcome."""
         connection = self.connection
         crowded = connection.is_full()
+        total = self.total_prefetch
+        full = total != 0 and self._outstanding >= total
         self._outstanding -= 1
         connection.outstanding -= 1
         consumer = each.consumer
         if consumer is not None:
             consumer.outstanding -= 1
             consumer.on_room()
-        if self.total_prefetch != 0:
+        if full:
             self.wake_waiting()
         if crowded:
             connection.wake_waiting()
@@ -262,25 +264,31 @@ class Channel:
 
     def end_consumer(self, consumer: ChannelConsumer) -> None:
         """End a consumer. The channel holds its deliveries until they are acknowledged."""
-        getter = self.getter
         consumer.closed = True
-        for each in self.unacknowledged.values():
-            if each.consumer is consumer:
-                each.consumer = None
-                entry = each.entry
-                if entry is not None and each.holder is consumer:
-                    each.node.hand_over(entry, consumer, getter)
-                    each.holder = getter
-        self._give_back_held(consumer)
+        if consumer.outstanding > 0:
+            for each in self.unacknowledged.values():
+                if each.consumer is consumer:
+                    self._hand_over(each, consumer)
+            self._hand_over_enlisted(consumer)
         consumer.leave()
         self._end_reply_queue(consumer)
 
-    def _give_back_held(self, consumer: ChannelConsumer) -> None:
-        """Return what the consumer holds beyond that: deliveries that a transaction settles."""
-        entry = consumer.first_held()
-        while entry is not None:
-            consumer.node.hand_over(entry, consumer, self.getter)
-            entry = consumer.first_held()
+    def _hand_over(self, each: Unacknowledged, consumer: ChannelConsumer) -> None:
+        """Let the channel hold a delivery of a consumer that ends."""
+        getter = self.getter
+        each.consumer = None
+        entry = each.entry
+        if entry is not None and each.holder is consumer:
+            each.node.hand_over(entry, consumer, getter)
+            each.holder = getter
+
+    def _hand_over_enlisted(self, consumer: ChannelConsumer) -> None:
+        """Let the channel hold the deliveries of a consumer that a transaction settles."""
+        transaction = self.transaction
+        if transaction is not None:
+            for each, _ in transaction.outcomes:
+                if each.consumer is consumer:
+                    self._hand_over(each, consumer)
 
     def on_evicted(self, consumer: ChannelConsumer) -> None:
         """End a consumer whose queue is going away, and tell clients that want to know."""
@@ -298,7 +306,7 @@ class Channel:
                     # The queue is gone: the client may still acknowledge, without effect.
                     each.entry = None
                     each.node.give_back(consumer, entry, False, False)
-        self._give_back_held(consumer)
+        self._hand_over_enlisted(consumer)
         consumer.leave()
         self._end_reply_queue(consumer)
 
@@ -328,10 +336,9 @@ class Channel:
 
     # -- the end -------------------------------------------------------------------------
 
-    def close(self, lost: bool) -> bool:
-        """End the channel: its deliveries return to their queues. `lost` is whether the connection
-        was lost. Return false if there is more to do than the slice allows: call this again then.
-        """
+    def close(self) -> bool:
+        """End the channel: its deliveries return to their queues. Return false if there is more to
+        do than the slice allows: call this again then."""
         held_back = self._held_back
         if held_back is None:
             held_back = self._begin_close()
@@ -341,7 +348,7 @@ class Channel:
             if slices.is_spent():
                 return False
             slices.spend(MESSAGE)
-            apply(self, waiting.pop(), REQUEUE, False)
+            apply(self, waiting.pop(), REQUEUE)
         while self.consumers:
             if slices.is_spent():
                 return False

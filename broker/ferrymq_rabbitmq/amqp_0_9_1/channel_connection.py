@@ -442,7 +442,7 @@ class ChannelConnection(ClientHandler):
         if isinstance(event, ChannelOpened):
             self.channels[event.channel] = Channel(self, event.channel, self._requests())
         elif isinstance(event, ChannelClosed):
-            return self._end_channel(event.channel, False)
+            return self._end_channel(event.channel)
         elif isinstance(event, LoginStarted):
             self._begin_login(event)
         elif isinstance(event, LoginContinued):
@@ -471,12 +471,12 @@ class ChannelConnection(ClientHandler):
         self.client.name(name if isinstance(name, str) else "")
         self._login.begin(self, event.mechanism, event.response)
 
-    def _end_channel(self, number: int, lost: bool) -> bool:
+    def _end_channel(self, number: int) -> bool:
         """End a channel; return false if there is more to do than the present slice allows."""
         channel = self.channels.get(number)
         if channel is None:
             return True
-        if not channel.close(lost):
+        if not channel.close():
             return False
         del self.channels[number]
         return True
@@ -484,8 +484,10 @@ class ChannelConnection(ClientHandler):
     def _on_ended(self, event: ConnectionEnded) -> bool:
         """Remove the connection from the broker, because it is over."""
         lost = event.reason != ""
+        # Consumers get nothing more while the channels end, which may take several slices.
+        self.output.quiesce()
         for number in list(self.channels):
-            if not self._end_channel(number, lost):
+            if not self._end_channel(number):
                 return False
         client = self.client
         if lost:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.nodes.queues.persistence import drop_body
 from ferrymq_rabbitmq.amqp_0_9_1.acknowledgements import apply
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault
 from ferrymq_types_0_9_1.constants import PRECONDITION_FAILED
@@ -18,6 +19,7 @@ from ferrymq_types_0_9_1.tx import (
 )
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.node import Agenda, Node, Refusal
     from ferrymq_codec_0_9_1.method import Method
     from ferrymq_rabbitmq.amqp_0_9_1.channel import Channel
     from ferrymq_rabbitmq.amqp_0_9_1.publishing import Publication
@@ -34,54 +36,96 @@ class ChannelTransaction:
     """The open transaction of a channel, with at most `limit` bytes of messages; 0 is no limit.
 
     A commit does everything in one pass of the broker, which is one batch of its store: it is there
-    as a whole after a crash, or not at all, however many queues have a part in it.
+    as a whole after a crash, or not at all, however many queues have a part in it. The memory of
+    its messages counts for the broker's alarm. `outcomes` are those of deliveries, which the client
+    holds until the commit.
     """
 
-    __slots__ = ("limit", "_bytes", "_published", "_outcomes")
+    __slots__ = ("limit", "outcomes", "_agenda", "_bytes", "_published")
 
-    def __init__(self, limit: i64) -> None:
+    def __init__(self, agenda: Agenda, limit: i64) -> None:
         self.limit: i64 = limit
+        self.outcomes: list[tuple[Unacknowledged, int]] = []
+        self._agenda = agenda
         self._bytes: i64 = 0
         self._published: list[Publication] = []
-        self._outcomes: list[tuple[Unacknowledged, int]] = []
 
     def publish(self, publication: Publication) -> None:
         """Add a message. Raises `ChannelFault` if the transaction has too many bytes."""
-        self._bytes += len(publication.message.payload) + _EACH
-        if self.limit != 0 and self._bytes > self.limit:
+        message = publication.message
+        size: i64 = len(message.payload)
+        if self.limit != 0 and self._bytes + size + _EACH > self.limit:
             raise ChannelFault(
                 PRECONDITION_FAILED,
                 f"the messages of the transaction have more than {self.limit} bytes together",
             )
+        self._bytes += size + _EACH
+        self._agenda.held += size
+        message.holders += 1
         self._published.append(publication)
 
     def add_outcome(self, each: Unacknowledged, outcome: i64) -> None:
-        """Add the outcome of a delivery, which the client holds until the commit."""
-        self._outcomes.append((each, int(outcome)))
+        """Add the outcome of a delivery."""
+        self.outcomes.append((each, int(outcome)))
 
     def commit(self, channel: Channel) -> None:
-        """Do all of it. A message that goes nowhere is returned or dropped; it refuses nothing."""
-        published, outcomes = self._published, self._outcomes
-        self._clear()
+        """Do all of it. A message that goes nowhere is returned or dropped; it refuses nothing.
+
+        If a queue has no room for a message, nothing is done: raises `ChannelFault`.
+        """
+        published, outcomes = self._published, self.outcomes
+        holders: list[tuple[Publication, list[Node]]] = []
+        refusal: Refusal | None = None
         for publication in published:
+            nodes: list[Node] = []
+            holders.append((publication, nodes))
+            refusal = publication.reserve(channel, nodes)
+            if refusal is not None:
+                break
+        if refusal is not None:
+            for publication, nodes in holders:
+                _unreserve(publication, nodes)
+            raise ChannelFault(
+                PRECONDITION_FAILED, f"the transaction cannot be committed: {refusal.description}"
+            )
+        self._published = []
+        self._bytes = 0
+        self.outcomes = []
+        for publication, nodes in holders:
             publication.send(channel)
+            _unreserve(publication, nodes)
+            self._release(publication)
         for each, outcome in outcomes:
-            apply(channel, each, outcome, False)
+            apply(channel, each, outcome)
 
     def roll_back(self, channel: Channel) -> None:
         """Forget all of it. The client has its deliveries still, and may settle them later."""
-        outcomes = self._outcomes
-        self._clear()
+        for publication in self._published:
+            self._release(publication)
+        self._published = []
+        self._bytes = 0
+        outcomes = self.outcomes
+        self.outcomes = []
         if outcomes:
             kept = channel.unacknowledged
             for each, _ in outcomes:
                 kept[int(each.tag)] = each
             channel.unacknowledged = dict(sorted(kept.items()))
 
-    def _clear(self) -> None:
-        self._bytes = 0
-        self._published = []
-        self._outcomes = []
+    def _release(self, publication: Publication) -> None:
+        """Give up the transaction's part in a message."""
+        message = publication.message
+        message.holders -= 1
+        if message.holders == 0:
+            self._agenda.held -= len(message.payload)
+            if message.shared:
+                # All queues that got the message have dropped it.
+                drop_body(self._agenda, message)
+
+
+def _unreserve(publication: Publication, nodes: list[Node]) -> None:
+    for node in nodes:
+        node.unreserve(publication.message)
 
 
 def select(channel: Channel, method: Method) -> None:
@@ -90,7 +134,7 @@ def select(channel: Channel, method: Method) -> None:
         raise ChannelFault(PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
     if channel.transaction is None:
         limit = channel.connection.broker.transaction_limits.bytes
-        channel.transaction = ChannelTransaction(limit)
+        channel.transaction = ChannelTransaction(channel.space.agenda, limit)
     channel.answer(TxSelectOk())
 
 

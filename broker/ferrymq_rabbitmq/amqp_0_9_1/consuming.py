@@ -13,12 +13,14 @@ from ferrymq_broker.filters.parse import parse_filters
 from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.start_position import ON_TRIM
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, ULong
 from ferrymq_rabbitmq.address_v2 import vhost_of
 from ferrymq_rabbitmq.amqp_0_9_1.channel_consumer import ChannelConsumer
 from ferrymq_rabbitmq.amqp_0_9_1.direct_reply import DIRECT_REPLY, make_reply_queue
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, ConnectionFault, not_implemented
+from ferrymq_rabbitmq.arguments import age
 from ferrymq_types_0_9_1.basic import (
     BasicCancel,
     BasicCancelOk,
@@ -114,9 +116,12 @@ def _terms(channel: Channel, method: BasicConsume, node: Node, tag: str) -> Sour
                 f"consumer prefetch count is not set for stream '{node.address[:200]}' in vhost "
                 f"'{vhost_of(channel.space)}'",
             )
-        filters = {_SPEC: Described(_SPEC, _position(arguments))}
+        filters = {_SPEC: Described(_SPEC, _position(arguments, node))}
     parsed = parse_filters(filters, channel.client.id, channel.space.position_words)
     terms = SourceTerms(channel.party(), tag, "", parsed)
+    if filters is not None:
+        # A reader that is overtaken by retention goes on with the first record that is left.
+        terms.properties[ON_TRIM] = "continue"
     priority = arguments.get(PRIORITY, 0)
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise ChannelFault(
@@ -127,15 +132,20 @@ def _terms(channel: Channel, method: BasicConsume, node: Node, tag: str) -> Sour
     return terms
 
 
-def _position(arguments: Mapping[str, object]) -> object:
-    """Return where to begin in a stream, as the filter of AMQP 1.0 has it."""
+def _position(arguments: Mapping[str, object], stream: Stream) -> object:
+    """Return where to begin in a stream, as the filter of AMQP 1.0 has it.
+
+    An interval such as ``5m`` is that long before now; an offset after the end is the end.
+    """
     offset = arguments.get(OFFSET, "next")
     if isinstance(offset, datetime):
         return Timestamp(int(offset.timestamp() * 1000))
     if isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0:
-        return ULong(offset)
+        return ULong(offset) if offset <= stream.range(0)[1] else "next"
     if isinstance(offset, str):
-        return offset
+        if offset in _WORDS:
+            return offset
+        return Timestamp(max(0, int(stream.agenda.wall) - age(OFFSET, offset)))
     raise ChannelFault(
         PRECONDITION_FAILED, f"invalid arg '{OFFSET}': {str(offset)[:100]!r} is no offset"
     )

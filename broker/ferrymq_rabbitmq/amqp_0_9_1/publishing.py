@@ -41,7 +41,8 @@ _USER_ID: Final = 1 << 4
 _COPIES: Final = ("CC", "BCC")
 # The exchanges that a channel remembers by their names.
 _MOST_EXCHANGES: Final = 64
-_UNROUTABLE: Final = Refusal("amqp:not-found", "no queue has the name of the routing key", True)
+_NOT_FOUND: Final = "amqp:not-found"
+_UNROUTABLE: Final = Refusal(_NOT_FOUND, "no queue has the name of the routing key", True)
 
 
 @final
@@ -84,6 +85,19 @@ class Publication:
             )
             channel.output.touch()
         return True
+
+    def reserve(self, channel: Channel, holders: list[Node]) -> Refusal | None:
+        """Keep room for the message in the queues that would get it, and append these to
+        `holders`; return why one of them would not take it."""
+        for key in self.keys:
+            if self.exchange is not None:
+                refusal = self.exchange.reserve_for(self.message, key, holders)
+            else:
+                node = queue_of(channel, key)
+                refusal = None if node is None else node.reserve(self.message, holders)
+            if refusal is not None and refusal.condition != _NOT_FOUND:
+                return refusal
+        return None
 
     def _route(self, channel: Channel) -> Refusal | None:
         exchange = self.exchange
@@ -131,9 +145,10 @@ def publish(channel: Channel, method: BasicPublish, properties: bytes, body: byt
         raise not_implemented("immediate=true")
     key = method.routing_key
     name = method.exchange
-    exchange = None if name == "" else exchange_of(channel, name)
     if not channel.client.access.open:
-        _require(channel, exchange, key)
+        # Before anything is looked up: a client without the right does not learn what there is.
+        _require(channel, name, key)
+    exchange = None if name == "" else exchange_of(channel, name)
     keys = [key]
     flags: i64 = (i64(properties[0]) << 8) | i64(properties[1])
     try:
@@ -179,19 +194,22 @@ def exchange_of(channel: Channel, name: str) -> Exchange:
     return node
 
 
-def _require(channel: Channel, exchange: Exchange | None, key: str) -> None:
-    """Raise `BrokerError` if the client may not send there."""
+def _require(channel: Channel, name: str, key: str) -> None:
+    """Raise `BrokerError` if the client may not send to an exchange; an empty name is the default
+    one."""
     access = channel.client.access
-    if exchange is None and is_reply_queue(key):
+    if not name and is_reply_queue(key):
         # Whoever knows the name may answer.
         return
     try:
-        if exchange is None:
+        if not name:
             access.require_send(channel.space.canonical(key), key)
-        else:
-            access.require_send(exchange.address)
-            if key and access.asks_for_parts():
-                access.require_send(f"{exchange.address}{PART}{key}")
+            return
+        known = channel.exchanges.get(name)
+        address = exchange_address(name) if known is None else known.address
+        access.require_send(address)
+        if key and access.asks_for_parts():
+            access.require_send(f"{address}{PART}{key}")
     except BrokerError as error:
         put_on_record(channel.client, error, "message")
         raise

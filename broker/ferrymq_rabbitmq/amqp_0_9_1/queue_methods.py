@@ -63,10 +63,24 @@ def declare(channel: Channel, method: Method) -> None:
     node = channel.space.find(name)
     if isinstance(node, Queue):
         node.expect_unlocked(channel.client.id)
+        note_use(node)
     channel.last_queue = name
     if not method.no_wait:
         ready, consumers = _counts(node)
         channel.answer(QueueDeclareOk(queue=name, message_count=ready, consumer_count=consumers))
+
+
+def note_use(queue: Queue) -> None:
+    """Begin the time of ``x-expires`` again: a declaration or a get uses the queue, too."""
+    if queue.policy.auto_delete > 0:
+        queue.lifecycle.on_unconsumed()
+
+
+def _expect_unlocked(channel: Channel, name: str) -> None:
+    """Raise `BrokerError` if the queue is exclusive to another connection."""
+    node = channel.space.find(name)
+    if isinstance(node, Queue):
+        node.expect_unlocked(channel.client.id)
 
 
 def _counts(node: object) -> tuple[int, int]:
@@ -86,6 +100,7 @@ def bind(channel: Channel, method: Method) -> None:
     """Bind a queue to an exchange."""
     assert isinstance(method, QueueBind)
     name = channel.named(method.queue)
+    _expect_unlocked(channel, name)
     # Without a queue and a key, the key is the name of the queue (AMQP 0-9-1 §1.7.2.3).
     key = method.routing_key or (name if not method.queue else "")
     channel.requests.bindings.bind(
@@ -104,10 +119,12 @@ def bind(channel: Channel, method: Method) -> None:
 def unbind(channel: Channel, method: Method) -> None:
     """Remove the binding of a queue."""
     assert isinstance(method, QueueUnbind)
+    name = channel.named(method.queue)
+    _expect_unlocked(channel, name)
     channel.requests.bindings.remove(
         channel.party(),
         method.exchange,
-        channel.named(method.queue),
+        name,
         method.routing_key,
         method.arguments,
     )

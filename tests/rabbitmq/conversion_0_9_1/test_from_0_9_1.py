@@ -29,7 +29,6 @@ from ferrymq_codec_0_9_1.timestamps import EpochSeconds
 from ferrymq_codec_0_9_1.writer import write_long_string, write_short_string, write_u32
 from ferrymq_rabbitmq.amqp_0_9_1.conversion.from_0_9_1 import message_of
 from ferrymq_types.messaging import ApplicationProperties, Properties
-from ferrymq_types_0_9_1.basic import BasicProperties
 from tests.broker.harness import Network
 from tests.rabbitmq.conversion_0_9_1.support import ROUTED, published, sections
 
@@ -270,7 +269,15 @@ def test_malformed_properties(properties: bytes) -> None:
 
 def test_headers_that_are_nested_too_deeply() -> None:
     value: object = 1
-    for _ in range(30):
+    for _ in range(28):
         value = [value]
+    view = view_of(published(headers={"a": value, "x-a": value}))
+    assert view.message_annotations["x-a"] == value
+    assert view.message_annotations["x-amqp-0-9-1-headers"] == {"a": value}
     with pytest.raises(DecodeError, match="nested too deeply"):
-        message_of(BasicProperties(headers={"x-a": value}).to_bytes(), b"", "", "q", 1)
+        published(headers={"x-a": [value]})
+
+
+def test_too_many_values() -> None:
+    with pytest.raises(DecodeError, match="too many values"):
+        published(headers={"x-a": [None] * 65_536})

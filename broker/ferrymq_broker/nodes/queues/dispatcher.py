@@ -132,10 +132,13 @@ class Dispatcher:
 
     def serve_once(self, consumer: Consumer) -> bool:
         """Give the next message to a consumer that is not subscribed and can take it; return false
-        if there is none."""
+        if there is none.
+
+        The message may not be on disk yet: whoever shows it to a client waits for that.
+        """
         view = self._registry.plain
         while True:
-            entry = view.front(self._entries.records.stable)
+            entry = view.front(BOUNDLESS)
             if entry is None:
                 return False
             if self._hand(consumer, entry, view):
