@@ -8,7 +8,12 @@ from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.values.policy import EXCHANGE_TYPES
 from ferrymq_rabbitmq.address_v2 import exchange_address, vhost_of
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, ConnectionFault
-from ferrymq_types_0_9_1.constants import COMMAND_INVALID, NOT_FOUND, PRECONDITION_FAILED
+from ferrymq_types_0_9_1.constants import (
+    ACCESS_REFUSED,
+    COMMAND_INVALID,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+)
 from ferrymq_types_0_9_1.exchange import (
     ExchangeBind,
     ExchangeBindOk,
@@ -30,8 +35,10 @@ def declare(channel: Channel, method: Method) -> None:
     exists."""
     assert isinstance(method, ExchangeDeclare)
     name = method.exchange
+    if not name:
+        raise ChannelFault(ACCESS_REFUSED, "the default exchange cannot be declared")
     if method.passive:
-        if name and not isinstance(channel.space.find(exchange_address(name)), Exchange):
+        if not isinstance(channel.space.find(exchange_address(name)), Exchange):
             raise ChannelFault(
                 NOT_FOUND, f"no exchange '{name[:200]}' in vhost '{vhost_of(channel.space)}'"
             )

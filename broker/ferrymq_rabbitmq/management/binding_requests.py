@@ -96,7 +96,12 @@ class BindingRequests:
         key: str,
         arguments: dict[str, object],
     ) -> None:
-        """Remove the binding to a native address; do nothing if there is none."""
+        """Remove the binding to a native address; do nothing if there is none, or no exchange.
+
+        Programs unbind when they close, after an auto-delete exchange is gone.
+        """
+        if source and self._space.find(exchange_address(source)) is None:
+            return
         exchange = self._existing(source)
         self._authorise(party, exchange, "DELETE")
         exchange.unbind(destination, key, arguments)

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.config.nodes import policy_attributes
-from ferrymq_broker.management.authorisation import expect_of_node
+from ferrymq_broker.management.authorisation import expect_of_node, may
 from ferrymq_broker.management.errors import CREATED
 from ferrymq_broker.management.operation import Call
 from ferrymq_broker.management.queues import QueueEntities
@@ -16,6 +16,7 @@ from ferrymq_broker.management.streams import StreamEntities
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy
+from ferrymq_broker.values.rights import RECEIVE
 from ferrymq_codec.scalars import UInt, ULong
 from ferrymq_rabbitmq.address_v2 import RESERVED, is_queue_name, vhost_of
 from ferrymq_rabbitmq.arguments import arguments_of, labels_of, queue_policy, type_of
@@ -103,7 +104,8 @@ class QueueRequests:
 
     def purge(self, party: Party, name: str) -> dict[str, object]:
         """Drop the messages that no consumer holds, and return how many there were."""
-        expect_of_node(Call(party, name), "PURGE", self._space, "queue")
+        if not may(party, RECEIVE, self._space, name):
+            expect_of_node(Call(party, name), "PURGE", self._space, "queue")
         queue = self._existing(name)
         if not isinstance(queue, Queue):
             raise bad_request(f"the stream {name[:200]!r} cannot be purged")
