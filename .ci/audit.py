@@ -24,7 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = (
     "ferrymq",
     "ferrymq_codec",
+    "ferrymq_codec_0_9_1",
     "ferrymq_types",
+    "ferrymq_types_0_9_1",
     "ferrymq_broker",
     "ferrymq_servicebus",
     "ferrymq_rabbitmq",

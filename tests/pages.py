@@ -30,6 +30,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/management/test_admin_holds.py",
         "broker/management/test_admin_users.py",
     ),
+    "broker/amqp-0-9-1": ("rabbitmq/channels_0_9_1/", "hostile/test_amqp_0_9_1.py"),
     "broker/amqp-0-9-1-messages": ("rabbitmq/conversion_0_9_1/",),
     "broker/audit": ("broker/audit/",),
     "broker/amqp-0-9-1-compatibility": ("interop/amqp_0_9_1/test_clients.py",),

@@ -21,8 +21,14 @@ FRAMES = {"generator"}
 # `tests/testing/test_page.py` runs these with pytest.
 WITH_PYTEST = {"testing-with-a-broker"}
 # `test_rabbitmq.py` and `test_azure.py` of the client, and `administration/test_page.py` of the
-# broker run these.
-SERVICES = {"client/azure", "client/rabbitmq", "broker/azure-administration", "broker/rabbitmq"}
+# broker run these, and `rabbitmq/channels_0_9_1/test_page.py`.
+SERVICES = {
+    "client/azure",
+    "client/rabbitmq",
+    "broker/amqp-0-9-1",
+    "broker/azure-administration",
+    "broker/rabbitmq",
+}
 RUN = {
     *of_broker.PAGES,
     *of_client.PAGES,

@@ -47,7 +47,9 @@ def declare(channel: Channel, method: Method) -> None:
         return
     queues = channel.requests.queues
     if method.passive:
-        name = channel.named(name)
+        # An empty name is that of no queue here, not that of the last one.
+        if not name:
+            raise _missing(channel, name)
         queues.describe(channel.party(), name)
     else:
         generated = not name

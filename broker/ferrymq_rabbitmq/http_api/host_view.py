@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ferrymq_rabbitmq.management.host_requests import HostRequests
 
 # The name of the only node of the cluster.
+# RabbitMQ's names of protocols where they differ from ours.
+_PROTOCOLS: Final = {"AMQP 1.0": "AMQP 1-0"}
 NODE: Final = "rabbit@ferrymq"
 # The rights with which a client may see the bindings of an exchange.
 _BINDINGS: Final = MANAGE | CREATE | DELETE | RECEIVE
@@ -261,7 +263,7 @@ class HostView:
             "user_provided_name": client.container_id,
             "node": NODE,
             "type": "network",
-            "protocol": told.get("protocol", "AMQP 1-0"),
+            "protocol": _PROTOCOLS.get(str(told.get("protocol")), told.get("protocol")),
             "state": "blocked" if told.get("blocked") else "running",
             "channels": told.get("channels", told.get("sessions", 0)),
             "peer_host": host,

@@ -52,7 +52,7 @@ class BindingRequests:
         call = self._call(
             party, exchange, destination, text_in(body, "binding_key", ""), arguments_in(body)
         )
-        if self._may_read(party, exchange):
+        if self._may_read(party, exchange.address):
             expect_send(party, self._space, destination)
         else:
             self._bindings.authorise("CREATE", call)
@@ -61,7 +61,7 @@ class BindingRequests:
     def list(self, party: Party, asked: Mapping[str, str]) -> list[dict[str, object]]:
         """Return the bindings of an exchange to one destination with one key."""
         exchange = self._existing(asked.get("src", ""))
-        self._authorise(party, exchange, "READ")
+        self._authorise(party, exchange.address, "READ")
         destination = _destination(asked.get("dstq"), asked.get("dste"))
         key = asked.get("key", "")
         return [
@@ -77,7 +77,7 @@ class BindingRequests:
             raise bad_request(f"the path of a binding is malformed: {path[:200]!r}")
         known = {name: unquote(value) for name, value in parts.items()}
         exchange = self._existing(known["src"])
-        self._authorise(party, exchange, "DELETE")
+        self._authorise(party, exchange.address, "DELETE")
         destination = _destination(known.get("dstq"), known.get("dste"))
         for binding in exchange.bindings():
             if (
@@ -96,24 +96,23 @@ class BindingRequests:
         key: str,
         arguments: dict[str, object],
     ) -> None:
-        """Remove the binding to a native address; do nothing if there is none, or no exchange.
+        """Remove the binding to a native address; do nothing if there is none, or no exchange."""
+        if not source:
+            raise _no_bindings()
+        address = exchange_address(source)
+        self._authorise(party, address, "DELETE")
+        exchange = self._space.find(address)
+        if isinstance(exchange, Exchange):
+            exchange.unbind(destination, key, arguments)
 
-        Programs unbind when they close, after an auto-delete exchange is gone.
-        """
-        if source and self._space.find(exchange_address(source)) is None:
-            return
-        exchange = self._existing(source)
-        self._authorise(party, exchange, "DELETE")
-        exchange.unbind(destination, key, arguments)
-
-    def _may_read(self, party: Party, exchange: Exchange) -> bool:
+    def _may_read(self, party: Party, exchange: str) -> bool:
         """Return whether a party may receive at an exchange: RabbitMQ's permission to read it, with
         which clients bind to it."""
-        return may(party, RECEIVE, self._space, exchange.address)
+        return may(party, RECEIVE, self._space, exchange)
 
-    def _authorise(self, party: Party, exchange: Exchange, operation: str) -> None:
+    def _authorise(self, party: Party, exchange: str, operation: str) -> None:
         if not self._may_read(party, exchange):
-            self._bindings.authorise(operation, Call(party, "", {"exchange": exchange.address}))
+            self._bindings.authorise(operation, Call(party, "", {"exchange": exchange}))
 
     @staticmethod
     def _call(
@@ -132,9 +131,7 @@ class BindingRequests:
 
     def _existing(self, name: str) -> Exchange:
         if not name:
-            raise RequestRefused(
-                HTTPStatus.FORBIDDEN, "the default exchange has no bindings of clients"
-            )
+            raise _no_bindings()
         address = exchange_address(name)
         node = self._space.find(address)
         if not isinstance(node, Exchange):
@@ -148,6 +145,10 @@ class BindingRequests:
             HTTPStatus.NOT_FOUND,
             f"no {what} {name[:200]!r} in vhost {vhost_of(self._space)!r}",
         )
+
+
+def _no_bindings() -> RequestRefused:
+    return RequestRefused(HTTPStatus.FORBIDDEN, "the default exchange has no bindings of clients")
 
 
 def _destination(queue: object, exchange: object) -> str:

@@ -91,14 +91,15 @@ class QueueRequests:
         return self._described(self._existing(name))
 
     def delete(self, party: Party, name: str) -> dict[str, object]:
-        """Delete a queue, and return how many messages it had: none if it did not exist."""
+        """Delete a queue, and return how many messages no consumer held: none if it did not
+        exist."""
         expect_of_node(Call(party, name), "DELETE", self._space, "queue")
         node = self._space.nodes.get(name)
         if not isinstance(node, Queue | Stream):
             return {"message_count": ULong(0)}
         if isinstance(node, Queue):
             node.expect_unlocked(party.connection)
-        count = int(node.message_count())
+        count = int(node.available if isinstance(node, Queue) else node.message_count())
         self._space.remove(node)
         return {"message_count": ULong(count)}
 

@@ -5,6 +5,8 @@ wrong becomes a close with the right reply code and an event, and never raises.
 
 Input is read when events are taken, and no further than to a method that opens or closes something:
 so the answer to an event takes effect before what the client has sent after it.
+
+One module because it is one state machine: each frame may change the state, and so may each answer.
 """
 
 from __future__ import annotations
