@@ -134,7 +134,9 @@ def purge(channel: Channel, method: Method) -> None:
     assert isinstance(method, QueuePurge)
     found = channel.requests.queues.purge(channel.party(), channel.named(method.queue))
     if not method.no_wait:
-        channel.answer(QueuePurgeOk(message_count=_count_in(found)))
+        count = found["message_count"]
+        assert isinstance(count, int)
+        channel.answer(QueuePurgeOk(message_count=min(count, _MOST)))
 
 
 def delete(channel: Channel, method: Method) -> None:
@@ -142,19 +144,16 @@ def delete(channel: Channel, method: Method) -> None:
     assert isinstance(method, QueueDelete)
     name = channel.named(method.queue)
     node = channel.space.find(name)
-    if node is not None and isinstance(node, Queue | Stream):
-        ready, consumers = _counts(node)
+    # Of a stream, nothing is ready.
+    ready = 0
+    if isinstance(node, Queue | Stream):
+        count, consumers = _counts(node)
+        ready = count if isinstance(node, Queue) else 0
         where = f"queue '{name[:200]}' in vhost '{vhost_of(channel.space)}'"
         if method.if_unused and consumers > 0:
             raise ChannelFault(PRECONDITION_FAILED, f"{where} in use")
-        if method.if_empty and ready > 0:
+        if method.if_empty and count > 0:
             raise ChannelFault(PRECONDITION_FAILED, f"{where} not empty")
-    found = channel.requests.queues.delete(channel.party(), name)
+    channel.requests.queues.delete(channel.party(), name)
     if not method.no_wait:
-        channel.answer(QueueDeleteOk(message_count=_count_in(found)))
-
-
-def _count_in(found: dict[str, object]) -> int:
-    count = found["message_count"]
-    assert isinstance(count, int)
-    return min(count, _MOST)
+        channel.answer(QueueDeleteOk(message_count=ready))

@@ -382,7 +382,7 @@ module Cases
   end
 
   def not_found(at)
-    at.channel { |ch| refused(Bunny::NotFound) { ch.basic_get("missing") } }
+    at.channel { |ch| refused(Bunny::NotFound) { ch.queue_purge("missing") } }
   end
 
   def precondition(at)
