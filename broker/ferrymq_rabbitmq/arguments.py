@@ -60,8 +60,8 @@ _WITHOUT_EFFECT: Final = frozenset(
         "x-stream-filter-size-bytes",
     )
 )
-# What queues of RabbitMQ can do with other arguments, and those of the broker cannot. Arguments that
-# RabbitMQ does not know either have no effect with both.
+# What queues of RabbitMQ can do, and those of the broker cannot. Arguments that RabbitMQ does not
+# know either have no effect.
 _MISSING: Final = frozenset(
     (
         "x-consumer-disconnected-timeout",

@@ -214,6 +214,9 @@ def _convert(sections: bytes, failures: i64, encoded: bool) -> ConvertedHead:
             # What has been read of the section so far is kept.
             head.repair()
         at = end
+    if head.routed and head.fields.priority == 0 and not head.says_priority:
+        # The publisher has set no priority, which counts as 0.
+        head.fields.priority = None
     if encoded:
         head.fields.type = ENCODED_BODY
     return ConvertedHead(head.encode(), head.routed, head.exchange, head.routing_key)
@@ -232,12 +235,15 @@ class _Head:
         "has_headers",
         "routed",
         "routing_key",
+        "says_priority",
     )
 
     def __init__(self) -> None:
         self.fields: BasicProperties = BasicProperties()
         self.has_headers: bool = False
         self.routed: bool = False
+        # Whether a publisher of AMQP 0-9-1 has set a priority of 0.
+        self.says_priority: bool = False
         self.exchange: str = ""
         self.routing_key: str = ""
         # The content of the table of headers, and the names in it.
@@ -404,6 +410,8 @@ class _Head:
         for name, value in others.items():
             if name == "delivery-mode" and isinstance(value, int) and 0 <= value <= 255:
                 fields.delivery_mode = int(value)
+            elif name == "priority":
+                self.says_priority = True
             if not isinstance(value, str) or not _is_short(value):
                 continue
             if name == "content-type":
