@@ -97,7 +97,7 @@ _budget: Final = CacheBudget()
 
 
 def content_of(message: BrokerMessage, address: str, failures: int) -> Content:
-    """Return the message as it is delivered from the queue at `address`, after `failures` failed
+    """Return the message as it is delivered from the queue with the short name `address`, after `failures` failed
     deliveries.
 
     Sections that are malformed are left out: a consumer cannot refuse a message.
@@ -132,6 +132,12 @@ def content_of(message: BrokerMessage, address: str, failures: int) -> Content:
     if head.routed:
         return Content(head.properties, payload[start:], head.exchange, head.routing_key)
     return Content(head.properties, payload[start:], "", address)
+
+
+def key_of(address: str) -> str:
+    """Return the routing key of messages of other publishers in the queue at `address`: its name,
+    or nothing if that is too long for a routing key. An alias may lead to such a queue."""
+    return address if _is_short(address) else ""
 
 
 def _keep(sections: bytes, head: ConvertedHead) -> None:
@@ -298,12 +304,12 @@ class _Head:
     def _read_annotation(self, r: Reader, name: str) -> None:
         if name == EXCHANGE:
             text = _text(r)
-            if text is not None:
+            if text is not None and _is_short(text):
                 self.exchange = text
                 self.routed = True
         elif name == ROUTING_KEY:
             text = _text(r)
-            if text is not None:
+            if text is not None and _is_short(text):
                 self.routing_key = text
         elif name == BASIC_TYPE:
             text = _text(r)
