@@ -9,7 +9,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_rabbitmq.address_v2 import vhost_of
 from ferrymq_rabbitmq.amqp_0_9_1.channel_consumer import MessageGetter
-from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import content_of
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import content_of, key_of
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, not_implemented
 from ferrymq_rabbitmq.amqp_0_9_1.queue_methods import note_use
 from ferrymq_rabbitmq.amqp_0_9_1.unacknowledged import Unacknowledged
@@ -35,7 +35,7 @@ def get(channel: Channel, method: Method) -> None:
     assert entry is not None
     getter.taken = None
     # The entry counts this delivery already.
-    content = content_of(entry.message, queue.address, int(entry.failures))
+    content = content_of(entry.message, key_of(queue.address), int(entry.failures))
     channel.last_tag += 1
     tag = channel.last_tag
     channel.engine.send_content(

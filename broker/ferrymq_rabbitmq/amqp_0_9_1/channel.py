@@ -30,6 +30,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.acknowledgements import (
 )
 from ferrymq_rabbitmq.amqp_0_9_1.channel_consumer import ChannelConsumer, MessageGetter
 from ferrymq_rabbitmq.amqp_0_9_1.confirms import Confirms
+from ferrymq_rabbitmq.amqp_0_9_1.engine.server_channel import OPEN, ServerChannel
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, Refused, fault_of
 from ferrymq_rabbitmq.amqp_0_9_1.publishing import publish
 from ferrymq_types_0_9_1.basic import (
@@ -95,6 +96,7 @@ class Channel:
         "id",
         "connection",
         "engine",
+        "_state",
         "client",
         "space",
         "output",
@@ -124,6 +126,8 @@ class Channel:
         self.id: i64 = self.numbers.next()
         self.connection: ChannelConnection = connection
         self.engine: ServerConnection = connection.engine
+        # The channel in the engine: it may be over before the door knows.
+        self._state: ServerChannel = connection.engine.channels[int(number)]
         self.client: ConnectedClient = client
         self.space: AddressSpace = client.space
         self.output: ClientOutput = connection.output
@@ -150,6 +154,10 @@ class Channel:
         self._closing: list[Unacknowledged] = []
 
     # -- methods -------------------------------------------------------------------------
+
+    def is_open(self) -> bool:
+        """Return whether anything is read or written on the channel. If not, `close` follows."""
+        return self._state.state == OPEN
 
     def on_method(self, method: Method) -> None:
         """Serve a method without a content."""
@@ -212,7 +220,7 @@ class Channel:
 
     def is_full(self, no_ack: bool) -> bool:
         """Return whether the client gets no more until it settles something, or continues."""
-        if self.is_stopped:
+        if self.is_stopped or self._state.state != OPEN:
             return True
         if no_ack:
             return False

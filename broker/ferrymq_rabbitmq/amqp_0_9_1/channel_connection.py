@@ -396,8 +396,8 @@ class ChannelConnection(ClientHandler):
 
     def _on_content(self, event: ContentReceived) -> None:
         channel = self.channels.get(event.channel)
-        if channel is None:
-            # The channel was closed for an earlier error.
+        if channel is None or not channel.is_open():
+            # The channel, or the connection, was closed for an earlier error.
             return
         self._publishes = True
         try:
@@ -411,7 +411,7 @@ class ChannelConnection(ClientHandler):
 
     def _on_method(self, event: MethodReceived) -> None:
         channel = self.channels.get(event.channel)
-        if channel is None:
+        if channel is None or not channel.is_open():
             return
         try:
             channel.on_method(event.method)

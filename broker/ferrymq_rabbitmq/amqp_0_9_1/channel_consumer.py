@@ -13,7 +13,7 @@ from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.message import BrokerMessage, replace_start, restore
 from ferrymq_broker.nodes.node import Node
-from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import content_of
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import content_of, key_of
 from ferrymq_rabbitmq.amqp_0_9_1.unacknowledged import Unacknowledged
 from ferrymq_types.transport import Error
 from ferrymq_types_0_9_1.basic import BasicCancel, BasicDeliver
@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 class ChannelConsumer(ClientConsumer):
     """A consumer of the queue or stream `node`, under the consumer tag `tag`.
 
-    `asked` is the node that the client named. `prefetch` is how many deliveries may wait for their
-    acknowledgements, 0 for as many as the broker allows; `outstanding` is how many do. `waits` is
-    whether the node is told when there is room for more.
+    `asked` is the node that the client named, `key` the routing key of messages without one.
+    `prefetch` is how many deliveries may wait for their acknowledgements, 0 for as many as the
+    broker allows; `outstanding` is how many do. `waits` is whether the node is told when there is
+    room for more.
     """
 
     __slots__ = (
         "channel",
         "output",
         "asked",
+        "key",
         "node",
         "terms",
         "tag",
@@ -67,6 +69,7 @@ class ChannelConsumer(ClientConsumer):
         self.channel: Channel = channel
         self.output: ClientOutput = channel.output
         self.asked: Node = asked
+        self.key: str = key_of(asked.address)
         self.node: Node = node
         self.terms: SourceTerms = terms
         self.tag: str = tag
@@ -111,7 +114,7 @@ class ChannelConsumer(ClientConsumer):
             output.stall(self)
             return IDLE
         channel = self.channel
-        content = content_of(message, self.asked.address, int(entry.failures))
+        content = content_of(message, self.key, int(entry.failures))
         channel.last_tag += 1
         tag = channel.last_tag
         channel.engine.send_content(

@@ -154,6 +154,9 @@ def publish(channel: Channel, method: BasicPublish, properties: bytes, body: byt
     try:
         if flags & (_HEADERS | _REPLY_TO | _EXPIRATION | _USER_ID) != 0:
             properties = _checked(channel, flags, properties, keys)
+            if not channel.client.access.open:
+                for copy in keys[1:]:
+                    _require(channel, name, copy)
         message = message_of(properties, body, name, key, int(channel.client.id))
     except DecodeError as error:
         raise ConnectionFault(SYNTAX_ERROR, str(error)) from None

@@ -796,9 +796,9 @@ def max_length(at: Place) -> None:
         expect(bodies(ch, at.name(), 2), ["two", "three"])
         _, props, body = got(ch, at.name("dead"))
         expect((body, props.headers["x-death"][0]["reason"]), (b"one", "maxlen"))
-        declared(ch, at.name("bytes"), x_max_length_bytes=10)
-        put(ch, at.name("bytes"), "123456", "234567")
-        expect(bodies(ch, at.name("bytes"), 1), ["234567"])
+        declared(ch, at.name("bytes"), x_max_length_bytes=1000)
+        put(ch, at.name("bytes"), "1" * 600, "2" * 600)
+        expect(bodies(ch, at.name("bytes"), 1), ["2" * 600])
 
 
 def priority(at: Place) -> None:

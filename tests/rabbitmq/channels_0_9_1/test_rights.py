@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
@@ -61,3 +62,17 @@ def test_an_exclusive_queue_is_for_its_connection_only(call: str) -> None:
         assert caught.value.reply_code == 404
 
     serve(work)
+
+
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_copies_need_the_right_to_send_too(header: str) -> None:
+    def work(served: Served) -> None:
+        channel = served.channel()
+        channel.queue_declare("open")
+        properties = pika.BasicProperties(headers={header: ["secret"]})
+        channel.basic_publish("", "open", b"x", properties)
+        with pytest.raises(ChannelClosedByBroker) as caught:
+            channel.queue_declare("open", passive=True)
+        assert caught.value.reply_code == 403
+
+    serve(work, rules=RULES)

@@ -37,15 +37,17 @@ UUID_TEXT = "550e8400-e29b-41d4-a716-446655440000"
 
 def test_nothing_but_a_body() -> None:
     message = published(b"hello")
-    assert list(sections(message)) == ["MessageAnnotations", "Data"]
+    assert list(sections(message)) == ["Header", "MessageAnnotations", "Data"]
     assert view_of(message).message_annotations == ROUTED
+    # A message without a priority counts as one with the lowest.
     assert (message.durable, message.priority, message.ttl, message.special) == (
         False,
-        4,
+        0,
         -1,
         False,
     )
-    assert (message.origin, message.header_end) == (7, 0)
+    assert message.header().priority == 0
+    assert message.origin == 7
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 70_000])

@@ -21,6 +21,7 @@ from ferrymq_codec.scalars import (
     UInt,
     ULong,
 )
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import key_of
 from ferrymq_types.messaging import (
     AmqpSequence,
     AmqpValue,
@@ -244,3 +245,19 @@ def test_malformed_sections_are_left_out(payload: bytes) -> None:
     content = delivered(BrokerMessage(payload, 0, 0))
     BasicProperties.from_bytes(content.properties)
     BasicProperties.from_bytes(delivered(BrokerMessage(payload, 0, 0), 2).properties)
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("x-exchange", ("", "orders")), ("x-routing-key", ("e", ""))]
+)
+def test_names_that_are_too_long_for_a_delivery_are_left_out(
+    name: str, kept: tuple[str, str]
+) -> None:
+    annotations: dict[str | int, object] = {
+        "x-exchange": "e",
+        "x-routing-key": "k",
+        name: "é" * 128,
+    }
+    content = delivered(sent(MessageAnnotations(value=annotations), BODY))
+    assert (content.exchange, content.routing_key) == kept
+    assert key_of("é" * 128) == ""

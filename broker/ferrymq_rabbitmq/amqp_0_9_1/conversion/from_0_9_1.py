@@ -17,7 +17,7 @@ from uuid import UUID
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
-from ferrymq_broker.nodes.message import DEFAULT_PRIORITY, BrokerMessage
+from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_codec import codes
 from ferrymq_codec.compound import begin_composite, begin_map, end_list, end_map, write_descriptor
 from ferrymq_codec.scalars import UByte
@@ -73,7 +73,7 @@ class PublishedHead:
         self.sections: bytes = sections
         self.header_end: i64 = header_end
         self.durable: bool = False
-        self.priority: u8 = DEFAULT_PRIORITY
+        self.priority: u8 = 0
         self.ttl: i64 = -1
         self.special: bool = False
 
@@ -190,17 +190,18 @@ def _encode(
         headers.write_application(w)
     head = PublishedHead(w.getvalue(), header_end)
     head.durable = fields.delivery_mode == _PERSISTENT
-    if fields.priority is not None:
-        head.priority = u8(fields.priority)
+    head.priority = 0 if fields.priority is None else u8(fields.priority)
     head.ttl = ttl
     head.special = special or ttl >= 0
     return head
 
 
 def _write_header(w: BytesWriter, fields: BasicProperties, others: dict[object, object]) -> i64:
-    """Append the header (AMQP 1.0 §3.2.1), nothing if all is default; return the ttl, −1 without.
+    """Append the header (AMQP 1.0 §3.2.1); return the ttl, −1 without.
 
-    A property that is not set is null, so that it can be told from one with the default value.
+    A property that is not set is null, so that it can be told from one with the default value. But
+    a message without a priority counts as one with 0, as with RabbitMQ; AMQP 1.0 would have it 4.
+    So the header says 0 for it, and a priority of 0 is kept elsewhere, too.
     """
     ttl: i64 = -1
     expiration = fields.expiration
@@ -216,19 +217,16 @@ def _write_header(w: BytesWriter, fields: BasicProperties, others: dict[object, 
     said = mode in (_PERSISTENT, _TRANSIENT)
     if mode is not None and not said:
         others["delivery-mode"] = UByte(mode)
-    count: i64 = 3 if ttl >= 0 else 2 if priority is not None else 1 if said else 0
-    if count == 0:
-        return ttl
+    if priority is None:
+        priority = 0
+    elif priority == 0:
+        others["priority"] = UByte(0)
     mark = begin_composite(w, HEADER)
     w.append((codes.TRUE if mode == _PERSISTENT else codes.FALSE) if said else codes.NULL)
-    if count > 1:
-        if priority is None:
-            w.append(codes.NULL)
-        else:
-            write_ubyte(w, priority, "header.priority")
-    if count > 2:
+    write_ubyte(w, priority, "header.priority")
+    if ttl >= 0:
         write_uint(w, int(ttl), "header.ttl")
-    end_list(w, mark, count)
+    end_list(w, mark, 3 if ttl >= 0 else 2)
     return ttl
 
 

@@ -97,7 +97,7 @@ _budget: Final = CacheBudget()
 
 
 def content_of(message: BrokerMessage, address: str, failures: int) -> Content:
-    """Return the message as it is delivered from the queue at `address`, after `failures` failed
+    """Return the message as it is delivered from the queue with the short name `address`, after `failures` failed
     deliveries.
 
     Sections that are malformed are left out: a consumer cannot refuse a message.
@@ -132,6 +132,12 @@ def content_of(message: BrokerMessage, address: str, failures: int) -> Content:
     if head.routed:
         return Content(head.properties, payload[start:], head.exchange, head.routing_key)
     return Content(head.properties, payload[start:], "", address)
+
+
+def key_of(address: str) -> str:
+    """Return the routing key of messages of other publishers in the queue at `address`: its name,
+    or nothing if that is too long for a routing key. An alias may lead to such a queue."""
+    return address if _is_short(address) else ""
 
 
 def _keep(sections: bytes, head: ConvertedHead) -> None:
@@ -214,6 +220,9 @@ def _convert(sections: bytes, failures: i64, encoded: bool) -> ConvertedHead:
             # What has been read of the section so far is kept.
             head.repair()
         at = end
+    if head.routed and head.fields.priority == 0 and not head.says_priority:
+        # The publisher has set no priority, which counts as 0.
+        head.fields.priority = None
     if encoded:
         head.fields.type = ENCODED_BODY
     return ConvertedHead(head.encode(), head.routed, head.exchange, head.routing_key)
@@ -232,12 +241,15 @@ class _Head:
         "has_headers",
         "routed",
         "routing_key",
+        "says_priority",
     )
 
     def __init__(self) -> None:
         self.fields: BasicProperties = BasicProperties()
         self.has_headers: bool = False
         self.routed: bool = False
+        # Whether a publisher of AMQP 0-9-1 has set a priority of 0.
+        self.says_priority: bool = False
         self.exchange: str = ""
         self.routing_key: str = ""
         # The content of the table of headers, and the names in it.
@@ -292,12 +304,12 @@ class _Head:
     def _read_annotation(self, r: Reader, name: str) -> None:
         if name == EXCHANGE:
             text = _text(r)
-            if text is not None:
+            if text is not None and _is_short(text):
                 self.exchange = text
                 self.routed = True
         elif name == ROUTING_KEY:
             text = _text(r)
-            if text is not None:
+            if text is not None and _is_short(text):
                 self.routing_key = text
         elif name == BASIC_TYPE:
             text = _text(r)
@@ -404,6 +416,8 @@ class _Head:
         for name, value in others.items():
             if name == "delivery-mode" and isinstance(value, int) and 0 <= value <= 255:
                 fields.delivery_mode = int(value)
+            elif name == "priority":
+                self.says_priority = True
             if not isinstance(value, str) or not _is_short(value):
                 continue
             if name == "content-type":

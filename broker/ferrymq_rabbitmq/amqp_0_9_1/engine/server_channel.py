@@ -18,9 +18,10 @@ from ferrymq_types_0_9_1.constants import (
 if TYPE_CHECKING:
     from ferrymq.engine.unfinished import Budget
 
-# The states of a channel: open, or closed by the server and not answered.
+# The states of a channel: open, closed by the server and not answered, or gone.
 OPEN: Final = 0
 CLOSING: Final = 1
+GONE: Final = 2
 
 
 @final

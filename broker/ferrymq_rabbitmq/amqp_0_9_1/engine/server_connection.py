@@ -44,6 +44,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.input_buffer import InputBuffer
 from ferrymq_rabbitmq.amqp_0_9_1.engine.peer_fault import PeerFault
 from ferrymq_rabbitmq.amqp_0_9_1.engine.server_channel import (
     CLOSING,
+    GONE,
     OPEN,
     ContentBudget,
     ServerChannel,
@@ -648,6 +649,7 @@ class ServerConnection:
 
     def _drop_channel(self, channel: ServerChannel) -> None:
         channel.forget_content()
+        channel.state = GONE
         del self.channels[int(channel.number)]
         self._events.append(ChannelClosed(channel.number))
 
@@ -657,6 +659,7 @@ class ServerConnection:
         self.state = ENDED
         for channel in self.channels.values():
             channel.forget_content()
+            channel.state = GONE
         self.channels.clear()
         self._deadline = 0.0
         self._events.append(ConnectionEnded(reason, failed_login))
