@@ -1,7 +1,8 @@
 """The arguments with which clients declare queues and exchanges, as policies of the broker.
 
 All arguments are kept as labels of the node, so that they can be told again and compared. Those
-that only matter in a cluster, or for the files of RabbitMQ, have no effect.
+that only matter in a cluster, or for the files of RabbitMQ, and those that RabbitMQ does not know
+either, have no effect.
 """
 
 from __future__ import annotations
@@ -57,6 +58,16 @@ _WITHOUT_EFFECT: Final = frozenset(
         "x-quorum-initial-group-size",
         "x-quorum-target-group-size",
         "x-stream-filter-size-bytes",
+    )
+)
+# What queues of RabbitMQ can do with other arguments, and those of the broker cannot. Arguments that
+# RabbitMQ does not know either have no effect with both.
+_MISSING: Final = frozenset(
+    (
+        "x-consumer-disconnected-timeout",
+        "x-consumer-timeout",
+        "x-max-in-memory-bytes",
+        "x-max-in-memory-length",
     )
 )
 # RabbitMQ's names of what a full queue does, and the broker's.
@@ -213,8 +224,8 @@ def _settings(
             settings[setting] = read(name, value)
         elif name in _ELSEWHERE:
             raise ArgumentError(f"{name}: a queue of the type {type} has no such argument")
-        elif name not in _WITHOUT_EFFECT:
-            raise ArgumentError(f"{name}: there is no such argument of a queue")
+        elif name in _MISSING:
+            raise ArgumentError(f"{name}: queues cannot do this here")
     return settings
 
 

@@ -102,13 +102,18 @@ def test_an_exclusive_queue_is_transient() -> None:
         ({"x-queue-type": "quorum", "x-max-priority": 5}, "type quorum has no such argument"),
         ({"x-delivery-limit": 5}, "type classic has no such argument"),
         ({"x-queue-type": "stream", "x-max-age": "7 days"}, "x-max-age: '7 days' is no number"),
-        ({"x-other": 1}, "x-other: there is no such argument of a queue"),
+        ({"x-consumer-timeout": 1}, "x-consumer-timeout: queues cannot do this here"),
         ({"x-queue-mode": {"a": 1}}, "x-queue-mode: dict is no type of an argument"),
     ],
 )
 def test_what_a_queue_cannot_have(arguments: dict[str, object], text: str) -> None:
     with pytest.raises(ArgumentError, match=re.escape(text)):
         queue_policy(arguments)
+
+
+def test_arguments_that_rabbitmq_does_not_know_have_no_effect() -> None:
+    policy = queue_policy({"x-mine": 1, "owner": "sales"})
+    assert (policy.max_length, policy.labels) == (0, ('owner="sales"', "x-mine=1"))
 
 
 @pytest.mark.parametrize("type", ["quorum", "stream"])

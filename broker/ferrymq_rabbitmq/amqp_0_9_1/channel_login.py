@@ -13,6 +13,7 @@ from ferrymq_codec.errors import DecodeError
 from ferrymq_codec_0_9_1.reader import FieldReader
 from ferrymq_codec_0_9_1.tables import read_table
 from ferrymq_types.security import SaslCode
+from ferrymq_types_0_9_1.connection import ConnectionOpen
 from ferrymq_types_0_9_1.constants import NOT_ALLOWED
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class ChannelLogin(ClientLogin):
         self.watch_rights(owner, holder, identity)
         refusal = self.count_opened(client.container_id)
         if refusal:
-            self._engine.close(NOT_ALLOWED, refusal)
+            self._engine.close(NOT_ALLOWED, refusal, ConnectionOpen(virtual_host=name))
         else:
             self._engine.open_ok()
 
@@ -135,7 +136,8 @@ class ChannelLogin(ClientLogin):
         audit.host_refused(client.peer, client.user, name, condition)
         # A client that may not use a virtual host must not learn whether it exists.
         reason = "not found" if condition == "amqp:not-found" else "is not allowed to you"
-        self._engine.close(NOT_ALLOWED, f"vhost {name[:200]} {reason}")
+        method = ConnectionOpen(virtual_host=name)
+        self._engine.close(NOT_ALLOWED, f"vhost {name[:200]} {reason}", method)
 
 
 def credentials(mechanism: str, response: bytes) -> AuthenticationRequested:

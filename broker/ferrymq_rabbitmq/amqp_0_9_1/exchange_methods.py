@@ -35,9 +35,9 @@ def declare(channel: Channel, method: Method) -> None:
     exists."""
     assert isinstance(method, ExchangeDeclare)
     name = method.exchange
+    if not name:
+        raise ChannelFault(ACCESS_REFUSED, "operation not permitted on the default exchange")
     if method.passive:
-        if not name:
-            raise ChannelFault(ACCESS_REFUSED, "operation not permitted on the default exchange")
         if not isinstance(channel.space.find(exchange_address(name)), Exchange):
             raise ChannelFault(
                 NOT_FOUND, f"no exchange '{name[:200]}' in vhost '{vhost_of(channel.space)}'"

@@ -124,11 +124,7 @@ def unbind(channel: Channel, method: Method) -> None:
     name = channel.named(method.queue)
     _expect_unlocked(channel, name)
     channel.requests.bindings.remove(
-        channel.party(),
-        method.exchange,
-        name,
-        method.routing_key,
-        method.arguments,
+        channel.party(), method.exchange, name, method.routing_key, method.arguments
     )
     channel.answer(QueueUnbindOk())
 

@@ -91,20 +91,23 @@ class QueueRequests:
         return self._described(self._existing(name))
 
     def delete(self, party: Party, name: str) -> dict[str, object]:
-        """Delete a queue, and return how many messages no consumer held: none if it did not
-        exist."""
+        """Delete a queue, and return how many messages were ready: none if it did not exist, and
+        none for a stream."""
         expect_of_node(Call(party, name), "DELETE", self._space, "queue")
         node = self._space.nodes.get(name)
         if not isinstance(node, Queue | Stream):
             return {"message_count": ULong(0)}
         if isinstance(node, Queue):
             node.expect_unlocked(party.connection)
-        count = int(node.available if isinstance(node, Queue) else node.message_count())
+        count = int(node.entries.available) if isinstance(node, Queue) else 0
         self._space.remove(node)
         return {"message_count": ULong(count)}
 
     def purge(self, party: Party, name: str) -> dict[str, object]:
-        """Drop the messages that no consumer holds, and return how many there were."""
+        """Drop the messages that no consumer holds, and return how many there were.
+
+        A party that may receive at the queue could also take them one by one.
+        """
         if not may(party, RECEIVE, self._space, name):
             expect_of_node(Call(party, name), "PURGE", self._space, "queue")
         queue = self._existing(name)

@@ -16,9 +16,16 @@ OTHER_PROPERTIES: Final = "x-amqp-0-9-1-properties"
 
 # The beginning of names of headers that are annotations.
 EXTENSION: Final = "x-"
-# The beginnings of annotations that only the broker sets, for dead letters. Clients of AMQP 0-9-1
-# get the headers `x-death` and so on instead.
-DEAD_LETTER: Final = ("x-opt-deadletter-", "x-opt-original-ttl")
+# The beginnings of annotations that only the broker sets: of dead letters, for which clients of
+# AMQP 0-9-1 get the headers `x-death` and so on; of records, for which they get `x-stream-offset`.
+BROKER_SETS: Final = (
+    "x-opt-deadletter-",
+    "x-opt-original-ttl",
+    "x-opt-offset",
+    "x-opt-sequence-number",
+    "x-opt-enqueued-time",
+    "x-opt-partition",
+)
 # Names that are no plain headers, because the conversion uses them.
 USED: Final = frozenset(
     (EXCHANGE, ROUTING_KEY, BASIC_TYPE, CARBON_COPY, OTHER_HEADERS, OTHER_PROPERTIES)

@@ -29,8 +29,8 @@ from ferrymq_codec_0_9_1.tables import read_table, skip_table, write_table
 from ferrymq_codec_0_9_1.timestamps import to_seconds
 from ferrymq_rabbitmq.amqp_0_9_1.conversion.annotations import (
     BASIC_TYPE,
+    BROKER_SETS,
     CARBON_COPY,
-    DEAD_LETTER,
     EXCHANGE,
     EXTENSION,
     OTHER_HEADERS,
@@ -350,7 +350,7 @@ class _Headers:
     def _place(self, name: str, letter: i64) -> BytesWriter:
         """Return where a header belongs, after its name has been written there."""
         if name.startswith(EXTENSION):
-            if name.isascii() and name not in USED and not name.startswith(DEAD_LETTER):
+            if name.isascii() and name not in USED and not name.startswith(BROKER_SETS):
                 if name.startswith("x-opt-"):
                     self.special = True
                 self.annotations += 2

@@ -27,8 +27,8 @@ from ferrymq_codec_0_9_1.timestamps import EpochSeconds
 from ferrymq_codec_0_9_1.writer import write_u16, write_u32
 from ferrymq_rabbitmq.amqp_0_9_1.conversion.annotations import (
     BASIC_TYPE,
+    BROKER_SETS,
     CARBON_COPY,
-    DEAD_LETTER,
     EXCHANGE,
     EXTENSION,
     OTHER_HEADERS,
@@ -314,7 +314,7 @@ class _Head:
                 self._read_map(r)
             else:
                 r.skip_value(name)
-        elif name.startswith(DEAD_LETTER):
+        elif name.startswith(BROKER_SETS):
             r.skip_value(name)
         else:
             self._add(name.encode(), r)
