@@ -97,8 +97,8 @@ _budget: Final = CacheBudget()
 
 
 def content_of(message: BrokerMessage, address: str, failures: int) -> Content:
-    """Return the message as it is delivered from the queue with the short name `address`, after `failures` failed
-    deliveries.
+    """Return the message as it is delivered from the queue at `address`, after `failures` failed
+    deliveries. The address is a short string: see `key_of`.
 
     Sections that are malformed are left out: a consumer cannot refuse a message.
     """
