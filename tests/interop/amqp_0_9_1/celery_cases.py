@@ -5,7 +5,6 @@ The results are in a database of SQLite, in the folder for temporary files of th
 
 from __future__ import annotations
 
-import atexit
 import os
 import subprocess
 import sys
@@ -54,12 +53,18 @@ class Worker:
             stdout=self._log,
             stderr=self._log,
         )
-        atexit.register(self.kill)
+        # Ends the worker when this process ends, which may be killed.
+        self._guard = subprocess.Popen(
+            ["sh", "-c", f"read end || kill -9 {self.process.pid}"],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
 
     def kill(self) -> None:
         """End it without a chance to say goodbye."""
         self.process.kill()
         self.process.wait()
+        self._guard.communicate(b"end\n")
 
     def stop(self) -> None:
         """End it by SIGTERM."""
