@@ -440,7 +440,9 @@ class ChannelConnection(ClientHandler):
         Return false if there is more to do than the present slice allows: call this again then.
         """
         if isinstance(event, ChannelOpened):
-            self.channels[event.channel] = Channel(self, event.channel, self._requests())
+            # What follows it in the same read may have ended the connection.
+            if event.channel in self.engine.channels:
+                self.channels[event.channel] = Channel(self, event.channel, self._requests())
         elif isinstance(event, ChannelClosed):
             return self._end_channel(event.channel)
         elif isinstance(event, LoginStarted):
