@@ -23,7 +23,7 @@ class AutoDelete(Timer):
     """The timer that deletes a queue which has been unused for `idle_limit` milliseconds.
     `by_consumers` is whether only consumers use it."""
 
-    __slots__ = ("idle_limit", "by_consumers", "_node", "_used")
+    __slots__ = ("idle_limit", "by_consumers", "_node", "_used", "_had_consumers")
 
     def __init__(self, node: Node, idle_limit: i64, by_consumers: bool) -> None:
         super().__init__()
@@ -32,6 +32,8 @@ class AutoDelete(Timer):
         self._node = node
         # The moment of the last use; 0 if the queue was created before the clock was known.
         self._used: i64 = node.agenda.now
+        # Whether the last consumer has gone once.
+        self._had_consumers = False
         # With a limit of 0, the queue is deleted with its last link, message or consumer, but not
         # before its first.
         if idle_limit > 0:
@@ -47,6 +49,7 @@ class AutoDelete(Timer):
         """Note that the last consumer has gone."""
         if self.by_consumers:
             self._used = now
+            self._had_consumers = True
             self.reconsider()
 
     def _in_use(self) -> bool:
@@ -58,7 +61,7 @@ class AutoDelete(Timer):
         node = self._node
         if node.deleted or self._in_use():
             return
-        if self.by_consumers and self.idle_limit == 0 and self._used == 0:
+        if self.by_consumers and self.idle_limit == 0 and not self._had_consumers:
             return
         now = node.agenda.now
         due = self._used + self.idle_limit
