@@ -244,8 +244,9 @@ class ChannelConnection(ClientHandler):
         self.broker.begin_pass(now)
         condition = "" if error is None or error.condition is None else str(error.condition)
         text = "" if error is None or error.description is None else error.description
-        self.engine.close(_CODES.get(condition, CONNECTION_FORCED), text)
+        # The client's time to answer begins now.
         self.engine.note_input(now)
+        self.engine.close(_CODES.get(condition, CONNECTION_FORCED), text)
         self.deadline_moved = True
         self._process()
         self.output.touch()

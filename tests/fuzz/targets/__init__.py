@@ -16,6 +16,7 @@ NAMES = (
     "headers_0_9_1",
     "tables_0_9_1",
     "frames_0_9_1",
+    "engine_0_9_1",
     "sasl_server",
     "sasl_client",
     "engine_server",

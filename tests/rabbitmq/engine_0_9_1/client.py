@@ -57,10 +57,12 @@ def frame(channel: int, method: Method) -> bytes:
     return writer.getvalue()
 
 
-def header(channel: int, size: int, class_id: int = 60) -> bytes:
-    """Return the header frame of a content without properties."""
+def header(
+    channel: int, size: int, class_id: int = 60, properties: BasicProperties | None = None
+) -> bytes:
+    """Return the header frame of a content, without properties unless there are some."""
     writer = BytesWriter()
-    write_header_frame(writer, channel, class_id, size, BasicProperties())
+    write_header_frame(writer, channel, class_id, size, properties or BasicProperties())
     return writer.getvalue()
 
 

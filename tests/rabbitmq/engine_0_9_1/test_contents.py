@@ -7,9 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq.engine.unfinished import Budget
+from ferrymq_codec.errors import EncodeError
 from ferrymq_rabbitmq.amqp_0_9_1.engine.engine_events import ContentReceived
-from ferrymq_types_0_9_1.basic import BasicDeliver, BasicPublish, BasicQos
-from ferrymq_types_0_9_1.channel import ChannelClose, ChannelCloseOk
+from ferrymq_types_0_9_1.basic import (
+    BasicCancel,
+    BasicDeliver,
+    BasicProperties,
+    BasicPublish,
+    BasicQos,
+)
+from ferrymq_types_0_9_1.channel import ChannelClose, ChannelCloseOk, ChannelOpen
 from ferrymq_types_0_9_1.connection import ConnectionClose
 from tests.rabbitmq.engine_0_9_1.client import (
     EngineClient,
@@ -31,6 +38,30 @@ def bodies(client: EngineClient) -> list[bytes]:
 def test_bodies_of_all_sizes(size: int) -> None:
     client = EngineClient().opened().give(publication(1, bytes(size)))
     assert bodies(client) == [bytes(size)]
+
+
+def test_a_client_may_leave_the_envelope_out_of_account() -> None:
+    client = EngineClient().opened().give(PUBLISH + header(1, 8192) + body(1, bytes(8192), 8200))
+    assert bodies(client) == [bytes(8192)]
+
+
+def test_a_method_that_cannot_be_encoded_leaves_no_half_frame() -> None:
+    client = EngineClient().opened()
+    with pytest.raises(EncodeError):
+        client.engine.send_content(1, BasicDeliver(routing_key="k" * 256), b"\0\0", b"x")
+    with pytest.raises(EncodeError):
+        client.engine.send_method(1, BasicCancel(consumer_tag="t" * 256))
+    assert not client.engine.has_output
+
+
+def test_properties_without_a_body_are_bounded() -> None:
+    shared = Budget()
+    client = EngineClient(max_unfinished=10_000, unfinished=shared).opened()
+    long = BasicProperties(headers={"a": "x" * 7000})
+    client.give(frame(2, ChannelOpen()))
+    for channel in (1, 2):
+        client.give(frame(channel, BasicPublish()) + header(channel, 1, properties=long))
+    assert client.names()[-1] == "ConnectionEnded" and shared.held == 0
 
 
 def test_the_engine_splits_what_it_writes() -> None:
@@ -96,7 +127,8 @@ def test_incomplete_messages_are_bounded_and_forgotten_with_their_channels() -> 
     shared = Budget()
     client = EngineClient(max_unfinished=10_000, unfinished=shared).opened()
     client.give(PUBLISH + header(1, 50_000) + body(1, bytes(8000)))
-    assert shared.held == 8000
+    # The properties count as well: here their flags.
+    assert shared.held == 8002
     client.give(body(1, bytes(8000)))
     assert client.names() == ["ConnectionEnded"] and shared.held == 0
     client = EngineClient(unfinished=shared).opened()

@@ -63,11 +63,20 @@ def test_both_sides_close_at_once() -> None:
     assert client.names() == ["ConnectionEnded"]
 
 
-def test_an_answer_to_a_close_that_does_not_come() -> None:
+def test_the_end_is_told_once() -> None:
     client = EngineClient().opened()
     client.engine.close(320, "going")
-    assert client.engine.next_deadline() == 5.0
-    client.engine.handle_timeout(5.0)
+    client.engine.receive_eof(1.0)
+    assert client.take().names() == ["ConnectionEnded"] and client.engine.finished
+
+
+def test_an_answer_to_a_close_that_does_not_come() -> None:
+    client = EngineClient().opened()
+    # The client was silent for a while; its time to answer begins now.
+    client.engine.note_input(60.0)
+    client.engine.close(320, "going")
+    assert client.engine.next_deadline() == 65.0
+    client.engine.handle_timeout(65.0)
     assert client.engine.finished
 
 
@@ -79,7 +88,7 @@ def test_an_answer_to_a_close_that_does_not_come() -> None:
         (frame(11, ChannelOpen()), 530),
         (b"\x01\x00\x01\x00\x00\x00\x04\x00\x3c\x00\x0a\xcf", 501),
         (b"\x07\x00\x01\x00\x00\x00\x00\xce", 501),
-        (b"\x01\x00\x01\x00\x00\x20\x00", 501),
+        (b"\x01\x00\x01\x00\x00\x20\x01", 501),
         (b"\x01\x00\x01\x00\x00\x00\x04\x00\x63\x00\x0a\xce", 503),
         (b"\x01\x00\x01\x00\x00\x00\x05\x00\x3c\x00\x0a\x00\xce", 502),
         (b"\x08\x00\x01\x00\x00\x00\x00\xce", 503),
@@ -93,14 +102,18 @@ def test_faults_end_the_connection_with_their_codes(frames: bytes, code: int) ->
     assert client.names() == ["ConnectionEnded"]
 
 
-def test_heartbeats_are_written_when_nothing_else_is() -> None:
+def test_heartbeats_are_written_when_nothing_else_was_for_half_the_time() -> None:
     client = EngineClient().opened(heartbeat=10)
-    assert client.engine.next_deadline() == 5.0
-    client.engine.handle_timeout(5.0)
+    assert client.engine.next_deadline() == 2.5
+    client.engine.handle_timeout(2.5)
     # The answers of the handshake were written meanwhile.
     assert client.take().output == b""
-    client.engine.handle_timeout(10.0)
-    assert client.take().output == HEARTBEAT
+    for beat in (5.0, 10.0, 15.0):
+        client.engine.handle_timeout(beat)
+        assert client.take().output == HEARTBEAT
+        client.engine.handle_timeout(beat + 2.5)
+        assert client.take().output == HEARTBEAT
+        client.forget()
 
 
 def test_a_client_that_is_silent_for_two_heartbeats_is_gone() -> None:

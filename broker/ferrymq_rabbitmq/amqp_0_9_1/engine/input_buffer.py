@@ -6,13 +6,15 @@ from typing import final
 
 from mypy_extensions import i64
 
+from ferrymq.engine.unfinished import is_wasteful
+
 
 @final
 class InputBuffer:
     """Bytes in the order of their arrival. `data` from `pos` on is what can be read at once.
 
     Pieces of an incomplete frame are joined once, when at least `wanted` bytes are there: a frame
-    may arrive byte by byte.
+    may arrive byte by byte. Tiny pieces are joined earlier, because each needs memory of its own.
     """
 
     __slots__ = ("data", "pos", "wanted", "size", "_pieces")
@@ -32,6 +34,8 @@ class InputBuffer:
             self.pos = 0
         else:
             self._pieces.append(piece)
+            if is_wasteful(len(self._pieces), self.size):
+                self._pieces = [b"".join(self._pieces)]
         self.size += len(piece)
 
     def is_ready(self) -> bool:

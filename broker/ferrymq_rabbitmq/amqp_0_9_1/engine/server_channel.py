@@ -120,7 +120,11 @@ class ServerChannel:
         self._has_header = True
         self.properties = properties
         self._size = self._left = size
-        return size == 0
+        if size == 0:
+            return True
+        # They may be as long as a frame, on each channel.
+        self._hold(len(properties))
+        return False
 
     def take_body(self, piece: bytes) -> bool:
         """Take the payload of a body frame; return whether the content is complete. Raises
@@ -147,12 +151,16 @@ class ServerChannel:
         body += piece
         if self._left == 0:
             return True
+        self._hold(size)
+        return False
+
+    def _hold(self, size: i64) -> None:
+        """Count bytes of an incomplete message. Raises `PeerFault` if they are too many."""
         if not self._budget.add(size):
             raise PeerFault(
                 RESOURCE_ERROR, f"too many bytes of incomplete messages on channel {self.number}"
             )
         self._held += size
-        return False
 
     def take_content(self) -> bytes:
         """Return the complete body, and begin the next content."""
@@ -164,9 +172,9 @@ class ServerChannel:
     def forget_content(self) -> None:
         """Drop a content, complete or not."""
         self.published = None
+        self.properties = b""
         self._has_header = False
         self._only = b""
-        if self._body is not None:
-            self._body = None
-            self._budget.subtract(self._held)
-            self._held = 0
+        self._body = None
+        self._budget.subtract(self._held)
+        self._held = 0

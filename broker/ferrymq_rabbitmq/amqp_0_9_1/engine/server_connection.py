@@ -119,6 +119,9 @@ _HANDSHAKE: Final[dict[int, type[Method]]] = {
 }
 # The longest reply text: a short string (AMQP 0-9-1 §4.2.5.3).
 _MAX_TEXT: Final = 255
+# Bytes that a frame may have beyond frame-max: some clients count the payload only. RabbitMQ takes
+# such frames too.
+_SIZE_LENIENCE: Final = OVERHEAD
 _BASIC: Final = 60
 
 
@@ -205,7 +208,7 @@ class ServerConnection:
 
     def note_input(self, now: float) -> None:
         """Take the client's silence until now for granted, because the user did not read."""
-        self._heard = now
+        self._now = self._heard = now
 
     def receive_eof(self, now: float) -> None:
         """Take note that no more bytes will arrive."""
@@ -225,8 +228,11 @@ class ServerConnection:
                 code = FRAME_ERROR if error.field.startswith("frame.") else SYNTAX_ERROR
                 self._fail(PeerFault(code, str(error)))
         if self._in_eof and not self._events and self.state != ENDED:
-            orderly = self.state == EXPECT_CLOSE_OK
-            self._end("" if orderly else "the client has closed the transport without a close")
+            if self.state == EXPECT_CLOSE_OK:
+                # The end was told with our close.
+                self.state = ENDED
+            else:
+                self._end("the client has closed the transport without a close")
         events = self._events
         if events:
             self._events = []
@@ -253,7 +259,7 @@ class ServerConnection:
                 return
             if self._waits():
                 return
-            size = frame_size(data, pos, end, self.frame_max)
+            size = frame_size(data, pos, end, self.frame_max + _SIZE_LENIENCE)
             if size == 0:
                 left = end - pos
                 if left >= PAYLOAD:
@@ -485,7 +491,7 @@ class ServerConnection:
             self.channel_max = channel_max
         self.heartbeat = method.heartbeat
         if self.heartbeat != 0:
-            self._beat_at = self._now + float(self.heartbeat) / 2
+            self._beat_at = self._now + float(self.heartbeat) / 4
         self.state = EXPECT_OPEN
 
     # -- answers of the user ---------------------------------------------------------------
@@ -556,16 +562,22 @@ class ServerConnection:
         return output.getvalue()
 
     def send_method(self, channel: i64, method: Method) -> None:
-        """Write a method on an open channel; without effect on a channel that is not open."""
+        """Write a method on an open channel; without effect on a channel that is not open.
+
+        Raises `EncodeError` for a field that is illegal; nothing is written then.
+        """
         if self._is_open(channel):
-            write_method_frame(self._output, channel, method)
+            self._write(channel, method)
 
     def send_content(self, channel: i64, method: Method, properties: bytes, body: bytes) -> None:
         """Write a method with a content; `properties` are encoded. Without effect on a channel that
-        is not open."""
+        is not open.
+
+        Raises `EncodeError` for a field that is illegal; nothing is written then.
+        """
         if self._is_open(channel):
+            self._write(channel, method)
             output = self._output
-            write_method_frame(output, channel, method)
             write_header_frame(output, channel, _BASIC, len(body), properties)
             write_body_frames(output, channel, body, self.frame_max)
 
@@ -574,7 +586,14 @@ class ServerConnection:
         return self.state == OPENED and found is not None and found.state == OPEN
 
     def _write(self, channel: i64, method: Method) -> None:
-        write_method_frame(self._output, channel, method)
+        output = self._output
+        mark: i64 = len(output)
+        try:
+            write_method_frame(output, channel, method)
+        except BaseException:
+            # After half a frame the client could not read the next one.
+            output.truncate(mark)
+            raise
 
     def block(self, reason: str) -> None:
         """Tell a client that understands it that the server does not read from it."""
@@ -700,7 +719,8 @@ class ServerConnection:
             if not self._has_sent:
                 write_heartbeat(self._output)
             self._has_sent = False
-            self._beat_at = now + float(self.heartbeat) / 2
+            # The last output may be that old: the client waits for half the interval at most.
+            self._beat_at = now + float(self.heartbeat) / 4
 
 
 def _reply_text(code: i64, text: str) -> str:
