@@ -75,10 +75,12 @@ def _run(config: Config, work: Callable[[int, RunningClock], None]) -> None:
 
 def test_the_connection_lives_as_long_as_its_last_token(tmp_path: Path) -> None:
     def work(port: int, clock: RunningClock) -> None:
-        with _logged_in(port, make_jwt(exp=NOW + LIFE)) as client:
+        token = make_jwt(exp=NOW + LIFE)
+        with _logged_in(port, token) as client, _logged_in(port, token) as other:
             client.send(_update(make_jwt(exp=NOW + 3 * LIFE)))
             client.until("connection.update-secret-ok")
             clock.time += 2 * LIFE
+            other.until("connection.close")
             # A close for the first token would come between the two answers.
             for _ in range(2):
                 client.send(QueueDeclare(queue="q1", passive=True))
