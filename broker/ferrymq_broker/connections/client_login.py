@@ -138,6 +138,13 @@ class ClientLogin:
             self._client.access.on_grant = token_expiry.on_grant
             token_expiry.arm()
 
+    def renew(self, identity: UserIdentity) -> None:
+        """Give the client the rights of another login in its virtual host."""
+        client = self._client
+        self.enter(client.space, identity)
+        if self._token_expiry is not None:
+            self._token_expiry.renew_login()
+
     def count_opened(self, container: str) -> str:
         """Count the connection as open, and return an empty text; if its user has too many, return
         what to tell the client."""

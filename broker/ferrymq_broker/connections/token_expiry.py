@@ -83,6 +83,15 @@ class TokenExpiry(Timer):
         self._holder.reauthorize()
         self.arm()
 
+    def renew_login(self) -> None:
+        """Take note that the client has logged in again, with rights of its own; check those of its
+        links."""
+        client = self._client
+        identity = client.identity
+        self.login_ends = 0 if identity is None else _milliseconds(identity.expires)
+        client.access.on_grant = self.on_grant
+        self.on_grant()
+
     def arm(self) -> None:
         """Set the timers to the next time."""
         shared = self._shared

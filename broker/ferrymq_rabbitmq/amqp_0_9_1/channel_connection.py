@@ -452,7 +452,7 @@ class ChannelConnection(ClientHandler):
             # None of the mechanisms has a second step.
             self.engine.refuse_login("no response was asked for")
         elif isinstance(event, SecretUpdated):
-            self._login.renew(self, event.secret)
+            self._login.check_secret(self, event.secret)
         elif isinstance(event, HostOpened):
             self.deadline_moved = True
             self._login.open(self, self._holder, event.virtual_host)

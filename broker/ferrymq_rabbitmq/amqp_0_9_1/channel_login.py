@@ -75,7 +75,7 @@ class ChannelLogin(ClientLogin):
             return
         self.authenticate(owner, event)
 
-    def renew(self, owner: ConnectionPort, secret: bytes) -> None:
+    def check_secret(self, owner: ConnectionPort, secret: bytes) -> None:
         """Check the new secret of an open connection (``connection.update-secret``)."""
         client = self._client
         self._renews = True
@@ -86,9 +86,13 @@ class ChannelLogin(ClientLogin):
         """Tell the client that its login has succeeded."""
         if self._renews:
             self._renews = False
-            identity = self._client.identity
-            if identity is not None:
-                self.enter(self._client.space, identity)
+            client = self._client
+            identity = client.identity
+            assert identity is not None
+            if identity.user != client.access.identity.user:
+                self._engine.close(NOT_ALLOWED, "the new secret is that of another user")
+                return
+            self.renew(identity)
             self._engine.accept_secret()
         else:
             self._engine.accept_login()
