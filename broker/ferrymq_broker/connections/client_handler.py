@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from ferrymq_broker.connections.connection_port import ConnectionPort
 
 if TYPE_CHECKING:
+    from ferrymq_broker.access.identity import UserIdentity
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.connections.authentication import Authenticator, Login
+    from ferrymq_broker.connections.client_login import ClientLogin
     from ferrymq_broker.connections.connected_client import ConnectedClient
     from ferrymq_broker.connections.link_names import LinkHolder
     from ferrymq_broker.connections.output import ClientOutput
@@ -24,7 +26,15 @@ class ClientHandler(ConnectionPort):
     and for changed rights.
     """
 
-    __slots__ = ("broker", "client", "output", "authenticator", "deadline_moved", "rearm")
+    __slots__ = (
+        "broker",
+        "client",
+        "output",
+        "authenticator",
+        "deadline_moved",
+        "rearm",
+        "_closing",
+    )
 
     def __init__(
         self,
@@ -39,6 +49,8 @@ class ClientHandler(ConnectionPort):
         self.authenticator: Authenticator = authenticator
         self.deadline_moved: bool = True
         self.rearm: Callable[[], object] | None = None
+        # The reason for which the connection will be closed.
+        self._closing: Error | None = None
         broker.handlers[self] = None
 
     def leave(self) -> None:
@@ -97,13 +109,45 @@ class ClientHandler(ConnectionPort):
         ends."""
         return False
 
-    def pending_login(self) -> Login | None:
-        """Return the client's credentials until the decision on them; None without any."""
-        return None
+    def client_login(self) -> ClientLogin:
+        """Return the login of the connection."""
+        raise NotImplementedError
 
     def holder(self) -> LinkHolder:
         """Return the object that takes back credit, and detaches what is not allowed any more."""
         raise NotImplementedError
+
+    # -- callbacks from its parts --------------------------------------------------------
+
+    def process(self) -> None:
+        """Process the events that have arrived, as far as the slice allows."""
+
+    def settle_login(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
+        """Tell the client the result of its login, in the pass in which it logged in."""
+        self.client_login().settle(login, identity, reason)
+
+    def settle_login_later(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
+        """Tell the client the result of its login, in another pass."""
+        self.client_login().settle_later(login, identity, reason)
+        self.broker.soon(self._settle_login)
+
+    def _settle_login(self) -> None:
+        if self.client_login().settle_decided():
+            self.process()
+            self.output.touch()
+        self.broker.finish_pass()
+        if self.rearm is not None:
+            self.rearm()
+
+    def close_soon(self, error: Error) -> None:
+        """Close the connection from the broker's side, in another pass."""
+        self._closing = error
+        self.broker.soon(self._close)
+
+    def _close(self) -> None:
+        self.close(self._closing, self.broker.clock.now)
+        if self.rearm is not None:
+            self.rearm()
 
     # -- for management --------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from ferrymq.engine.events import (
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq.errors import AuthenticationError
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.client_limits import Allowance, forget_begin, is_over_limit
 from ferrymq_broker.connections.connected_client import ConnectedClient
@@ -63,7 +63,7 @@ from ferrymq_broker.transactions.transaction_table import Transactions
 from ferrymq_types.transactions import TransactionalState
 
 if TYPE_CHECKING:
-    from ferrymq_broker.access.identity import UserIdentity
+    from ferrymq_broker.connections.client_login import ClientLogin
     from ferrymq_broker.connections.link_names import LinkHolder
     from ferrymq_broker.nodes.node import Node
     from ferrymq_types.transport import Error
@@ -92,7 +92,6 @@ class ConnectionHandler(ClientHandler):
         "_close_asked",
         "_eof",
         "_eof_at",
-        "_closing",
         "on_tls",
     )
 
@@ -157,8 +156,6 @@ class ConnectionHandler(ClientHandler):
         # Whether the end of the transport is still to be processed, and when that was.
         self._eof = False
         self._eof_at = 0.0
-        # The reason for which the connection will be closed.
-        self._closing: Error | None = None
         # The callback for TLS that begins with the next byte (AMQP 1.0 §5.2).
         self.on_tls: Callable[[], object] | None = None
 
@@ -172,7 +169,7 @@ class ConnectionHandler(ClientHandler):
         broker.begin_pass(now)
         broker.counters.bytes_received += len(data)
         connection.receive_data(data, now)
-        self._process()
+        self.process()
         if connection.failure is not None or connection.unread:
             # The client has a limited time to answer the close, or has sent more events.
             self.deadline_moved = True
@@ -194,7 +191,7 @@ class ConnectionHandler(ClientHandler):
         else:
             slices.spend(CONNECTION + len(self.connection.channels.links) * LOST_LINK)
             self.connection.receive_eof(now)
-            self._process()
+            self.process()
             if self.connection.has_output:
                 self.output.touch()
         self.broker.finish_pass()
@@ -218,7 +215,7 @@ class ConnectionHandler(ClientHandler):
         """Do what is due at this time."""
         self.broker.begin_pass(now)
         self.connection.handle_timeout(now)
-        self._process()
+        self.process()
         self.output.touch()
         self.output.keep_alive()
         self.broker.finish_pass()
@@ -228,7 +225,7 @@ class ConnectionHandler(ClientHandler):
         self.broker.begin_pass(now)
         self.connection.close(error, now)
         self.deadline_moved = True
-        self._process()
+        self.process()
         self.output.touch()
         self.broker.finish_pass()
 
@@ -244,9 +241,9 @@ class ConnectionHandler(ClientHandler):
         """Return whether the client has messages without an outcome."""
         return self.links.holds_messages()
 
-    def pending_login(self) -> Login | None:
-        """Return the client's credentials until the decision on them; None without any."""
-        return self.login.pending
+    def client_login(self) -> ClientLogin:
+        """Return the login of the connection."""
+        return self.login
 
     def holder(self) -> LinkHolder:
         """Return the links of the connection."""
@@ -284,32 +281,9 @@ class ConnectionHandler(ClientHandler):
         """Return whether the connection is over."""
         return self.connection.finished
 
-    def settle_login(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """Tell the client the result of its login, in the pass in which it logged in."""
-        self.login.settle(login, identity, reason)
-
-    def settle_login_later(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """Tell the client the result of its login, in another pass."""
-        self.login.settle_later(login, identity, reason)
-        self.broker.soon(self._settle_login)
-
-    def _settle_login(self) -> None:
-        if self.login.settle_decided():
-            self._process()
-            self.output.touch()
-        self.broker.finish_pass()
-        if self.rearm is not None:
-            self.rearm()
-
     def close_soon(self, error: Error) -> None:
         """Close the connection from the broker's side, in another pass."""
-        self._closing = self.parts.told(error)
-        self.broker.soon(self._close)
-
-    def _close(self) -> None:
-        self.close(self._closing, self.broker.clock.now)
-        if self.rearm is not None:
-            self.rearm()
+        super().close_soon(self.parts.told(error))
 
     def catch_up(self) -> bool:
         """Process events that were put off, and return whether all of them are done."""
@@ -318,7 +292,7 @@ class ConnectionHandler(ClientHandler):
             links = len(self.connection.channels.links)
             self.broker.agenda.slices.spend(CONNECTION + links * LOST_LINK)
             self.connection.receive_eof(self._eof_at)
-        self._process()
+        self.process()
         if not self.output.dirty:
             self.output.touch()
         if self._at < len(self.events):
@@ -329,7 +303,8 @@ class ConnectionHandler(ClientHandler):
 
     # -- events --------------------------------------------------------------------------
 
-    def _process(self) -> None:
+    def process(self) -> None:
+        """See `ClientHandler.process`."""
         changes = self.output.changes
         # The client is told of changes only when they are on disk. Settlements that it made itself
         # need no answer, so they do not count.

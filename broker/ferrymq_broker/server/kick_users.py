@@ -44,7 +44,7 @@ def _is_meant(handler: ClientHandler, names: set[str]) -> bool:
         by_password = identity.mechanism == "PLAIN" or identity.mechanism.startswith("SCRAM-")
         return by_password and identity.user in names
     # A login with the old password may be in progress.
-    login = handler.pending_login()
+    login = handler.client_login().pending
     if login is None or login.username not in names:
         return False
     return login.decided or login.mechanism.startswith("SCRAM-")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ferrymq_broker.connections.permissions import meant_by, put_on_record, require_source
-from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_rabbitmq.address_v2 import vhost_of
 from ferrymq_rabbitmq.amqp_0_9_1.channel_consumer import MessageGetter
+from ferrymq_rabbitmq.amqp_0_9_1.consuming import readable_queue
 from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import content_of, key_of
-from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, not_implemented
+from ferrymq_rabbitmq.amqp_0_9_1.faults import not_implemented
 from ferrymq_rabbitmq.amqp_0_9_1.queue_methods import note_use
 from ferrymq_rabbitmq.amqp_0_9_1.unacknowledged import Unacknowledged
 from ferrymq_types_0_9_1.basic import BasicGet, BasicGetEmpty, BasicGetOk
-from ferrymq_types_0_9_1.constants import NOT_FOUND
 
 if TYPE_CHECKING:
     from ferrymq_codec_0_9_1.method import Method
@@ -64,20 +61,9 @@ def get(channel: Channel, method: Method) -> None:
 
 
 def _queue(channel: Channel, name: str) -> Queue:
-    client = channel.client
-    address = meant_by(client, name)
-    try:
-        require_source(client, address, name, False)
-    except BrokerError as error:
-        put_on_record(client, error, "link")
-        raise
-    node = channel.space.find(address)
-    if node is not None and node.kind == "stream":
-        raise not_implemented("basic.get not supported by stream queues")
+    node = readable_queue(channel, name)
     if not isinstance(node, Queue):
-        raise ChannelFault(
-            NOT_FOUND, f"no queue '{name[:200]}' in vhost '{vhost_of(channel.space)}'"
-        )
+        raise not_implemented("basic.get not supported by stream queues")
     if node.policy.sessions or node.policy.groups:
         raise not_implemented("basic.get not supported by queues with sessions or groups")
     return node

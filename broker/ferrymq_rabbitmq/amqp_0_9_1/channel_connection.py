@@ -44,9 +44,8 @@ from ferrymq_types_0_9_1.constants import (
 )
 
 if TYPE_CHECKING:
-    from ferrymq_broker.access.identity import UserIdentity
     from ferrymq_broker.broker import Broker
-    from ferrymq_broker.connections.authentication import Login
+    from ferrymq_broker.connections.client_login import ClientLogin
     from ferrymq_broker.server.new_connection import NewConnection
     from ferrymq_codec_0_9_1.method import Method
     from ferrymq_rabbitmq.management.host_requests import HostRequests
@@ -136,7 +135,6 @@ class ChannelConnection(ClientHandler):
         "_events",
         "_at",
         "_remainder",
-        "_closing",
         "_eof",
         "_eof_at",
     )
@@ -178,7 +176,6 @@ class ChannelConnection(ClientHandler):
         # The position of the next event; the task that continues with the events in another slice.
         self._at: i64 = 0
         self._remainder = DeferredEvents(broker.agenda)
-        self._closing: Error | None = None
         # Whether the end of the transport is still to be processed, and when that was.
         self._eof = False
         self._eof_at = 0.0
@@ -191,7 +188,7 @@ class ChannelConnection(ClientHandler):
         broker.begin_pass(now)
         broker.counters.bytes_received += len(data)
         self.engine.receive_data(data, now)
-        self._process()
+        self.process()
         self.deadline_moved = True
         self.output.touch()
         broker.finish_pass()
@@ -214,7 +211,7 @@ class ChannelConnection(ClientHandler):
     def _end_input(self, now: float) -> None:
         self.broker.agenda.slices.spend(CONNECTION + len(self.channels) * LOST_LINK)
         self.engine.receive_eof(now)
-        self._process()
+        self.process()
 
     def forget_transport(self) -> None:
         """Stop all callbacks: the transport is gone, and its end has been reported."""
@@ -234,7 +231,7 @@ class ChannelConnection(ClientHandler):
             # Nothing is read from the client, so its silence says nothing.
             self.engine.note_input(now)
         self.engine.handle_timeout(now)
-        self._process()
+        self.process()
         self.output.touch()
         self.output.keep_alive()
         self.broker.finish_pass()
@@ -248,7 +245,7 @@ class ChannelConnection(ClientHandler):
         self.engine.note_input(now)
         self.engine.close(_CODES.get(condition, CONNECTION_FORCED), text)
         self.deadline_moved = True
-        self._process()
+        self.process()
         self.output.touch()
         self.broker.finish_pass()
 
@@ -265,9 +262,9 @@ class ChannelConnection(ClientHandler):
         """Return whether the client must have the time to read the close."""
         return self.engine.lingering
 
-    def pending_login(self) -> Login | None:
-        """Return the client's credentials until the decision on them; None without any."""
-        return self._login.pending
+    def client_login(self) -> ClientLogin:
+        """Return the login of the connection."""
+        return self._login
 
     def holder(self) -> LinkHolder:
         """Return the channels of the connection."""
@@ -300,40 +297,13 @@ class ChannelConnection(ClientHandler):
         """Return whether the connection is over."""
         return self.engine.finished
 
-    def settle_login(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """Tell the client the result of its login, in the pass in which it logged in."""
-        self._login.settle(login, identity, reason)
-
-    def settle_login_later(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """Tell the client the result of its login, in another pass."""
-        self._login.settle_later(login, identity, reason)
-        self.broker.soon(self._settle_login)
-
-    def _settle_login(self) -> None:
-        if self._login.settle_decided():
-            self._process()
-            self.output.touch()
-        self.broker.finish_pass()
-        if self.rearm is not None:
-            self.rearm()
-
-    def close_soon(self, error: Error) -> None:
-        """Close the connection from the broker's side, in another pass."""
-        self._closing = error
-        self.broker.soon(self._close)
-
-    def _close(self) -> None:
-        self.close(self._closing, self.broker.clock.now)
-        if self.rearm is not None:
-            self.rearm()
-
     def catch_up(self) -> bool:
         """Process events that were put off, and return whether all of them are done."""
         if self._eof:
             self._eof = False
             self._end_input(self._eof_at)
         else:
-            self._process()
+            self.process()
         self.output.touch()
         if self._at < len(self._events):
             return False
@@ -343,7 +313,7 @@ class ChannelConnection(ClientHandler):
 
     # -- events --------------------------------------------------------------------------
 
-    def _process(self) -> None:
+    def process(self) -> None:
         """Process events, and confirm what was published."""
         changes = self.output.changes
         before = changes.total

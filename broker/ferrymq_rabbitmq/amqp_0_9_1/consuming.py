@@ -57,7 +57,7 @@ def consume(channel: Channel, method: Method) -> None:
     if method.queue == DIRECT_REPLY:
         node: Node = _reply_queue(channel, method)
     else:
-        node = _queue(channel, channel.named(method.queue))
+        node = readable_queue(channel, channel.named(method.queue))
     if isinstance(node, Queue):
         node.expect_unlocked(channel.client.id)
     terms = _terms(channel, method, node, tag)
@@ -80,8 +80,11 @@ def consume(channel: Channel, method: Method) -> None:
     source.wake(consumer)
 
 
-def _queue(channel: Channel, name: str) -> Node:
-    """Return the queue or stream that a client may consume from."""
+def readable_queue(channel: Channel, name: str) -> Queue | Stream:
+    """Return the queue or stream with a name that the client may receive from.
+
+    Raises `BrokerError` without the right, `ChannelFault` if there is none.
+    """
     client = channel.client
     address = meant_by(client, name)
     try:
