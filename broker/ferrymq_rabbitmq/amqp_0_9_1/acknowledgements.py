@@ -40,10 +40,18 @@ def acknowledge(channel: Channel, tag: i64, multiple: bool, outcome: i64) -> Non
     elif int(tag) not in unacknowledged:
         raise _unknown(tag)
     settled: list[Unacknowledged] = []
-    for each in unacknowledged.values():
-        if each.tag > tag:
-            break
-        settled.append(each)
+    if tag - channel.first_tag < 2 * len(unacknowledged):
+        # A walk from the front of the dict would pass the places of all that was removed there.
+        for number in range(int(channel.first_tag), int(tag) + 1):
+            found = unacknowledged.get(number)
+            if found is not None:
+                settled.append(found)
+    else:
+        for each in unacknowledged.values():
+            if each.tag > tag:
+                break
+            settled.append(each)
+    channel.first_tag = tag + 1
     for each in settled:
         del unacknowledged[int(each.tag)]
         _settle(channel, each, outcome)

@@ -85,10 +85,11 @@ class Channel:
     a method.
 
     `consumers` are by their tags, `unacknowledged` has the deliveries without an outcome by their
-    numbers, in order; `last_tag` is the number of the last delivery. `prefetch` is that of later
-    consumers, `total_prefetch` that of all consumers together; 0 is no limit. `exchanges` are those
-    that were published to lately. `last_queue` is the queue that was declared last, which an empty
-    name stands for. `confirms` and `transaction` are None until the client selects them.
+    numbers, in order, none of them below `first_tag`; `last_tag` is the number of the last
+    delivery. `prefetch` is that of later consumers, `total_prefetch` that of all consumers
+    together; 0 is no limit. `exchanges` are those that were published to lately. `last_queue` is
+    the queue that was declared last, which an empty name stands for. `confirms` and `transaction`
+    are None until the client selects them.
     """
 
     __slots__ = (
@@ -104,6 +105,7 @@ class Channel:
         "requests",
         "consumers",
         "unacknowledged",
+        "first_tag",
         "last_tag",
         "prefetch",
         "total_prefetch",
@@ -134,6 +136,7 @@ class Channel:
         self.requests: HostRequests = requests
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacknowledged: dict[int, Unacknowledged] = {}
+        self.first_tag: i64 = 1
         self.last_tag: i64 = 0
         self.prefetch: i64 = 0
         self.total_prefetch: i64 = 0
@@ -306,7 +309,9 @@ class Channel:
         consumer.closed = True
         if self.engine.is_capable("consumer_cancel_notify"):
             consumer.notify()
-        for each in self.unacknowledged.values():
+        # Without any delivery of its own there is nothing to look for.
+        found = self.unacknowledged.values() if consumer.outstanding > 0 else ()
+        for each in found:
             if each.consumer is consumer:
                 each.consumer = None
                 entry = each.entry

@@ -110,6 +110,8 @@ class ChannelTransaction:
             kept = channel.unacknowledged
             for each, _ in outcomes:
                 kept[int(each.tag)] = each
+                if each.tag < channel.first_tag:
+                    channel.first_tag = each.tag
             channel.unacknowledged = dict(sorted(kept.items()))
 
     def _release(self, publication: Publication) -> None:
