@@ -10,16 +10,7 @@ from typing import Final
 
 from tests.interop.features.suite import Expectations
 
-FAILS: Final[dict[str, dict[str, str]]] = {
-    "pika": {
-        # The header x-death of a published message is not read.
-        "dead-letter": r"\[1L?\] instead of \[2\]",
-        # The confirmation of a message that a full queue drops is negative.
-        "max-length": "NackError",
-        # A message without priority counts as 4, as in AMQP 1.0.
-        "priority": "'none', '3', '1'",
-    },
-}
+FAILS: Final[dict[str, dict[str, str]]] = {}
 """By package or by client, and by feature: a pattern of the error."""
 
 EXPECTATIONS: Final = Expectations(FAILS, None)
