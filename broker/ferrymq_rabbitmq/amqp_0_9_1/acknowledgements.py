@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.slices import MESSAGE
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, not_implemented
 from ferrymq_types_0_9_1.basic import BasicRecover, BasicRecoverAsync, BasicRecoverOk
 from ferrymq_types_0_9_1.constants import PRECONDITION_FAILED
@@ -52,9 +53,15 @@ def acknowledge(channel: Channel, tag: i64, multiple: bool, outcome: i64) -> Non
                 break
             settled.append(each)
     channel.first_tag = tag + 1
+    _spend(channel, len(settled))
     for each in settled:
         del unacknowledged[int(each.tag)]
         _settle(channel, each, outcome)
+
+
+def _spend(channel: Channel, deliveries: int) -> None:
+    """Count the work for several deliveries at once: other clients go before the next method."""
+    channel.space.agenda.slices.spend(deliveries * MESSAGE)
 
 
 def _unknown(tag: i64) -> ChannelFault:
@@ -95,6 +102,7 @@ def recover(channel: Channel, method: Method) -> None:
         raise not_implemented("basic.recover with requeue=false")
     waiting = list(channel.unacknowledged.values())
     channel.unacknowledged.clear()
+    _spend(channel, len(waiting))
     for each in waiting:
         apply(channel, each, REQUEUE)
     if isinstance(method, BasicRecover):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.queues.persistence import drop_body
+from ferrymq_broker.slices import MESSAGE
 from ferrymq_rabbitmq.amqp_0_9_1.acknowledgements import apply
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault
 from ferrymq_types_0_9_1.constants import PRECONDITION_FAILED
@@ -97,6 +98,8 @@ class ChannelTransaction:
             self._release(publication)
         for each, outcome in outcomes:
             apply(channel, each, outcome)
+        # Other clients go before the next method.
+        self._agenda.slices.spend((len(holders) + len(outcomes)) * MESSAGE)
 
     def roll_back(self, channel: Channel) -> None:
         """Forget all of it. The client has its deliveries still, and may settle them later."""
@@ -113,6 +116,7 @@ class ChannelTransaction:
                 if each.tag < channel.first_tag:
                     channel.first_tag = each.tag
             channel.unacknowledged = dict(sorted(kept.items()))
+            self._agenda.slices.spend(len(kept) * MESSAGE)
 
     def _release(self, publication: Publication) -> None:
         """Give up the transaction's part in a message."""
