@@ -3,7 +3,7 @@
 The annotation `x-death` has a map for each queue and reason, the latest first. `x-first-death-` and
 `x-last-death-`, followed by `queue`, `reason` and `exchange`, tell the first and the last death.
 Clients of AMQP 0-9-1 get all of them as headers. The exchange and the routing key of the message
-become those that the dead letter is published with.
+become those that the dead letter is published with. A new routing key replaces those of CC, too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.values.names import PART
 from ferrymq_rabbitmq.address_v2 import EXCHANGES, exchange_name
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.annotations import CARBON_COPY
 from ferrymq_rabbitmq.routing import EXCHANGE, ROUTING_KEY
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def record_death(space: Space, annotations: dict[str | int, object]) -> None:
     deaths = [] if first else _deaths(annotations.get(DEATHS))
     death = _taken(deaths, queue, reason)
     if death is None:
-        copies = annotations.get("x-cc")
+        copies = annotations.get(CARBON_COPY)
         keys = [key, *copies] if isinstance(copies, list) else [key]
         death = {
             "count": 1,
@@ -91,9 +92,11 @@ def _readdress(space: Space, queue: str, annotations: dict[str | int, object]) -
         annotations[EXCHANGE] = exchange_name(exchange)
         if part:
             annotations[ROUTING_KEY] = key
+            annotations.pop(CARBON_COPY, None)
     elif address:
         annotations[EXCHANGE] = ""
         annotations[ROUTING_KEY] = address
+        annotations.pop(CARBON_COPY, None)
 
 
 def _deaths(value: object) -> list[dict[object, object]]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.message import restore
 from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.scalars import Timestamp, UInt
@@ -69,7 +72,6 @@ def test_a_rejected_message() -> None:
     assert (content.exchange, content.routing_key) == ("", "dead")
     assert headers == {
         "a": 1,
-        "CC": ["other"],
         "x-death": [
             {
                 "count": 1,
@@ -117,15 +119,45 @@ def test_an_expired_message_comes_back_again_and_again() -> None:
 def test_a_full_queue_and_the_exchange_of_its_dead_letters() -> None:
     net = network()
     declare(net, "small", max_length=1, dead_letter_exchange="amq.fanout")
-    net.declare("dead")
-    exchange = net.space.find("/exchanges/amq.fanout")
-    assert exchange is not None
-    exchange.bind("dead")  # type: ignore[attr-defined]
+    bind(net, "amq.fanout", "dead", "")
     publish(net, "small")
     publish(net, "small")
     content, headers = take(net, "dead")
     assert (content.exchange, content.routing_key) == ("amq.fanout", "eu.fr")
     assert headers["x-first-death-reason"] == "maxlen"
+
+
+def bind(net: Network, exchange: str, queue: str, key: str) -> None:
+    """Bind a new queue to one of RabbitMQ's exchanges."""
+    net.declare(queue)
+    node = net.space.find(f"/exchanges/{exchange}")
+    assert isinstance(node, Exchange)
+    node.bind(queue, key)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "copies"),
+    [
+        ({}, "eu.fr", ["other"]),
+        ({"dead_letter_routing_key": "other"}, "other", None),
+    ],
+)
+def test_a_new_routing_key_replaces_the_copies(
+    arguments: dict[str, object], key: str, copies: object
+) -> None:
+    net = network()
+    declare(net, "orders", dead_letter_exchange="amq.direct", **arguments)
+    for bound in ("eu.fr", "other"):
+        bind(net, "amq.direct", bound, bound)
+    publish(net, "orders", headers={"CC": ["other"]})
+    reject(net, "orders")
+    # The keys of CC lead nowhere again.
+    assert [name for name in ("eu.fr", "other") if net.queue(name).available] == [key]
+    content, headers = take(net, key)
+    assert (content.exchange, content.routing_key) == ("amq.direct", key)
+    assert headers.get("CC") == copies
+    deaths = headers["x-death"]
+    assert isinstance(deaths, list) and deaths[0]["routing-keys"] == ["eu.fr", "other"]
 
 
 def test_the_reason_of_too_many_deliveries() -> None:
