@@ -43,8 +43,8 @@ def ferrymq(names: list[str], *arguments: str) -> subprocess.CompletedProcess[st
         (["typer"], ["generate", "x.xml", "--package", "x"], "typer", "codegen"),
         (["typer"], ["describe"], "typer", "codegen"),
         (["typer"], ["pipeline"], "typer", "spark"),
-        (GENERATOR, ["generate", "x.xml", "--package", "x"], "black", "codegen"),
-        (BROKER + GENERATOR, ["generate", "x.xml", "--package", "x"], "black", "codegen"),
+        (GENERATOR, ["generate", "x.xml", "--package", "x"], "lxml", "codegen"),
+        (BROKER + GENERATOR, ["generate", "x.xml", "--package", "x"], "lxml", "codegen"),
     ],
 )
 def test_one_line_says_which_extra_is_missing(

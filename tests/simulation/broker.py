@@ -13,6 +13,7 @@ from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.recovery.recover import recover
+from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
@@ -70,6 +71,7 @@ class SimulatedServer:
         self.clock = clock
         self._suspended = clock.suspended()
         self.connections: set[AmqpProtocol] = set()
+        self.tables = HostTables()
         self.round = Round(lambda call: call())
         self.network = network
         self.disk = disk

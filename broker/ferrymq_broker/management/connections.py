@@ -108,7 +108,8 @@ class ConnectionEntities(_OfConnections[ClientHandler]):
 
     def describe(self, entry: ClientHandler) -> dict[str, object]:
         """Return the attributes of a connection."""
-        attributes = entry.describe()
+        attributes: dict[str, object] = {"sessions": None, "links": None, "channels": None}
+        attributes.update(entry.describe())
         attributes["peer"] = entry.client.peer
         attributes["user"] = entry.client.user
         attributes["virtual-host"] = self.space.name

@@ -21,25 +21,30 @@ if TYPE_CHECKING:
 ACCEPT: Final = 0
 REQUEUE: Final = 1
 DISCARD: Final = 2
+# The greatest number that a delivery can have here; on the wire it has 64 bits without a sign.
+_LAST: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
-def acknowledge(channel: Channel, tag: i64, multiple: bool, outcome: i64) -> None:
+def acknowledge(channel: Channel, number: int, multiple: bool, outcome: i64) -> None:
     """Give a delivery its outcome, or with `multiple` all up to this one; the tag 0 stands for all.
 
     Raises `ChannelFault` if there is no such delivery.
     """
+    if number > _LAST:
+        raise _unknown(number)
+    tag: i64 = number
     unacknowledged = channel.unacknowledged
     if not multiple:
-        found = unacknowledged.pop(int(tag), None)
+        found = unacknowledged.pop(number, None)
         if found is None:
-            raise _unknown(tag)
+            raise _unknown(number)
         _settle(channel, found, outcome)
         return
     if tag == 0:
         # Without any delivery there is nothing to do.
         tag = channel.last_tag
     elif int(tag) not in unacknowledged:
-        raise _unknown(tag)
+        raise _unknown(number)
     settled: list[Unacknowledged] = []
     if tag - channel.first_tag < 2 * len(unacknowledged):
         # A walk from the front of the dict would pass the places of all that was removed there.
@@ -64,7 +69,7 @@ def _spend(channel: Channel, deliveries: int) -> None:
     channel.space.agenda.slices.spend(deliveries * MESSAGE)
 
 
-def _unknown(tag: i64) -> ChannelFault:
+def _unknown(tag: int) -> ChannelFault:
     return ChannelFault(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
 
 

@@ -79,6 +79,11 @@ if TYPE_CHECKING:
     from ferrymq_rabbitmq.management.host_requests import HostRequests
 
 
+# What a method costs that is neither a message nor its outcome, in units of slices: a client may
+# declare hundreds of queues in one read.
+_SERVICE: Final = 80
+
+
 @final
 class Channel:
     """A channel of a connection. It may raise `ChannelFault` and `ConnectionFault` where it serves
@@ -175,6 +180,7 @@ class Channel:
             serve = _SERVE.get(type(method))
             if serve is None:
                 raise ChannelFault(COMMAND_INVALID, f"{type(method).NAME} from a client")
+            self.connection.broker.agenda.slices.spend(_SERVICE)
             try:
                 serve(self, method)
             except Refused as error:

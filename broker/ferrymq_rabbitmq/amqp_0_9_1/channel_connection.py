@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 # Seconds between heartbeats that are offered, if the broker has no time-out of its own.
 _HEARTBEAT: Final = 60
+# What the deletion of a queue costs, in units of slices.
+QUEUE: Final = 60
 _NO_EVENTS: Final[list[EngineEvent]] = []
 _CODES: Final = {
     "amqp:unauthorized-access": ACCESS_REFUSED,
@@ -462,6 +464,8 @@ class ChannelConnection(ClientHandler):
         for number in list(self.channels):
             if not self._end_channel(number):
                 return False
+        if not self._end_exclusive_queues():
+            return False
         client = self.client
         if lost:
             log.info("connection lost", peer=client.peer, reason=event.reason)
@@ -469,9 +473,23 @@ class ChannelConnection(ClientHandler):
         self.broker.credit.leave(self._producer, 0)
         self._is_held = False
         self._login.end(event.reason if event.failed_login else "")
-        # Exclusive queues end with their connection.
         client.space.party_gone(client.id)
         self.output.touch()
+        return True
+
+    def _end_exclusive_queues(self) -> bool:
+        """Delete the queues that end with their connection; return false if there is more to do
+        than the present slice allows."""
+        client = self.client
+        waiting = client.space.awaiting.get(int(client.id))
+        slices = self.broker.agenda.slices
+        while waiting:
+            if slices.is_spent():
+                return False
+            slices.spend(QUEUE)
+            queue = next(iter(waiting))
+            waiting.pop(queue)
+            queue.party_gone(client.id)
         return True
 
     # -- for management --------------------------------------------------------------------
