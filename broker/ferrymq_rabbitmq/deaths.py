@@ -1,4 +1,4 @@
-"""What RabbitMQ's clients find in a dead letter: where and why it died, and how often.
+"""The deaths of a message, which RabbitMQ's clients find in a dead letter: where, why, how often.
 
 The annotation `x-death` has a map for each queue and reason, the latest first. `x-first-death-` and
 `x-last-death-`, followed by `queue`, `reason` and `exchange`, tell the first and the last death.

@@ -279,7 +279,7 @@ class ClientOutput:
             self.unblock()
 
     def unblock(self) -> None:
-        """Let the connection send again, unless something else blocks it."""
+        """Resume sending, unless something else blocks the connection."""
         self.blocked = self.paused or self.quiet
         if not self.blocked:
             self.resume_stalled()
@@ -367,7 +367,7 @@ class ConnectionOutput(ClientOutput):
     # -- turns ---------------------------------------------------------------------------
 
     def unblock(self) -> None:
-        """Let the links send again, unless something else blocks the connection."""
+        """Resume the links, unless something else blocks the connection."""
         self.blocked = self.paused or self.quiet
         if self.transactions.waiting:
             # Deliveries for which discharges wait may have been sent.

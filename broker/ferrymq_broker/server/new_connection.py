@@ -1,4 +1,4 @@
-"""What a package gets to make the handler of a connection of its own protocol."""
+"""The parts of a new connection, of which a package makes a handler for its own protocol."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ class Channel:
             connection.wake_waiting()
 
     def wake_waiting(self) -> None:
-        """Let the consumers that wait for room go on."""
+        """Wake the consumers of the channel that wait for room."""
         for consumer in self.consumers.values():
             consumer.on_room()
 
@@ -291,7 +291,7 @@ class Channel:
         self._end_reply_queue(consumer)
 
     def _hand_over(self, each: Unacknowledged, consumer: ChannelConsumer) -> None:
-        """Let the channel hold a delivery of a consumer that ends."""
+        """Hand a delivery of a consumer that ends over to the channel."""
         getter = self.getter
         each.consumer = None
         entry = each.entry
@@ -300,7 +300,7 @@ class Channel:
             each.holder = getter
 
     def _hand_over_enlisted(self, consumer: ChannelConsumer) -> None:
-        """Let the channel hold the deliveries of a consumer that a transaction settles."""
+        """Hand the deliveries of a consumer that a transaction settles over to the channel."""
         transaction = self.transaction
         if transaction is not None:
             for each, _ in transaction.outcomes:

@@ -403,7 +403,7 @@ class ChannelConnection(ClientHandler):
         return self.outstanding >= self.broker.client_limits.unsettled_total
 
     def wake_waiting(self) -> None:
-        """Let consumers that wait for room go on."""
+        """Wake the consumers of all channels that wait for room."""
         for channel in self.channels.values():
             channel.wake_waiting()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ferrymq_rabbitmq.amqp_0_9_1.engine.server_connection import ServerConnection
 
 # A heartbeat (AMQP 0-9-1 §4.2.7).
-_HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+_HEARTBEAT: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 
 @final

@@ -1,4 +1,4 @@
-"""What an import makes of definitions: users, rules and nodes, and what has no equal."""
+"""The plan of an import: users, rules and nodes made of definitions, and what has no equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client may see of one virtual host, in RabbitMQ's JSON."""
+"""The view of one virtual host, in RabbitMQ's JSON: what the rights of a client let it see."""
 
 from __future__ import annotations
 

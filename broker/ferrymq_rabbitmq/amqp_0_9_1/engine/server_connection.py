@@ -127,7 +127,7 @@ _BASIC: Final = 60
 
 @final
 class ServerConnection:
-    """One connection, as the server sees it. Times are in seconds of the user's clock.
+    """The server's end of one connection. Times are in seconds of the user's clock.
 
     `frame_max`, `channel_max` and `heartbeat` (seconds, 0 for none) are those that both sides have
     agreed upon. `finished` is whether the transport can end once the output is written.

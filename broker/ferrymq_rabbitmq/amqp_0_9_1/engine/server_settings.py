@@ -22,7 +22,7 @@ CAPABILITIES: Final[dict[str, object]] = {
     "per_consumer_qos": True,
     "direct_reply_to": True,
 }
-"""What clients look for in the server's properties."""
+"""The capabilities in the server's properties, by which clients decide what to use."""
 
 
 @final
