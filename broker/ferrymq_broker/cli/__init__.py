@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from ferrymq_broker.cli.installed_commands import extra_of, missing, run_installed
+from ferrymq_broker.cli.installed_commands import extra_of, missing
 
-# Packages of the `broker` extra that the command line needs.
+# Packages that come with the extras. Of others, a missing one is a broken installation.
 _NEEDED = ("google_crc32c", "lmdb", "pydantic", "rich", "structlog", "typer")
 
 
@@ -15,12 +15,9 @@ def main() -> None:
     try:
         from ferrymq_broker.cli.app import make_app, run
 
-        app = make_app(sys.argv[1:])
+        run(make_app())
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:
             raise
-        if error.name != "typer":
-            run_installed(sys.argv[1:])
         sys.stderr.write(missing(error.name, extra_of(sys.argv[1:])) + "\n")
         raise SystemExit(1) from None
-    run(app)
