@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 
 from ferrymq_broker.cli.installed_commands import extra_of, missing
@@ -12,6 +14,11 @@ _NEEDED = ("google_crc32c", "lmdb", "pydantic", "rich", "structlog", "typer")
 
 def main() -> None:
     """Run the command line, and exit with its status."""
+    # Imports make many objects and leave no garbage, but collections of these objects take a
+    # seventh of the time of a start. `CommandGroup` enables them again.
+    gc.disable()
+    # Looking for pydantic's plugins reads a file of every installed package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         from ferrymq_broker.cli.app import make_app, run
 

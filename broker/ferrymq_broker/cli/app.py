@@ -6,6 +6,7 @@ command runs, because importing all of them takes longer than the start of a bro
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -92,7 +93,11 @@ class CommandGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that the arguments begin with, ready to run: name, command, rest."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, _load(name) if name in _COMMANDS else command, rest
+        if name in _COMMANDS:
+            command = _load(name)
+        # `main` has disabled it for the imports.
+        gc.enable()
+        return name, command, rest
 
 
 def make_app() -> typer.Typer:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ferrymq_broker.cli.progress import RunProgress
+import ferrymq_broker.cli.structlog_alone  # noqa: F401
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.load import load_config
 from ferrymq_broker.config.model import Config, Http, Listener, Log
@@ -79,6 +79,9 @@ def serve(
     if not sys.stderr.isatty():
         run_broker(settings, _announce, LoggedProgress())
         return
+    # Imported only for a terminal, because importing rich takes a while.
+    from ferrymq_broker.cli.progress import RunProgress
+
     with RunProgress("starting", None) as progress:
 
         def announce(line: str) -> None:

@@ -6,8 +6,7 @@ proves to the other that it knows the keys. Channel binding is not offered.
 
 from __future__ import annotations
 
-import hmac
-from secrets import token_bytes
+import os
 from typing import Any, Final
 
 from ferrymq.engine.sasl import Plain, SaslMechanism, SaslServerMechanism, malformed
@@ -17,7 +16,7 @@ from ferrymq.errors import AuthenticationError
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
 
 # A secret for the invented keys of unknown users, and the parameters of real ones.
-_SECRET: Final = token_bytes(32)
+_SECRET: Final = os.urandom(32)
 _SALT_SIZE: Final = 32
 _KEY_SIZES: Final = {"SCRAM-SHA-512": 64, "SCRAM-SHA-256": 32, "SCRAM-SHA-1": 20}
 DEFAULT_ITERATIONS: Final = 4096
@@ -76,7 +75,7 @@ class ScramKeys:
                 .make_auth_info(
                     password,
                     iteration_count=DEFAULT_ITERATIONS if iterations is None else iterations,
-                    salt=token_bytes(_SALT_SIZE) if salt is None else salt,
+                    salt=os.urandom(_SALT_SIZE) if salt is None else salt,
                 )
             )
         except load_scramp().ScramException as error:
@@ -93,9 +92,12 @@ class ScramKeys:
         process lives, like that of a real user. No key is derived, as for real users, so that the
         response time does not reveal which names exist.
         """
+        # Clients do not need it.
+        import hmac
+
         size = _KEY_SIZES[mechanism]
         salt = hmac.digest(_SECRET, f"{mechanism} {username}".encode(), "sha256")[:_SALT_SIZE]
-        return cls(salt, token_bytes(size), token_bytes(size), iterations)
+        return cls(salt, os.urandom(size), os.urandom(size), iterations)
 
 
 def prepare_name(name: str) -> str:
