@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,7 +26,19 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> No
     zsh: the same in ~/.zshrc, after compinit.
     fish: ferrymq completion fish > ~/.config/fish/completions/ferrymq.fish
     """
-    script = get_completion_script(
+    sys.stdout.write(_script(shell))
+
+
+def _script(shell: Shell) -> str:
+    script: str = get_completion_script(
         prog_name="ferrymq", complete_var="_FERRYMQ_COMPLETE", shell=shell.value
     )
-    sys.stdout.write(script + "\n")
+    return script + "\n"
+
+
+if __name__ == "__main__":
+    # For packages: the scripts as files in a folder, each with the name of its shell.
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in Shell:
+        (folder / each.value).write_text(_script(each), "utf-8")
