@@ -60,6 +60,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 STAMP = ".ferrymq-build"
 # How long a build takes, in seconds of one processor: mypy as a whole, and the C of a module.
@@ -585,6 +586,8 @@ class FerrymqBuildHook(BuildHookInterface[Any]):
         if self.target_name != "wheel" or version == "editable":
             return
         config = Config.read(Path(self.root).resolve())
+        for path, place in _shared_files(config):
+            build_data["shared_data"][str(path)] = place
         # What runs from build/compiled is not this wheel's business: that link stays as it is.
         out = config.root / "build" / "compiled"
         if why_not() is not None or not is_current(config, out):
@@ -597,6 +600,42 @@ class FerrymqBuildHook(BuildHookInterface[Any]):
         build_data["infer_tag"] = True
         for path in sorted(out.rglob(f"*{EXTENSION_SUFFIX}")):
             build_data["force_include"][str(path)] = path.relative_to(out).as_posix()
+
+
+def _shared_files(config: Config) -> Iterator[tuple[Path, str]]:
+    """Write the manual pages and the shells' completions of `ferrymq`; yield each file and its
+    place in an environment.
+
+    Commands of other extras than the broker's have no page, because their packages are not here.
+    """
+    if "broker/ferrymq_broker" not in config.packages:
+        return
+    share = config.root / "build" / "share"
+    roots = {str((config.root / package).parent) for package in config.packages}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sorted(roots))}
+    for module in ("man_pages", "completion"):
+        command = [sys.executable, "-m", f"ferrymq_broker.cli.{module}", str(share / module)]
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    for path in sorted((share / "man_pages").glob("*.1")):
+        yield path, f"share/man/man1/{path.name}"
+    yield share / "completion" / "bash", "share/bash-completion/completions/ferrymq"
+    yield share / "completion" / "zsh", "share/zsh/site-functions/_ferrymq"
+    yield share / "completion" / "fish", "share/fish/vendor_completions.d/ferrymq.fish"
+
+
+class ReadmeHook(MetadataHookInterface):
+    """Gives the package's description absolute links: an index has no files beside it."""
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Called by hatchling for the dynamic field `readme`."""
+        source = metadata["urls"]["Source"]
+        text = Path(self.root, "README.md").read_text("utf-8")
+        relative = r"(?!#|[a-z]+:)([^)\s]+)\)"
+        text = re.sub(rf"(!\[[^\]]*\])\({relative}", rf"\1({source}/raw/main/\2)", text)
+        text = re.sub(rf"\]\({relative}", rf"]({source}/blob/main/\1)", text)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -21,7 +21,7 @@ from rich.console import Console
 import hatch_build
 from bench import markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
-from bench.parts import amqp_0_9_1, azure
+from bench.parts import amqp_0_9_1, azure, start
 from bench.parts.broker import CASES, BrokerBench, Candidate
 from bench.parts.clients import ClientBench
 from bench.parts.durable import DurableBench
@@ -37,7 +37,7 @@ from bench.tree import ROOT, Trees, command, environment, variant_on
 
 PARTS: Final = (
     "codec", "broker", "clients", "features", "security", "latency", "durable", "memory",
-    "azure", "amqp-0-9-1",
+    "azure", "amqp-0-9-1", "start",
 )  # fmt: skip
 FORMAT: Final = 1
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -61,11 +61,12 @@ class Extent:
     # The number by which the sizes in the memory part, and the size of the recovered queue, are
     # divided.
     memory_shrink: int = 1
+    start_rounds: int = 15
 
     @classmethod
     def quick(cls) -> Extent:
         """Return a short run to check that everything works; its figures are rough."""
-        return cls(3, 0.03, 1, 0.2, 500, 3, 100, 1.0, 50)
+        return cls(3, 0.03, 1, 0.2, 500, 3, 100, 1.0, 50, 1)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -206,6 +207,8 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(latency(trees, extent))
         elif part == "durable":
             reports.append(durable(trees, extent, arguments.amqpload))
+        elif part == "start":
+            reports.append(start.measure(trees, extent.start_rounds))
         elif part == "azure":
             with tempfile.TemporaryDirectory() as folder:
                 reports.append(azure.measure(trees, Path(folder), shrink=extent.memory_shrink))

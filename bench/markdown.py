@@ -31,6 +31,7 @@ TITLES: Final = {
     "durable": "Durable messages",
     "memory": "Memory",
     "azure": "Azure's clients",
+    "start": "Start",
     "reading": "Streams into Spark",
     "archive": "Streams to Parquet",
     "sink": "Spark into streams",

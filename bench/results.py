@@ -7,7 +7,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 # Units in which less is better; in all other units more is.
-LESS_IS_BETTER: Final = ("s", "µs", "µs/message", "µs/connection", "µs/row", "MiB", "KiB", "B")
+LESS_IS_BETTER: Final = (
+    "s",
+    "ms",
+    "µs",
+    "µs/message",
+    "µs/connection",
+    "µs/row",
+    "MiB",
+    "KiB",
+    "B",
+)
 
 
 @dataclass

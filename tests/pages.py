@@ -61,6 +61,8 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "broker/command-line": (
         "broker/test_cli.py",
+        "broker/test_commands_in_help.py",
+        "broker/test_completion.py",
         "broker/test_rendering.py",
         "broker/cli_store/test_commands.py",
     ),

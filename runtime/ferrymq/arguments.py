@@ -3,7 +3,6 @@ stands for."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, fields
 from inspect import getattr_static
@@ -70,6 +69,9 @@ def make_options(options: type[T], call: str, given: Mapping[str, Any]) -> T:
 
 def nearest(name: str, known: Iterable[str], suffix: str = "") -> str:
     """Return the question for the nearest of the known names, empty if none is near."""
+    # Only a wrong name needs it.
+    import difflib
+
     found = difflib.get_close_matches(name, list(known), 1)
     return f": did you mean {found[0]}{suffix}?" if found else ""
 

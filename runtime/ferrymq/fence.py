@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final
 
 from ferrymq_codec.scalars import ULong
@@ -47,6 +46,9 @@ class Digest:
     def add(self, rows: Iterable[bytes]) -> None:
         """Add rows. A row must be encoded in the same way each time it is written: without a
         generated time or identifier."""
+        # Few programs have fences.
+        from hashlib import sha256
+
         from_bytes = int.from_bytes
         numbers = [from_bytes(sha256(row).digest(), "little") for row in rows]
         self.rows += len(numbers)

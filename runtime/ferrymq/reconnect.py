@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random as _random
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 from ferrymq.durations import Duration, check_duration
+
+
+def _random() -> float:
+    # Importing it takes longer than this module.
+    import random
+
+    return random.random()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +48,7 @@ class ReconnectPolicy:
     maximum: Duration = 30.0
     attempts: int | None = None
     resend: bool = True
-    random: Callable[[], float] = field(default=_random.random, repr=False)
+    random: Callable[[], float] = field(default=_random, repr=False)
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
 
     def pauses(self) -> Iterator[float]:

@@ -8,7 +8,6 @@ the worker, because it was killed, count too. A dead letter that was moved back 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -48,6 +47,9 @@ def backoff(failures: int) -> float:
     """Return a second before the second attempt and twice as long before each later one, at most
     five minutes; a random part of it, at least half."""
     longest = min(_LONGEST, _FIRST * 2.0 ** min(failures - 1, 30))
+    # Importing it takes longer than this module.
+    import random
+
     return longest * (1 + random.random()) / 2
 
 

@@ -34,7 +34,7 @@ class Commands:
                 patch.setenv(name, value)
             self._capsys.readouterr()
             with pytest.raises(SystemExit) as ended:
-                run(make_app(sys.argv[1:]))
+                run(make_app())
         code = ended.value.code
         said = self._capsys.readouterr()
         return Done(code if isinstance(code, int) else 0, said.out, said.err)

@@ -38,7 +38,7 @@ def ferrymq(names: list[str], *arguments: str) -> subprocess.CompletedProcess[st
     ("names", "arguments", "missing", "extra"),
     [
         (["structlog"], ["serve"], "structlog", "broker"),
-        (["lmdb"], [], "lmdb", "broker"),
+        (["lmdb"], ["store", "info", "."], "lmdb", "broker"),
         (["typer"], ["serve"], "typer", "broker"),
         (["typer"], ["generate", "x.xml", "--package", "x"], "typer", "codegen"),
         (["typer"], ["describe"], "typer", "codegen"),

@@ -18,6 +18,7 @@ import pytest
 from proton import Message, ProtonException
 from proton.utils import BlockingConnection, ConnectionClosed
 
+import ferrymq_codec.reader
 from tests.support.forking import FerrymqProcess
 
 COMMAND = [sys.executable, "-m", "ferrymq_broker"]
@@ -158,7 +159,11 @@ def test_the_configuration_file_counts(tmp_path: Path) -> None:
 
 
 def test_the_version() -> None:
-    assert re.fullmatch(r"ferrymq \d+\.\d+\.\d+\S*\n", run("--version").stdout)
+    pattern = r"ferrymq \d+\.\d+\.\d+\S* \((compiled|interpreted)\)\n"
+    said = re.fullmatch(pattern, run("--version").stdout)
+    assert said is not None
+    file = ferrymq_codec.reader.__file__
+    assert said[1] == ("interpreted" if file.endswith(".py") else "compiled")
 
 
 def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from tests.house.test_makefile import EXPLAINED
 SHELL: Final = ("sh", "bash")
 # Programs of others, with which a page shows something.
 OTHERS: Final = {
-    ".", "cat", "cd", "curl", "echo", "export", "kill", "seq", "sleep", "tshark", "xxd", "zip",
-    "env/bin/venv-pack", "spark-submit", "$SPARK_HOME/bin/spark-class", "for", "do", "done",
+    ".", "cat", "cd", "curl", "echo", "eval", "export", "kill", "seq", "sleep", "tshark", "xxd",
+    "zip", "env/bin/venv-pack", "spark-submit", "$SPARK_HOME/bin/spark-class", "for", "do", "done",
     "rabbitmqadmin", "rabbitmqctl",
 }  # fmt: skip
 # Modules of others that are run.
@@ -42,7 +42,7 @@ def commands(code: str) -> list[list[str]]:
     found: list[list[str]] = []
     for line in code.replace("\\\n", " ").splitlines():
         # Where output goes is no argument.
-        line = re.sub(r" \d?>(&\d| *[\w./-]+)", "", line)
+        line = re.sub(r" \d?>(&\d| *[\w./~-]+)", "", line)
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;()")
         lexer.whitespace_split = True
         words: list[str] = []

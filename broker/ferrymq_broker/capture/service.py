@@ -16,6 +16,7 @@ from ferrymq_broker.capture.frames import DROP, FLUSH, HEAD_BYTES, OPEN, chunk_f
 from ferrymq_broker.capture.options import HOLDER, CaptureOptions
 from ferrymq_broker.capture.partition_feed import PartitionFeed
 from ferrymq_broker.capture.process import WriterProcess
+from ferrymq_broker.capture.release import release
 from ferrymq_broker.capture.state import (
     CapturedPart,
     CapturedStream,
@@ -507,22 +508,3 @@ class CaptureService:
             reason=said["reason"],
             seconds=seconds,
         )
-
-
-def release(stream: Stream) -> None:
-    """Release capture's hold of a stream. Called in a pass."""
-    if stream.holds.release(HOLDER):
-        log.info("a stream is not captured any more", stream=stream.address)
-
-
-def release_all(broker: Broker) -> None:
-    """Release all holds of capture, because capture is off. Called in a pass."""
-    for space in broker.spaces.values():
-        for node in space.nodes.values():
-            if isinstance(node, Stream):
-                release(node)
-                if node.policy.capture:
-                    log.warning(
-                        "a stream is to be captured, but [capture] names no directory",
-                        stream=node.address,
-                    )

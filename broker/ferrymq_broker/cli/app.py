@@ -1,66 +1,139 @@
-"""The ``ferrymq`` command with its commands. Errors are a message and a status, no traceback."""
+"""The ``ferrymq`` command with its commands. Errors are a message and a status, no traceback.
+
+This module imports typer and nothing of the broker: the module of a command is imported when the
+command runs, because importing all of them takes longer than the start of a broker.
+"""
 
 from __future__ import annotations
 
+import gc
 import importlib
-import importlib.metadata
+import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
-from ferrymq_broker.cli.error_messages import reason_of
-from ferrymq_broker.cli.installed_commands import add_installed
-from ferrymq_broker.config.errors import ConfigError
-from ferrymq_broker.store.errors import StoreError
-from ferrymq_codec.errors import AmqpError
+from ferrymq_broker.cli.installed_commands import command_of, installed_commands
 
-# The modules of the commands, each with the name of a function or of a typer application.
+# The module of each command, the name of its function or typer application, and what `--help` says.
 _COMMANDS: Final = {
-    "serve": ("ferrymq_broker.cli.serve", "serve"),
-    "send": ("ferrymq_broker.cli.send", "send"),
-    "receive": ("ferrymq_broker.cli.receive", "receive"),
-    "check-config": ("ferrymq_broker.cli.check_config", "check_config"),
-    "trace": ("ferrymq_broker.cli.trace.command", "trace"),
-    "cert": ("ferrymq_broker.cli.cert", "cert"),
-    "admin": ("ferrymq_broker.cli.admin.app", "admin"),
-    "store": ("ferrymq_broker.cli.store.app", "store"),
-    "user": ("ferrymq_broker.cli.user.app", "user"),
+    "serve": (
+        "ferrymq_broker.cli.serve",
+        "serve",
+        "Run the broker until it is told to stop.",
+    ),
+    "send": (
+        "ferrymq_broker.cli.send",
+        "send",
+        "Send messages and wait until all are accepted.",
+    ),
+    "receive": (
+        "ferrymq_broker.cli.receive",
+        "receive",
+        "Receive messages, print them and accept them.",
+    ),
+    "admin": (
+        "ferrymq_broker.cli.admin.app",
+        "admin",
+        "Inspect and change a running broker.",
+    ),
+    "user": (
+        "ferrymq_broker.cli.user.app",
+        "user",
+        "Manage the users in the file of the setting security.users-file.",
+    ),
+    "store": (
+        "ferrymq_broker.cli.store.app",
+        "store",
+        "Inspect, check, copy, export and import the files of a store.",
+    ),
+    "check-config": (
+        "ferrymq_broker.cli.check_config",
+        "check_config",
+        "Check a configuration without starting a broker.",
+    ),
+    "trace": (
+        "ferrymq_broker.cli.trace.command",
+        "trace",
+        "Show AMQP as readable text: every frame with its fields by name.",
+    ),
+    "cert": (
+        "ferrymq_broker.cli.cert",
+        "cert",
+        "Make certificates for development: an authority, one for the server, some for clients.",
+    ),
+    "completion": (
+        "ferrymq_broker.cli.completion",
+        "completion",
+        "Print a script for a shell that completes commands and options.",
+    ),
 }
 
 
-def make_app(arguments: Sequence[str] = ()) -> typer.Typer:
-    """Return the application for the arguments of a process.
+class CommandGroup(TyperGroup):
+    """The commands of ``ferrymq``: those of the broker, and those of other packages.
 
-    It has only the command that the arguments begin with, because importing the others takes longer
-    than the start of a broker. With other arguments, or none, it has all of them.
+    A command of the broker is imported when it is run or completed; the help has only its summary.
+    Commands of other packages are looked for only if none of the broker has the name.
     """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        self.commands.update(installed_commands())
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command with its summary, or None if there is no command of this name."""
+        if cmd_name not in self.commands:
+            self.commands.update(installed_commands())
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command that the arguments begin with, ready to run: name, command, rest."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in _COMMANDS:
+            command = _load(name)
+        # `main` has disabled it for the imports.
+        gc.enable()
+        return name, command, rest
+
+
+def make_app() -> typer.Typer:
+    """Return the application with all commands."""
     app = typer.Typer(
         name="ferrymq",
+        cls=CommandGroup,
         help="An AMQP 1.0 broker, and tools to send and receive messages.",
         no_args_is_help=True,
-        add_completion=False,
+        # `ferrymq completion` prints the scripts. Only the calls that these make need the rest.
+        add_completion="_FERRYMQ_COMPLETE" in os.environ,
         pretty_exceptions_enable=False,
     )
-    # With a callback, the name of a single command is not left out.
     app.callback()(_options)
-    chosen = [name for name in arguments[:1] if name in _COMMANDS]
-    for name in chosen or _COMMANDS:
-        module, attribute = _COMMANDS[name]
-        command = getattr(importlib.import_module(module), attribute)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command)
-        else:
-            app.command(name)(command)
-    if not chosen:
-        add_installed(app)
+    for name, (_, _, summary) in _COMMANDS.items():
+        app.command(name, help=summary)(_stand_in)
     return app
+
+
+def _load(name: str) -> Any:
+    """Import a command of the broker."""
+    module, attribute, _ = _COMMANDS[name]
+    return command_of(name, getattr(importlib.import_module(module), attribute))
+
+
+def _stand_in() -> None:
+    """Stand in the help for a command that is not imported. `CommandGroup` runs the command."""
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"ferrymq {importlib.metadata.version('ferrymq')}")
+        # Only this option needs them.
+        from ferrymq import __version__
+        from ferrymq_broker.cli.build_variant import build_variant
+
+        typer.echo(f"ferrymq {__version__} ({build_variant()})")
         raise typer.Exit
 
 
@@ -68,7 +141,10 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version, and whether the build is compiled or interpreted.",
         ),
     ] = False,
 ) -> None:
@@ -85,6 +161,11 @@ def run(app: typer.Typer) -> None:
         # The reader of the output has ended, which is no error.
         sys.stderr.close()
         sys.exit(1)
-    except (AmqpError, ConfigError, StoreError, OSError, TimeoutError, ValueError) as error:
+    except Exception as error:
+        # Only a command that fails needs the errors of client, configuration and store.
+        from ferrymq_broker.cli.error_messages import EXPECTED, reason_of
+
+        if not isinstance(error, EXPECTED):
+            raise
         sys.stderr.write(f"ferrymq: {reason_of(error)}\n")
         sys.exit(1)

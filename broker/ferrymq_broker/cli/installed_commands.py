@@ -6,12 +6,11 @@ packages of the broker. If packages that a command itself needs are missing, it 
 
 from __future__ import annotations
 
-import sys
-from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Final
+import functools
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    import typer
+    from importlib.metadata import EntryPoint, EntryPoints
 
 GROUP: Final = "ferrymq.commands"
 # The extra that installs the packages of a command.
@@ -29,65 +28,60 @@ def missing(package: str | None, extra: str) -> str:
     return f"ferrymq: {package} is missing; pip install 'ferrymq[{extra}]'"
 
 
+def _entry_points() -> EntryPoints:
+    # The commands of the broker start sooner without this module.
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
+
+
 def extra_of(arguments: list[str]) -> str:
     """Return the extra that installs the packages of the command that the arguments name."""
-    installed = {entry.name for entry in entry_points(group=GROUP)}
+    installed = {entry.name for entry in _entry_points()}
     return next((_EXTRAS.get(name, name) for name in arguments[:1] if name in installed), "broker")
 
 
-def add_installed(app: typer.Typer) -> None:
-    """Add all commands of other packages."""
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        _add(app, entry)
+@functools.cache
+def installed_commands() -> dict[str, Any]:
+    """Import the commands of other packages. Return them by their names, in the order of these."""
+    return {
+        entry.name: _load(entry) for entry in sorted(_entry_points(), key=lambda entry: entry.name)
+    }
 
 
-def run_installed(arguments: list[str]) -> None:
-    """Run the command of another package that the arguments name, and exit; else return.
-
-    Raises `ModuleNotFoundError` without typer.
-    """
-    found = [entry for entry in entry_points(group=GROUP) if entry.name in arguments[:1]]
-    if not found:
-        return
+def command_of(name: str, made_of: Any) -> Any:
+    """Return the command that a typer application is, or a function."""
     import typer
 
-    app = typer.Typer(name="ferrymq", add_completion=False, pretty_exceptions_enable=False)
-    # With a callback, the name of a single command is not left out.
-    app.callback()(lambda: None)
-    _add(app, found[0])
+    app = made_of
+    if not isinstance(made_of, typer.Typer):
+        app = typer.Typer(add_completion=False)
+        app.command(name)(made_of)
+    command = typer.main.get_command(app)
+    command.name = name
+    return command
+
+
+def _load(entry: EntryPoint) -> Any:
     try:
-        app(arguments, prog_name="ferrymq")
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"ferrymq: {error}\n")
-        sys.exit(1)
-
-
-def _add(app: typer.Typer, entry: EntryPoint) -> None:
-    import typer
-
-    try:
-        loaded = entry.load()
+        return command_of(entry.name, entry.load())
     except ModuleNotFoundError as error:
-        _add_missing(app, entry, str(error.name))
-        return
-    if isinstance(loaded, typer.Typer):
-        app.add_typer(loaded, name=entry.name)
-    else:
-        app.command(entry.name)(loaded)
+        return _missing_command(entry.name, str(error.name))
 
 
-def _add_missing(app: typer.Typer, entry: EntryPoint, package: str) -> None:
+def _missing_command(name: str, package: str) -> Any:
     import typer
 
-    extra = extra_of([entry.name])
+    app = typer.Typer(add_completion=False)
+    extra = extra_of([name])
 
     @app.command(
-        entry.name,
+        name,
         help=f"Not installed: pip install 'ferrymq[{extra}]'",
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     )
     def say() -> None:
         typer.echo(missing(package, extra), err=True)
         raise typer.Exit(1)
+
+    return command_of(name, app)

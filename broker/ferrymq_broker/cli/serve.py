@@ -8,11 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ferrymq_broker.cli.progress import RunProgress
+import ferrymq_broker.cli.structlog_alone  # noqa: F401
+from ferrymq import __version__
+from ferrymq_broker.cli.build_variant import build_variant
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.load import load_config
 from ferrymq_broker.config.model import Config, Http, Listener, Log
 from ferrymq_broker.config.url import parse_listen_url
+from ferrymq_broker.event_log import log
 from ferrymq_broker.server.logs import configure_logging
 from ferrymq_broker.server.process import run_broker
 from ferrymq_broker.server.startup_progress import LoggedProgress
@@ -76,9 +79,13 @@ def serve(
         personality,
     )
     configure_logging(settings.log)
+    log.info("starting", version=__version__, build=build_variant())
     if not sys.stderr.isatty():
         run_broker(settings, _announce, LoggedProgress())
         return
+    # Imported only for a terminal, because importing rich takes a while.
+    from ferrymq_broker.cli.progress import RunProgress
+
     with RunProgress("starting", None) as progress:
 
         def announce(line: str) -> None:

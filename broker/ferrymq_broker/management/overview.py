@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import TYPE_CHECKING
 
+from ferrymq import __version__
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.management.entity import EntityType
 
@@ -61,7 +61,7 @@ class BrokerEntities(EntityType):
         return {
             "name": "broker",
             "product": "ferrymq",
-            "version": importlib.metadata.version("ferrymq"),
+            "version": __version__,
             "virtual-hosts": self._hosts(),
             "connections": len(broker.handlers),
             "links": len(broker.shared.names),

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ferrymq.engine.scram import load_scramp
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.security.authenticators import Authenticators, Method, PasswordMethod, Watched
 from ferrymq_broker.security.certificates import CertificateUsers
@@ -29,6 +30,9 @@ def make_authenticators(
     changed, since they logged in. `now` is a clock in seconds. `verifier` checks tokens. Raises
     `ConfigError` if a file that the configuration names cannot be used.
     """
+    if security.names_somebody:
+        # Else nearly all clients are anonymous, and the import would delay the start.
+        load_scramp()
     throttle = Throttle(security.failed_logins, now)
     methods: list[Method] = []
     watched: list[Watched] = []

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
-import aiohttp
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
@@ -112,6 +111,10 @@ class KeyUrl:
     """The keys from a URL, which are fetched for the first token."""
 
     def __init__(self, url: str, refresh: float, now: Callable[[], float]) -> None:
+        # Imported only for a URL, because importing it takes a while.
+        import aiohttp
+
+        self._http = aiohttp
         self._url = url
         self._refresh = refresh
         self._now = now
@@ -141,7 +144,7 @@ class KeyUrl:
             try:
                 async with asyncio.timeout(FETCH_TIMEOUT):
                     keys = read_keys(await self._get(), False, True)
-            except (OSError, TimeoutError, ValueError, aiohttp.ClientError) as error:
+            except (OSError, TimeoutError, ValueError, self._http.ClientError) as error:
                 log.warning("keys not fetched", url=self._url, reason=_reason(error))
             else:
                 self._keys = keys
@@ -153,7 +156,7 @@ class KeyUrl:
     async def _get(self) -> bytes:
         async with (
             # Use the proxy of the environment, but not for a server on this machine.
-            aiohttp.ClientSession(trust_env=self._url.startswith("https:")) as session,
+            self._http.ClientSession(trust_env=self._url.startswith("https:")) as session,
             # A redirect could lead to any server.
             session.get(self._url, allow_redirects=False) as answer,
         ):

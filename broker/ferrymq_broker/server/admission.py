@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ferrymq import __version__
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
@@ -41,7 +41,7 @@ class Admission:
         self._broker = broker
         self._product: dict[str, object] = {
             "product": "ferrymq",
-            "version": importlib.metadata.version("ferrymq"),
+            "version": __version__,
             # Replaced after the login.
             AUTHENTICATED: False,
         }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.capture.options import CaptureOptions
-from ferrymq_broker.capture.service import CaptureService, release_all
+from ferrymq_broker.capture.release import release_all
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.apply.declare import declare, make_hosts
 from ferrymq_broker.config.capture import Capture
@@ -36,13 +36,14 @@ from ferrymq_broker.server.personalities import find_personality, take_personali
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.server.startup_progress import OnProgress, readiness_of
-from ferrymq_broker.server.storage import Storage, StoreOpening
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
+    from ferrymq_broker.capture.service import CaptureService
     from ferrymq_broker.monitoring.http import MonitoringServer
     from ferrymq_broker.security.tls_reload import TlsFiles
+    from ferrymq_broker.server.storage import Storage
     from ferrymq_broker.server.websocket_limits import WebSocketLimits
 
 # Seconds between two comparisons of the wall clock with the monotonic clock.
@@ -221,6 +222,9 @@ class BrokerServer:
 
     async def _recover(self, path: Path) -> Storage:
         """Open the store in a thread, and recover the broker's nodes and messages."""
+        # Imported only when needed, because importing the store takes a while.
+        from ferrymq_broker.server.storage import Storage, StoreOpening
+
         begun = self.clock.now()
         self._held_back = []
         opening = StoreOpening(
@@ -441,6 +445,9 @@ def _make_capture(settings: Capture, broker: Broker, clock: Clock) -> CaptureSer
     directory = settings.directory
     if directory is None:
         return None
+    # Imported only when needed, because importing capture takes a while.
+    from ferrymq_broker.capture.service import CaptureService
+
     options = CaptureOptions(
         str(Path(directory).absolute()),
         settings.max_records,

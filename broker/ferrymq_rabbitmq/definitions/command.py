@@ -16,7 +16,6 @@ from ferrymq_broker.cli.credentials import Credentials, PasswordFile, User
 from ferrymq_broker.cli.options import Json
 from ferrymq_broker.cli.tls_options import Ca, TlsOptions
 from ferrymq_broker.config.errors import ConfigError
-from ferrymq_broker.config.load import load_config
 from ferrymq_broker.security.users import check_name
 from ferrymq_rabbitmq.definitions.config_file import config_text
 from ferrymq_rabbitmq.definitions.document import Omission, parse_definitions
@@ -75,6 +74,9 @@ def import_definitions(
 
 def _write_config(plan: ImportPlan, path: Path, users_file: Path | None, dry_run: bool) -> None:
     """Write the configuration, after a look whether the broker takes it. Raises `ConfigError`."""
+    # Imported only when needed, because the help of `ferrymq` has this command too.
+    from ferrymq_broker.config.load import load_config
+
     if path.exists():
         raise ConfigError(f"{path} exists already")
     folder = path.parent.absolute()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Sequence
 from typing import Final
 
+from ferrymq import __version__
 from ferrymq_broker.server.http_handlers import HttpHost
 from ferrymq_broker.values.policy import EXCHANGE_TYPES
 from ferrymq_rabbitmq.http_api.host_view import NODE, HostView, Json
@@ -55,7 +55,7 @@ class BrokerFacts:
             "management_version": told,
             "rabbitmq_version": told,
             "product_name": "ferrymq",
-            "product_version": importlib.metadata.version("ferrymq"),
+            "product_version": __version__,
             "erlang_version": "",
             "erlang_full_version": "",
             "rates_mode": "none",

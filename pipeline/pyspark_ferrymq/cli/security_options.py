@@ -9,12 +9,14 @@ import os
 import sys
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from ferrymq import blocking
 from pyspark_ferrymq.errors import AmqpOptionError
+
+if TYPE_CHECKING:
+    from ferrymq import blocking
 
 _PASSWORD: Final = "FERRYMQ_PASSWORD"
 _TOKEN: Final = "FERRYMQ_TOKEN"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.errors import (
@@ -27,6 +26,8 @@ OTHER_CONTENT: Final = "ferrymq:fence-content"
 # The shortest pause after a refusal, in seconds.
 _LEAST_PAUSE: Final = 0.1
 _FORBIDDEN: Final = "amqp:unauthorized-access"
+# The status of a response, as in HTTP.
+_NOT_FOUND: Final = 404
 
 
 async def read_fence(
@@ -46,7 +47,7 @@ async def read_fence(
                 "READ", "org.ferrymq.fence", properties=arguments, timeout=None
             )
         except ManagementError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
+            if error.status == _NOT_FOUND:
                 return None
             raise _untold(f"{error.status} {error.description}") from error
     body = response.body

@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from ferrymq.tracing.trace import Trace
-
 LOGGER: Final = logging.getLogger("ferrymq.frames")
 
 
@@ -18,6 +16,9 @@ class FrameTrace:
     """Logger of the frames of one connection, in both directions."""
 
     def __init__(self, label: str) -> None:
+        # Few programs trace, and importing this takes time.
+        from ferrymq.tracing.trace import Trace
+
         self._trace = Trace(label)
 
     @classmethod

@@ -7,7 +7,6 @@ exchange when the client has answered it.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
@@ -129,6 +128,9 @@ class OAuthBearerServer(SaslServerMechanism):
 
 def _status_of(challenge: bytes) -> str:
     """Return the status in a server's refusal, if it is safe to show."""
+    # Few clients are refused.
+    import json
+
     try:
         refusal = json.loads(challenge)
     except (ValueError, RecursionError):

@@ -6,12 +6,8 @@ proves to the other that it knows the keys. Channel binding is not offered.
 
 from __future__ import annotations
 
-import hmac
-from secrets import token_bytes
+import os
 from typing import Any, Final
-
-from scramp import ScramClient, ScramException, ScramMechanism
-from scramp.utils import saslprep
 
 from ferrymq.engine.sasl import Plain, SaslMechanism, SaslServerMechanism, malformed
 from ferrymq.errors import AuthenticationError
@@ -20,7 +16,7 @@ from ferrymq.errors import AuthenticationError
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
 
 # A secret for the invented keys of unknown users, and the parameters of real ones.
-_SECRET: Final = token_bytes(32)
+_SECRET: Final = os.urandom(32)
 _SALT_SIZE: Final = 32
 _KEY_SIZES: Final = {"SCRAM-SHA-512": 64, "SCRAM-SHA-256": 32, "SCRAM-SHA-1": 20}
 DEFAULT_ITERATIONS: Final = 4096
@@ -28,12 +24,24 @@ DEFAULT_ITERATIONS: Final = 4096
 # Characters of a name, at most: preparing one (RFC 4013) takes a microsecond for each.
 MAX_NAME: Final = 255
 
-# The exceptions of scramp for malformed input of the peer.
-_FAULTS: Final = (ScramException, ValueError)
-
 # The highest count that a client accepts: with a higher one a server could keep it busy for
 # minutes.
 MAX_ITERATIONS: Final = 1_000_000
+
+
+def load_scramp() -> Any:
+    """Import scramp: when it is first used, since that takes as long as importing the client.
+
+    Servers call this when they start, so that the first login does not wait.
+    """
+    import scramp
+
+    return scramp
+
+
+def _faults() -> tuple[type[Exception], ...]:
+    """Return the exceptions of scramp for malformed input of the peer."""
+    return (load_scramp().ScramException, ValueError)
 
 
 class ScramKeys:
@@ -61,12 +69,16 @@ class ScramKeys:
         Raises ValueError for an unknown mechanism, too few iterations or too short a salt.
         """
         try:
-            salt, stored_key, server_key, rounds = ScramMechanism(mechanism).make_auth_info(
-                password,
-                iteration_count=DEFAULT_ITERATIONS if iterations is None else iterations,
-                salt=token_bytes(_SALT_SIZE) if salt is None else salt,
+            salt, stored_key, server_key, rounds = (
+                load_scramp()
+                .ScramMechanism(mechanism)
+                .make_auth_info(
+                    password,
+                    iteration_count=DEFAULT_ITERATIONS if iterations is None else iterations,
+                    salt=os.urandom(_SALT_SIZE) if salt is None else salt,
+                )
             )
-        except ScramException as error:
+        except load_scramp().ScramException as error:
             raise ValueError(str(error)) from None
         return cls(salt, stored_key, server_key, rounds)
 
@@ -80,9 +92,12 @@ class ScramKeys:
         process lives, like that of a real user. No key is derived, as for real users, so that the
         response time does not reveal which names exist.
         """
+        # Clients do not need it.
+        import hmac
+
         size = _KEY_SIZES[mechanism]
         salt = hmac.digest(_SECRET, f"{mechanism} {username}".encode(), "sha256")[:_SALT_SIZE]
-        return cls(salt, token_bytes(size), token_bytes(size), iterations)
+        return cls(salt, os.urandom(size), os.urandom(size), iterations)
 
 
 def prepare_name(name: str) -> str:
@@ -93,8 +108,8 @@ def prepare_name(name: str) -> str:
     if len(name) > MAX_NAME:
         raise ValueError(f"a user name has at most {MAX_NAME} characters")
     try:
-        prepared: str = saslprep(name)
-    except ScramException as error:
+        prepared: str = load_scramp().utils.saslprep(name)
+    except load_scramp().ScramException as error:
         raise ValueError(str(error)) from None
     if not prepared:
         raise ValueError("a user name is not empty")
@@ -117,9 +132,9 @@ class Scram(SaslMechanism):
         """Return the client-first message. Begins an exchange: one object may serve several in
         turn."""
         try:
-            self._client = ScramClient([self.name], self.username, self._password)
+            self._client = load_scramp().ScramClient([self.name], self.username, self._password)
             first: str = self._client.get_client_first()
-        except ScramException as error:
+        except load_scramp().ScramException as error:
             # SASLprep (RFC 4013) does not allow every character in a name or a password.
             raise AuthenticationError(f"SASL {self.name}: {error}") from None
         self._steps = 0
@@ -141,7 +156,7 @@ class Scram(SaslMechanism):
                 return final.encode()
             self._verify(challenge)
             return b""
-        except _FAULTS as error:
+        except _faults() as error:
             raise AuthenticationError(f"SASL {self.name}: {error}") from None
 
     def finish(self, additional_data: bytes | None) -> None:
@@ -150,7 +165,7 @@ class Scram(SaslMechanism):
         if not self._verified:
             try:
                 self._verify(additional_data or b"")
-            except _FAULTS as error:
+            except _faults() as error:
                 raise AuthenticationError(
                     f"SASL {self.name}: the server has not proved that it knows the user: {error}"
                 ) from None
@@ -195,10 +210,10 @@ class ScramServerMechanism(SaslServerMechanism):
             keys = ScramKeys.made_up(self.name, self.username or "")
         given = (keys.salt, keys.stored_key, keys.server_key, keys.iterations)
         try:
-            self._server = ScramMechanism(self.name).make_server(lambda _: given)
+            self._server = load_scramp().ScramMechanism(self.name).make_server(lambda _: given)
             self._server.set_client_first(self._client_first)
             first: str = self._server.get_server_first()
-        except _FAULTS as error:
+        except _faults() as error:
             raise malformed(self.name, str(error)) from None
         return first.encode()
 
@@ -210,7 +225,7 @@ class ScramServerMechanism(SaslServerMechanism):
         try:
             server.set_client_final(response.decode())
             final: str = server.get_server_final()
-        except _FAULTS as error:
+        except _faults() as error:
             raise AuthenticationError(f"SASL {self.name}: {error}") from None
         if not self._known:
             raise AuthenticationError(f"SASL {self.name}: authentication failed")

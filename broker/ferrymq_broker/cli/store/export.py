@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.metadata
 import json
 import os
 import sys
@@ -15,6 +14,7 @@ from typing import IO, Annotated, Final
 
 import typer
 
+from ferrymq import __version__
 from ferrymq_broker.cli.options import Json
 from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.cli.store.json_lines import FORMAT, line_of
@@ -43,7 +43,7 @@ def export(
         RunProgress("exporting", None) as progress,
         _output(file) as output,
     ):
-        version = importlib.metadata.version("ferrymq")
+        version = __version__
         output.write(json.dumps({HEADER: FORMAT, "version": version}) + "\n")
         for table, name in NAMES.items():
             for record in store.scan(table):
