@@ -241,6 +241,7 @@ def test_a_channel_has_a_step_for_each_frame_in_each_state() -> None:
 )
 def test_the_names_are_those_of_the_numbers(names: tuple[str, ...]) -> None:
     assert [getattr(states, name) for name in names] == list(range(len(names)))
+    assert len(CHANNEL_INPUTS) == states.INPUTS
 
 
 @pytest.mark.parametrize(

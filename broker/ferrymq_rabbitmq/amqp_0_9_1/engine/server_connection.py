@@ -59,6 +59,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.server_states import (
     EXPECT_SECURE_OK,
     INPUT_OF_METHOD,
     INPUT_ON_CHANNEL,
+    INPUTS,
     OPENED,
     RECV_CHANNEL_CLOSE,
     RECV_CHANNEL_CLOSE_OK,
@@ -260,8 +261,9 @@ class ServerConnection:
             return
         data = buffer.data
         end: i64 = len(data)
-        # Frames of open channels leave the state of the connection as it is.
-        while self.state != ENDED and buffer.size > 0 and not self._waits():
+        if self.state == ENDED:
+            buffer.clear()
+        while buffer.size > 0:
             pos = buffer.pos
             size = frame_size(data, pos, end, self.frame_max + _SIZE_LENIENCE)
             if size == 0:
@@ -278,11 +280,16 @@ class ServerConnection:
                 if not self._on_channel_frame(channel, kind, data, pos, size):
                     # The user answers what came before.
                     return
-            elif not self._on_other_frame(number, channel, kind, data, pos, size):
+                buffer.read(size)
+                continue
+            if not self._on_other_frame(number, channel, kind, data, pos, size):
                 return
             buffer.read(size)
-        if self.state == ENDED:
-            buffer.clear()
+            # Frames of open channels do not change the state of the connection.
+            if self.state == ENDED:
+                buffer.clear()
+            elif self._waits():
+                return
 
     def _size_of(self, data: bytes, pos: i64) -> i64:
         size: i64 = 0
@@ -322,18 +329,22 @@ class ServerConnection:
         """Read a frame; return false, and read nothing, if the user has to answer first."""
         start = pos + PAYLOAD
         end = pos + size - 1
-        steps = CHANNEL_STEPS[channel.state]
+        row = channel.state * INPUTS
         if kind == METHOD:
             method = decode_method(data, start, end)
-            given: i64 = (
-                RECV_PUBLISH if isinstance(method, BasicPublish) else INPUT_ON_CHANNEL[type(method)]
-            )
-            step = _allowed(steps[given], channel.number, method)
-            if given == RECV_METHOD:
-                self._events.append(MethodReceived(channel.number, method))
-            elif isinstance(method, BasicPublish):
+            if isinstance(method, BasicPublish):
+                step = CHANNEL_STEPS[row + RECV_PUBLISH]
+                if step.code != 0:
+                    raise _fault(step, channel.number, method)
                 channel.published = method
                 channel.state = step.state
+                return True
+            given: i64 = INPUT_ON_CHANNEL[type(method)]
+            step = CHANNEL_STEPS[row + given]
+            if step.code != 0:
+                raise _fault(step, channel.number, method)
+            if given == RECV_METHOD:
+                self._events.append(MethodReceived(channel.number, method))
             elif given == RECV_CHANNEL_CLOSE:
                 if self._events:
                     return False
@@ -341,27 +352,28 @@ class ServerConnection:
                 self._drop_channel(channel, step)
             return True
         if kind == FRAME_BODY:
-            step = _allowed(steps[RECV_CONTENT_BODY], channel.number, None)
+            step = CHANNEL_STEPS[row + RECV_CONTENT_BODY]
+            if step.code != 0:
+                raise _fault(step, channel.number, None)
             complete = channel.take_body(data[start:end])
         elif kind == FRAME_HEADER:
-            step = _allowed(steps[RECV_CONTENT_HEADER], channel.number, None)
+            step = CHANNEL_STEPS[row + RECV_CONTENT_HEADER]
+            if step.code != 0:
+                raise _fault(step, channel.number, None)
             class_id, body_size, properties = split_header(data, start, end)
             # More than 2**63 bytes are too large in any case.
             limited = body_size if body_size <= 0x7FFF_FFFF_FFFF_FFFF else 0x7FFF_FFFF_FFFF_FFFF
             complete = channel.take_header(class_id, limited, properties)
         else:
-            _allowed(steps[RECV_HEARTBEAT], channel.number, None)
-            return True
-        channel.state = step.state
+            raise _fault(CHANNEL_STEPS[row + RECV_HEARTBEAT], channel.number, None)
         if complete:
+            step = CHANNEL_STEPS[step.state * INPUTS + COMPLETE]
             published = channel.published
             assert published is not None
-            channel.state = _allowed(
-                CHANNEL_STEPS[channel.state][COMPLETE], channel.number, published
-            ).state
             properties = channel.properties
             body = channel.take_content()
             self._events.append(ContentReceived(channel.number, published, properties, body))
+        channel.state = step.state
         return True
 
     # -- all other frames ----------------------------------------------------------------
@@ -398,7 +410,10 @@ class ServerConnection:
     def _allowed(self, given: int, number: i64, method: Method | None) -> Step:
         """Return what an input does in the present state. Raises `PeerFault` if it is none that the
         peer may send."""
-        return _allowed(CONNECTION_TABLE.get((int(self.state), given)), number, method)
+        step = CONNECTION_TABLE[int(self.state), given]
+        if step.code != 0:
+            raise _fault(step, number, method)
+        return step
 
     def _on_closed_channel(
         self, number: i64, channel: ServerChannel | None, kind: i64, method: Method | None
@@ -410,7 +425,9 @@ class ServerConnection:
         else:
             given = RECV_CONTENT_BODY if kind == FRAME_BODY else RECV_HEARTBEAT
         state = UNOPENED if channel is None else channel.state
-        step = _allowed(CHANNEL_STEPS[state][given], number, method)
+        step = CHANNEL_STEPS[state * INPUTS + given]
+        if step.code != 0:
+            raise _fault(step, number, method)
         if channel is not None:
             channel.state = step.state
             if given == RECV_CHANNEL_CLOSE_OK:
@@ -616,11 +633,10 @@ class ServerConnection:
     def close_channel(self, channel: i64, code: i64, text: str, method: Method | None) -> None:
         """Close a channel for an error that `method` has caused; `ChannelClosed` follows."""
         found = self.channels.get(int(channel))
-        step = None if found is None else CHANNEL_STEPS[found.state][SEND_CHANNEL_CLOSE]
-        if found is None or step is None:
+        if found is None or not found.is_open():
             return
         found.forget_content()
-        found.state = step.state
+        found.state = CHANNEL_STEPS[found.state * INPUTS + SEND_CHANNEL_CLOSE].state
         self._write(
             channel,
             ChannelClose(
@@ -738,15 +754,8 @@ class ServerConnection:
             self._beat_at = now + float(self.heartbeat) / 4
 
 
-def _allowed(step: Step | None, number: i64, method: Method | None) -> Step:
-    """Return a step. Raises `PeerFault` if it is a fault of the peer, on this channel."""
-    if step is None or step.code != 0:
-        raise _fault(step, number, method)
-    return step
-
-
-def _fault(step: Step | None, number: i64, method: Method | None) -> PeerFault:
-    assert step is not None
+def _fault(step: Step, number: i64, method: Method | None) -> PeerFault:
+    """Return the fault that a step is, on this channel."""
     name = "a content" if method is None else type(method).NAME
     text = step.text.format(method=name, channel=number)
     # As with RabbitMQ, a frame at the wrong place is the fault of no method.

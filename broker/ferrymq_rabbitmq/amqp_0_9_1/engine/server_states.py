@@ -403,8 +403,13 @@ CHANNEL_TABLE: Final[dict[tuple[int, int], Step]] = {
     (CONTENT_BODY, SEND_CHANNEL_CLOSE): _CLOSES,
 }
 
-CHANNEL_STEPS: Final[list[list[Step | None]]] = [
-    [CHANNEL_TABLE.get((state, given)) for given in range(len(CHANNEL_INPUTS))]
+INPUTS: Final = 11
+"""The number of `CHANNEL_INPUTS`."""
+
+CHANNEL_STEPS: Final[list[Step]] = [
+    CHANNEL_TABLE.get((state, given), Step(state))
     for state in range(len(CHANNEL_STATES))
+    for given in range(len(CHANNEL_INPUTS))
 ]
-"""`CHANNEL_TABLE` by state and input, for compiled code: a look-up makes no tuple."""
+"""`CHANNEL_TABLE` for compiled code, which makes no tuple for a look-up: the step for an input in a
+state is at ``state * INPUTS + input``. What is not in the table changes nothing."""
