@@ -13,7 +13,8 @@ pytest.importorskip("pamqp")
 
 from tests.interop.amqp_0_9_1.clients import FerrymqUnderTest, RabbitmqUnderTest
 from tests.interop.amqp_0_9_1.differences import PAGE, difference, judged, recorded, row
-from tests.interop.amqp_0_9_1.scripts import SCRIPTS, Script
+from tests.interop.amqp_0_9_1.scripts import SCRIPTS
+from tests.interop.amqp_0_9_1.transcript import Script
 from tests.interop.brokers.sites import rabbit_root
 
 pytestmark = [
