@@ -56,7 +56,10 @@ class ContentBudget:
 @final
 class ServerChannel:
     """A channel. `state` is one of `CHANNEL_TABLE`; `published` is the method whose content is
-    arriving, None between contents."""
+    arriving, None between contents.
+
+    A frame that raises `PeerFault` changes nothing: it may be read again.
+    """
 
     __slots__ = (
         "number",
@@ -109,13 +112,12 @@ class ServerChannel:
                 f"message size {size} is larger than configured max size {most}",
                 method,
             )
+        if size != 0:
+            # They may be as long as a frame, on each channel.
+            self._hold(len(properties))
         self.properties = properties
         self._size = self._left = size
-        if size == 0:
-            return True
-        # They may be as long as a frame, on each channel.
-        self._hold(len(properties))
-        return False
+        return size == 0
 
     def take_body(self, piece: bytes) -> bool:
         """Take the payload of a body frame; return whether the content is complete. Raises
@@ -127,19 +129,18 @@ class ServerChannel:
                 f"the body on channel {self.number} has more than the {self._size} bytes of its "
                 "header frame",
             )
-        self._left -= size
-        if self._left == 0 and self._body is None:
-            self._only = piece
-            return True
+        left = self._left - size
+        if left != 0:
+            self._hold(size)
+        self._left = left
         body = self._body
-        if body is None:
-            body = bytearray()
-            self._body = body
-        body += piece
-        if self._left == 0:
-            return True
-        self._hold(size)
-        return False
+        if body is not None:
+            body += piece
+        elif left == 0:
+            self._only = piece
+        else:
+            self._body = bytearray(piece)
+        return left == 0
 
     def _hold(self, size: i64) -> None:
         """Count bytes of an incomplete message. Raises `PeerFault` if they are too many."""

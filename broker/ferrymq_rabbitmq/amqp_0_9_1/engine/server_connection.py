@@ -3,7 +3,7 @@
 The user gives it bytes and time, takes events and output, and answers the events. What a peer does
 wrong becomes a close with the right reply code and an event, and never raises.
 
-Input is read when events are taken, and no further than to a method that opens or closes something:
+Input is read when events are taken, and no further than to a frame that opens or closes something:
 so the answer to an event takes effect before what the client has sent after it.
 
 Which input is allowed in a state, and which state follows it, is in the tables of `server_states`.
@@ -234,13 +234,10 @@ class ServerConnection:
         while not self._events and self._input.is_ready() and not self._waits():
             try:
                 self._read()
-            except PeerFault as fault:
-                self._fail(fault)
-            except UnknownMethod as error:
-                self._fail(PeerFault(COMMAND_INVALID, str(error)))
-            except DecodeError as error:
-                code = FRAME_ERROR if error.field.startswith("frame.") else SYNTAX_ERROR
-                self._fail(PeerFault(code, str(error)))
+            except (PeerFault, DecodeError) as error:
+                if not self._events:
+                    self._fail(_as_fault(error))
+                # Else the user answers what came before, and the frame is read again.
         if self._in_eof and not self._events:
             self._lose("the client has closed the transport without a close")
         events = self._events
@@ -760,6 +757,16 @@ def _fault(step: Step, number: i64, method: Method | None) -> PeerFault:
     text = step.text.format(method=name, channel=number)
     # As with RabbitMQ, a frame at the wrong place is the fault of no method.
     return PeerFault(int(step.code), text, None if step.code == UNEXPECTED_FRAME else method)
+
+
+def _as_fault(error: PeerFault | DecodeError) -> PeerFault:
+    """Return the fault for a frame that could not be read."""
+    if isinstance(error, PeerFault):
+        return error
+    if isinstance(error, UnknownMethod):
+        return PeerFault(COMMAND_INVALID, str(error))
+    code = FRAME_ERROR if error.field.startswith("frame.") else SYNTAX_ERROR
+    return PeerFault(code, str(error))
 
 
 def _reply_text(code: i64, text: str) -> str:
