@@ -74,20 +74,20 @@ class Diagram:
         return found
 
 
-def drawn_steps(
-    table: Mapping[tuple[int, int], server_states.Step],
+def drawn_transitions(
+    table: Mapping[tuple[int, int], server_states.Transition],
     states: tuple[str, ...],
     inputs: tuple[str, ...],
 ) -> dict[tuple[Enum, Enum], Enum]:
-    """The steps of a table of AMQP 0-9-1 that have an arrow: they go to another state or tell
+    """The transitions of a table of AMQP 0-9-1 that have an arrow: they go to another state or tell
     something, and are no faults. How a connection is closed is drawn for `OPENED` only."""
     state = Enum("state", states, start=0)  # type: ignore[misc]
     given = Enum("given", inputs, start=0)  # type: ignore[misc]
     return {
-        (state(old), given(number)): state(int(step.state))
-        for (old, number), step in table.items()
-        if not step.code
-        and (step.state != old or step.event is not None)
+        (state(old), given(number)): state(int(transition.state))
+        for (old, number), transition in table.items()
+        if not transition.code
+        and (transition.state != old or transition.event is not None)
         and (inputs[number] not in CLOSES or states[old] in ("OPENED", "EXPECT_CLOSE_OK"))
     }
 
@@ -143,7 +143,7 @@ DIAGRAMS: Final = {
 DIAGRAMS_0_9_1: Final = {
     "0-9-1-connection": Diagram(
         "States of a connection of AMQP 0-9-1",
-        drawn_steps(
+        drawn_transitions(
             server_states.CONNECTION_TABLE,
             server_states.CONNECTION_STATES,
             server_states.CONNECTION_INPUTS,
@@ -164,7 +164,7 @@ DIAGRAMS_0_9_1: Final = {
     ),
     "0-9-1-channel": Diagram(
         "States of a channel of AMQP 0-9-1",
-        drawn_steps(
+        drawn_transitions(
             server_states.CHANNEL_TABLE,
             server_states.CHANNEL_STATES,
             server_states.CHANNEL_INPUTS,

@@ -24,7 +24,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.server_states import (
     CONNECTION_INPUTS,
     CONNECTION_STATES,
     CONNECTION_TABLE,
-    Step,
+    Transition,
 )
 from ferrymq_types_0_9_1.basic import BasicDeliver, BasicPublish, BasicQos
 from ferrymq_types_0_9_1.channel import ChannelClose, ChannelCloseOk, ChannelOpen
@@ -116,11 +116,13 @@ def written(data: bytes) -> list[tuple[int, Method]]:
 @pytest.mark.parametrize("given", CONNECTION_INPUTS)
 def test_a_connection_does_what_its_table_says(state: str, given: str) -> None:
     engine = connection_in(state)
-    step = CONNECTION_TABLE.get((CONNECTION_STATES.index(state), CONNECTION_INPUTS.index(given)))
+    transition = CONNECTION_TABLE.get(
+        (CONNECTION_STATES.index(state), CONNECTION_INPUTS.index(given))
+    )
     events = give(engine, given)
     found = CONNECTION_STATES[engine.state]
     output = engine.data_to_send()
-    if step is None:
+    if transition is None:
         if not given.startswith("RECV") or state in (*DECIDES, "ENDED"):
             # It is not read, or is a call at the wrong time.
             assert (found, events, output) == (state, [], b"")
@@ -130,22 +132,22 @@ def test_a_connection_does_what_its_table_says(state: str, given: str) -> None:
         else:
             # A header is no frame.
             assert found == ("ENDED" if state == "EXPECT_CLOSE_OK" else "EXPECT_CLOSE_OK")
-    elif step.code:
+    elif transition.code:
         ((channel, close),) = written(output)
         assert channel == 0 and isinstance(close, ConnectionClose)
-        assert close.reply_code == step.code
+        assert close.reply_code == transition.code
         assert (found, events) == ("EXPECT_CLOSE_OK", [ConnectionEnded])
     elif (state, given) == ("OPENED", "RECV_CHANNEL_FRAME"):
         assert found == "OPENED"
     else:
-        assert found == CONNECTION_STATES[step.state]
-        assert events == told(step)
+        assert found == CONNECTION_STATES[transition.state]
+        assert events == told(transition)
 
 
-def told(step: Step) -> list[type[EngineEvent]]:
-    """The events of a step, in their order."""
-    events = [] if step.event is None else [step.event]
-    return [*events, ConnectionEnded] if step.event is ClosedByPeer else events
+def told(transition: Transition) -> list[type[EngineEvent]]:
+    """The events of a transition, in their order."""
+    events = [] if transition.event is None else [transition.event]
+    return [*events, ConnectionEnded] if transition.event is ClosedByPeer else events
 
 
 @pytest.mark.parametrize("state", CONNECTION_STATES)
@@ -208,23 +210,23 @@ def test_a_channel_does_what_its_table_says(state: str, given: str) -> None:
         give_channel(engine, each)
     engine.data_to_send()
     assert state_of_channel(engine) == state
-    step = CHANNEL_TABLE.get((CHANNEL_STATES.index(state), CHANNEL_INPUTS.index(given)))
-    if step is None and given == "COMPLETE":
+    transition = CHANNEL_TABLE.get((CHANNEL_STATES.index(state), CHANNEL_INPUTS.index(given)))
+    if transition is None and given == "COMPLETE":
         # Only a frame of a content can make it complete.
         return
     events = give_channel(engine, given)
     output = written(engine.data_to_send())
-    if step is None:
+    if transition is None:
         assert (state_of_channel(engine), events, output) == (state, [], [])
-    elif step.code:
+    elif transition.code:
         ((channel, close),) = output
         assert channel == 0 and isinstance(close, ConnectionClose)
-        assert close.reply_code == step.code
+        assert close.reply_code == transition.code
         assert events == [ConnectionEnded]
         assert CONNECTION_STATES[engine.state] == "EXPECT_CLOSE_OK"
     else:
-        assert state_of_channel(engine) == CHANNEL_STATES[step.state]
-        assert events == ([] if step.event is None else [step.event])
+        assert state_of_channel(engine) == CHANNEL_STATES[transition.state]
+        assert events == ([] if transition.event is None else [transition.event])
 
 
 def test_a_channel_has_a_step_for_each_frame_in_each_state() -> None:
@@ -252,27 +254,29 @@ def test_the_names_are_those_of_the_numbers(names: tuple[str, ...]) -> None:
     ],
 )
 def test_every_state_can_be_reached(
-    table: dict[tuple[int, int], Step], names: tuple[str, ...], start: str
+    table: dict[tuple[int, int], Transition], names: tuple[str, ...], start: str
 ) -> None:
     reached = {names.index(start)}
-    moves = [(old, step.state) for (old, _), step in table.items() if not step.code]
+    moves = [
+        (old, transition.state) for (old, _), transition in table.items() if not transition.code
+    ]
     while more := {new for old, new in moves if old in reached} - reached:
         reached |= more
     assert reached == set(range(len(names)))
 
 
 def rows(
-    table: dict[tuple[int, int], Step], names: tuple[str, ...], inputs: tuple[str, ...]
+    table: dict[tuple[int, int], Transition], names: tuple[str, ...], inputs: tuple[str, ...]
 ) -> list[str]:
     """The rows of the page: inputs that do the same are in one row."""
-    found: dict[tuple[int, Step], list[int]] = {}
-    for (state, given), step in table.items():
-        found.setdefault((state, step), []).append(given)
+    found: dict[tuple[int, Transition], list[int]] = {}
+    for (state, given), transition in table.items():
+        found.setdefault((state, transition), []).append(given)
     return [
         f"| `{names[state]}` | {', '.join(f'`{inputs[each]}`' for each in given)} | "
-        + (f"{step.code} |" if step.code else f"`{names[step.state]}` |")
-        + (f" `{step.event.__name__}` |" if step.event else " |")
-        for (state, step), given in sorted(found.items(), key=lambda item: item[0][0])
+        + (f"{transition.code} |" if transition.code else f"`{names[transition.state]}` |")
+        + (f" `{transition.event.__name__}` |" if transition.event else " |")
+        for (state, transition), given in sorted(found.items(), key=lambda item: item[0][0])
     ]
 
 
@@ -285,7 +289,7 @@ def rows(
     ids=["connection", "channel"],
 )
 def test_the_page_has_the_tables(
-    table: dict[tuple[int, int], Step], names: tuple[str, ...], inputs: tuple[str, ...]
+    table: dict[tuple[int, int], Transition], names: tuple[str, ...], inputs: tuple[str, ...]
 ) -> None:
     wanted = "\n".join(rows(table, names, inputs))
     assert wanted in PAGE.read_text("utf-8"), f"the table of {PAGE.name} has to be:\n{wanted}"

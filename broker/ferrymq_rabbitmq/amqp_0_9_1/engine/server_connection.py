@@ -46,7 +46,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.input_buffer import InputBuffer
 from ferrymq_rabbitmq.amqp_0_9_1.engine.peer_fault import PeerFault
 from ferrymq_rabbitmq.amqp_0_9_1.engine.server_channel import ContentBudget, ServerChannel
 from ferrymq_rabbitmq.amqp_0_9_1.engine.server_states import (
-    CHANNEL_STEPS,
+    CHANNEL_TRANSITIONS,
     COMPLETE,
     CONNECTION_TABLE,
     END,
@@ -82,7 +82,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.server_states import (
     SEND_TUNE,
     SEND_UPDATE_SECRET_OK,
     UNOPENED,
-    Step,
+    Transition,
 )
 from ferrymq_types_0_9_1.basic import BasicPublish
 from ferrymq_types_0_9_1.channel import (
@@ -302,13 +302,13 @@ class ServerConnection:
         found = buffer.data[buffer.pos : buffer.pos + len(PROTOCOL_HEADER)]
         buffer.read(len(PROTOCOL_HEADER))
         given = RECV_HEADER if found == PROTOCOL_HEADER else RECV_OTHER_HEADER
-        step = CONNECTION_TABLE[int(self.state), given]
-        if step.state == ENDED:
+        transition = CONNECTION_TABLE[int(self.state), given]
+        if transition.state == ENDED:
             self._output.write(PROTOCOL_HEADER)
             self._end("the client has asked for another protocol")
             return
         settings = self.settings
-        self.state = step.state
+        self.state = transition.state
         start = ConnectionStart(
             version_major=0,
             version_minor=9,
@@ -330,47 +330,47 @@ class ServerConnection:
         if kind == METHOD:
             method = decode_method(data, start, end)
             if isinstance(method, BasicPublish):
-                step = CHANNEL_STEPS[row + RECV_PUBLISH]
-                if step.code != 0:
-                    raise _fault(step, channel.number, method)
+                transition = CHANNEL_TRANSITIONS[row + RECV_PUBLISH]
+                if transition.code != 0:
+                    raise _fault(transition, channel.number, method)
                 channel.published = method
-                channel.state = step.state
+                channel.state = transition.state
                 return True
             given: i64 = INPUT_ON_CHANNEL[type(method)]
-            step = CHANNEL_STEPS[row + given]
-            if step.code != 0:
-                raise _fault(step, channel.number, method)
+            transition = CHANNEL_TRANSITIONS[row + given]
+            if transition.code != 0:
+                raise _fault(transition, channel.number, method)
             if given == RECV_METHOD:
                 self._events.append(MethodReceived(channel.number, method))
             elif given == RECV_CHANNEL_CLOSE:
                 if self._events:
                     return False
                 self._write(channel.number, ChannelCloseOk())
-                self._drop_channel(channel, step)
+                self._drop_channel(channel, transition)
             return True
         if kind == FRAME_BODY:
-            step = CHANNEL_STEPS[row + RECV_CONTENT_BODY]
-            if step.code != 0:
-                raise _fault(step, channel.number, None)
+            transition = CHANNEL_TRANSITIONS[row + RECV_CONTENT_BODY]
+            if transition.code != 0:
+                raise _fault(transition, channel.number, None)
             complete = channel.take_body(data[start:end])
         elif kind == FRAME_HEADER:
-            step = CHANNEL_STEPS[row + RECV_CONTENT_HEADER]
-            if step.code != 0:
-                raise _fault(step, channel.number, None)
+            transition = CHANNEL_TRANSITIONS[row + RECV_CONTENT_HEADER]
+            if transition.code != 0:
+                raise _fault(transition, channel.number, None)
             class_id, body_size, properties = split_header(data, start, end)
             # More than 2**63 bytes are too large in any case.
             limited = body_size if body_size <= 0x7FFF_FFFF_FFFF_FFFF else 0x7FFF_FFFF_FFFF_FFFF
             complete = channel.take_header(class_id, limited, properties)
         else:
-            raise _fault(CHANNEL_STEPS[row + RECV_HEARTBEAT], channel.number, None)
+            raise _fault(CHANNEL_TRANSITIONS[row + RECV_HEARTBEAT], channel.number, None)
         if complete:
-            step = CHANNEL_STEPS[step.state * INPUTS + COMPLETE]
+            transition = CHANNEL_TRANSITIONS[transition.state * INPUTS + COMPLETE]
             published = channel.published
             assert published is not None
             properties = channel.properties
             body = channel.take_content()
             self._events.append(ContentReceived(channel.number, published, properties, body))
-        channel.state = step.state
+        channel.state = transition.state
         return True
 
     # -- all other frames ----------------------------------------------------------------
@@ -395,8 +395,8 @@ class ServerConnection:
                 return False
             method = decode_method(data, pos + PAYLOAD, pos + size - 1)
         if number != 0:
-            step = self._allowed(RECV_CHANNEL_FRAME, number, method)
-            if step.state != EXPECT_CLOSE_OK:
+            transition = self._allowed(RECV_CHANNEL_FRAME, number, method)
+            if transition.state != EXPECT_CLOSE_OK:
                 self._on_closed_channel(number, channel, kind, method)
         elif method is None:
             self._allowed(RECV_CONTENT, 0, None)
@@ -404,13 +404,13 @@ class ServerConnection:
             self._on_connection_method(method)
         return True
 
-    def _allowed(self, given: int, number: i64, method: Method | None) -> Step:
+    def _allowed(self, given: int, number: i64, method: Method | None) -> Transition:
         """Return what an input does in the present state. Raises `PeerFault` if it is none that the
         peer may send."""
-        step = CONNECTION_TABLE[int(self.state), given]
-        if step.code != 0:
-            raise _fault(step, number, method)
-        return step
+        transition = CONNECTION_TABLE[int(self.state), given]
+        if transition.code != 0:
+            raise _fault(transition, number, method)
+        return transition
 
     def _on_closed_channel(
         self, number: i64, channel: ServerChannel | None, kind: i64, method: Method | None
@@ -422,19 +422,19 @@ class ServerConnection:
         else:
             given = RECV_CONTENT_BODY if kind == FRAME_BODY else RECV_HEARTBEAT
         state = UNOPENED if channel is None else channel.state
-        step = CHANNEL_STEPS[state * INPUTS + given]
-        if step.code != 0:
-            raise _fault(step, number, method)
+        transition = CHANNEL_TRANSITIONS[state * INPUTS + given]
+        if transition.code != 0:
+            raise _fault(transition, number, method)
         if channel is not None:
-            channel.state = step.state
+            channel.state = transition.state
             if given == RECV_CHANNEL_CLOSE_OK:
                 del self.channels[int(number)]
             elif given == RECV_CHANNEL_CLOSE:
                 self._write(number, ChannelCloseOk())
         elif given == RECV_CHANNEL_OPEN:
-            self._open_channel(number, method, step)
+            self._open_channel(number, method, transition)
 
-    def _open_channel(self, number: i64, method: Method | None, step: Step) -> None:
+    def _open_channel(self, number: i64, method: Method | None, transition: Transition) -> None:
         if number > self.channel_max:
             raise PeerFault(
                 NOT_ALLOWED,
@@ -442,17 +442,17 @@ class ServerConnection:
                 method,
             )
         channel = ServerChannel(number, self.settings.max_message_size, self._budget)
-        channel.state = step.state
+        channel.state = transition.state
         self.channels[int(number)] = channel
         self._write(number, ChannelOpenOk())
         self._events.append(ChannelOpened(number))
 
     def _on_connection_method(self, method: Method) -> None:
         given: int = INPUT_OF_METHOD.get(type(method), RECV_OTHER_METHOD)
-        step = self._allowed(given, 0, method)
+        transition = self._allowed(given, 0, method)
         if given == RECV_CLOSE:
             self._write(0, ConnectionCloseOk())
-        if step.event is None:
+        if transition.event is None:
             if isinstance(method, ConnectionTuneOk) and self.state != EXPECT_CLOSE_OK:
                 self._tune(method)
         elif isinstance(method, ConnectionClose):
@@ -472,7 +472,7 @@ class ServerConnection:
             self._events.append(HostOpened(method.virtual_host))
         elif isinstance(method, ConnectionUpdateSecret):
             self._events.append(SecretUpdated(method.new_secret, method.reason))
-        self.state = step.state
+        self.state = transition.state
 
     def is_capable(self, capability: str) -> bool:
         """Return whether the client says that it has a capability."""
@@ -550,10 +550,10 @@ class ServerConnection:
     def _moves(self, given: int) -> bool:
         """Go to the state that follows what the user sends; return false if it is at the wrong
         time."""
-        step = CONNECTION_TABLE.get((int(self.state), given))
-        if step is None:
+        transition = CONNECTION_TABLE.get((int(self.state), given))
+        if transition is None:
             return False
-        self.state = step.state
+        self.state = transition.state
         return True
 
     # -- output --------------------------------------------------------------------------
@@ -633,7 +633,7 @@ class ServerConnection:
         if found is None or not found.is_open():
             return
         found.forget_content()
-        found.state = CHANNEL_STEPS[found.state * INPUTS + SEND_CHANNEL_CLOSE].state
+        found.state = CHANNEL_TRANSITIONS[found.state * INPUTS + SEND_CHANNEL_CLOSE].state
         self._write(
             channel,
             ChannelClose(
@@ -648,10 +648,10 @@ class ServerConnection:
     def close(self, code: i64, text: str, method: Method | None = None) -> None:
         """Close the connection; `ConnectionEnded` follows, and the client has a limited time to
         answer."""
-        step = CONNECTION_TABLE.get((int(self.state), SEND_CLOSE))
-        if step is None:
+        transition = CONNECTION_TABLE.get((int(self.state), SEND_CLOSE))
+        if transition is None:
             return
-        if step.state == ENDED:
+        if transition.state == ENDED:
             self._end(text)
             return
         self._write(
@@ -664,7 +664,7 @@ class ServerConnection:
             ),
         )
         self._end(text)
-        self.state = step.state
+        self.state = transition.state
         self._deadline = self._now + self.settings.close_timeout
 
     def _fail(self, fault: PeerFault) -> None:
@@ -686,20 +686,20 @@ class ServerConnection:
         else:
             self.close(fault.code, fault.text, fault.method)
 
-    def _drop_channel(self, channel: ServerChannel, step: Step) -> None:
+    def _drop_channel(self, channel: ServerChannel, transition: Transition) -> None:
         channel.forget_content()
-        channel.state = step.state
+        channel.state = transition.state
         del self.channels[int(channel.number)]
         self._events.append(ChannelClosed(channel.number))
 
     def _lose(self, reason: str) -> None:
         """End the connection without a close."""
-        step = CONNECTION_TABLE.get((int(self.state), END))
-        if step is None:
+        transition = CONNECTION_TABLE.get((int(self.state), END))
+        if transition is None:
             return
-        if step.event is None:
+        if transition.event is None:
             # The end was told with our close.
-            self.state = step.state
+            self.state = transition.state
         else:
             self._end(reason)
 
@@ -751,12 +751,14 @@ class ServerConnection:
             self._beat_at = now + float(self.heartbeat) / 4
 
 
-def _fault(step: Step, number: i64, method: Method | None) -> PeerFault:
-    """Return the fault that a step is, on this channel."""
+def _fault(transition: Transition, number: i64, method: Method | None) -> PeerFault:
+    """Return the fault that a transition is, on this channel."""
     name = "a content" if method is None else type(method).NAME
-    text = step.text.format(method=name, channel=number)
+    text = transition.text.format(method=name, channel=number)
     # As with RabbitMQ, a frame at the wrong place is the fault of no method.
-    return PeerFault(int(step.code), text, None if step.code == UNEXPECTED_FRAME else method)
+    return PeerFault(
+        int(transition.code), text, None if transition.code == UNEXPECTED_FRAME else method
+    )
 
 
 def _as_fault(error: PeerFault | DecodeError) -> PeerFault:

@@ -1,7 +1,7 @@
 """The state machines of a connection and of a channel of AMQP 0-9-1, as literal tables.
 
-Each table maps ``(state, input)`` to a `Step`: the next state with the event of the user, or the
-code of the fault. A pair that is not in a table cannot come from the peer: the engine reads no
+Each table maps ``(state, input)`` to a `Transition`: the next state with the event of the user, or
+the code of the fault. A pair that is not in a table cannot come from the peer: the engine reads no
 methods before a header, and nothing at all while the user decides. The same holds for a call of the
 user at the wrong time, which has no effect. The modules `server_connection` and `server_channel`
 have the side effects.
@@ -50,7 +50,7 @@ from ferrymq_types_0_9_1.registry import METHODS
 
 
 @final
-class Step:
+class Transition:
     """What an input does in a state: `state` is the next one, `event` what the user is told.
 
     An input with a reply code (AMQP 0-9-1 §1.2) is a fault of the peer, `text` says which one; the
@@ -152,35 +152,35 @@ INPUT_OF_METHOD: Final[dict[type[Method], int]] = {
 }
 """The inputs of methods on channel 0; any other method is `RECV_OTHER_METHOD`."""
 
-_NOT_START_OK: Final = Step(
+_NOT_START_OK: Final = Transition(
     EXPECT_START_OK, None, COMMAND_INVALID, "{method} where connection.start-ok has to come"
 )
-_NOT_SECURE_OK: Final = Step(
+_NOT_SECURE_OK: Final = Transition(
     EXPECT_SECURE_OK, None, COMMAND_INVALID, "{method} where connection.secure-ok has to come"
 )
-_NOT_TUNE_OK: Final = Step(
+_NOT_TUNE_OK: Final = Transition(
     EXPECT_TUNE_OK, None, COMMAND_INVALID, "{method} where connection.tune-ok has to come"
 )
-_NOT_OPEN: Final = Step(
+_NOT_OPEN: Final = Transition(
     EXPECT_OPEN, None, COMMAND_INVALID, "{method} where connection.open has to come"
 )
-_IN_OPENED: Final = Step(OPENED, None, COMMAND_INVALID, "{method} on an open connection")
-_CONTENT_ON_0: Final = Step(OPENED, None, UNEXPECTED_FRAME, "a content on channel 0")
-_TOO_EARLY: Final = Step(
+_IN_OPENED: Final = Transition(OPENED, None, COMMAND_INVALID, "{method} on an open connection")
+_CONTENT_ON_0: Final = Transition(OPENED, None, UNEXPECTED_FRAME, "a content on channel 0")
+_TOO_EARLY: Final = Transition(
     OPENED, None, CHANNEL_ERROR, "a frame on channel {channel} before connection.open"
 )
-_DISCARDED: Final = Step(EXPECT_CLOSE_OK)
-_CLOSED_BY_PEER: Final = Step(ENDED, ClosedByPeer)
-_CLOSED: Final = Step(EXPECT_CLOSE_OK, ConnectionEnded)
-_OVER: Final = Step(ENDED, ConnectionEnded)
+_DISCARDED: Final = Transition(EXPECT_CLOSE_OK)
+_CLOSED_BY_PEER: Final = Transition(ENDED, ClosedByPeer)
+_CLOSED: Final = Transition(EXPECT_CLOSE_OK, ConnectionEnded)
+_OVER: Final = Transition(ENDED, ConnectionEnded)
 
 # `ConnectionEnded` follows each `ClosedByPeer`.
-CONNECTION_TABLE: Final[dict[tuple[int, int], Step]] = {
-    (EXPECT_HEADER, RECV_HEADER): Step(EXPECT_START_OK),
+CONNECTION_TABLE: Final[dict[tuple[int, int], Transition]] = {
+    (EXPECT_HEADER, RECV_HEADER): Transition(EXPECT_START_OK),
     (EXPECT_HEADER, RECV_OTHER_HEADER): _OVER,
     (EXPECT_HEADER, SEND_CLOSE): _OVER,
     (EXPECT_HEADER, END): _OVER,
-    (EXPECT_START_OK, RECV_START_OK): Step(EXPECT_LOGIN, LoginStarted),
+    (EXPECT_START_OK, RECV_START_OK): Transition(EXPECT_LOGIN, LoginStarted),
     (EXPECT_START_OK, RECV_SECURE_OK): _NOT_START_OK,
     (EXPECT_START_OK, RECV_TUNE_OK): _NOT_START_OK,
     (EXPECT_START_OK, RECV_OPEN): _NOT_START_OK,
@@ -192,12 +192,12 @@ CONNECTION_TABLE: Final[dict[tuple[int, int], Step]] = {
     (EXPECT_START_OK, RECV_CHANNEL_FRAME): _TOO_EARLY,
     (EXPECT_START_OK, SEND_CLOSE): _CLOSED,
     (EXPECT_START_OK, END): _OVER,
-    (EXPECT_LOGIN, SEND_SECURE): Step(EXPECT_SECURE_OK),
-    (EXPECT_LOGIN, SEND_TUNE): Step(EXPECT_TUNE_OK),
+    (EXPECT_LOGIN, SEND_SECURE): Transition(EXPECT_SECURE_OK),
+    (EXPECT_LOGIN, SEND_TUNE): Transition(EXPECT_TUNE_OK),
     (EXPECT_LOGIN, SEND_CLOSE): _CLOSED,
     (EXPECT_LOGIN, END): _OVER,
     (EXPECT_SECURE_OK, RECV_START_OK): _NOT_SECURE_OK,
-    (EXPECT_SECURE_OK, RECV_SECURE_OK): Step(EXPECT_LOGIN, LoginContinued),
+    (EXPECT_SECURE_OK, RECV_SECURE_OK): Transition(EXPECT_LOGIN, LoginContinued),
     (EXPECT_SECURE_OK, RECV_TUNE_OK): _NOT_SECURE_OK,
     (EXPECT_SECURE_OK, RECV_OPEN): _NOT_SECURE_OK,
     (EXPECT_SECURE_OK, RECV_UPDATE_SECRET): _NOT_SECURE_OK,
@@ -210,7 +210,7 @@ CONNECTION_TABLE: Final[dict[tuple[int, int], Step]] = {
     (EXPECT_SECURE_OK, END): _OVER,
     (EXPECT_TUNE_OK, RECV_START_OK): _NOT_TUNE_OK,
     (EXPECT_TUNE_OK, RECV_SECURE_OK): _NOT_TUNE_OK,
-    (EXPECT_TUNE_OK, RECV_TUNE_OK): Step(EXPECT_OPEN),
+    (EXPECT_TUNE_OK, RECV_TUNE_OK): Transition(EXPECT_OPEN),
     (EXPECT_TUNE_OK, RECV_OPEN): _NOT_TUNE_OK,
     (EXPECT_TUNE_OK, RECV_UPDATE_SECRET): _NOT_TUNE_OK,
     (EXPECT_TUNE_OK, RECV_CLOSE): _CLOSED_BY_PEER,
@@ -223,7 +223,7 @@ CONNECTION_TABLE: Final[dict[tuple[int, int], Step]] = {
     (EXPECT_OPEN, RECV_START_OK): _NOT_OPEN,
     (EXPECT_OPEN, RECV_SECURE_OK): _NOT_OPEN,
     (EXPECT_OPEN, RECV_TUNE_OK): _NOT_OPEN,
-    (EXPECT_OPEN, RECV_OPEN): Step(EXPECT_HOST, HostOpened),
+    (EXPECT_OPEN, RECV_OPEN): Transition(EXPECT_HOST, HostOpened),
     (EXPECT_OPEN, RECV_UPDATE_SECRET): _NOT_OPEN,
     (EXPECT_OPEN, RECV_CLOSE): _CLOSED_BY_PEER,
     (EXPECT_OPEN, RECV_CLOSE_OK): _NOT_OPEN,
@@ -232,23 +232,23 @@ CONNECTION_TABLE: Final[dict[tuple[int, int], Step]] = {
     (EXPECT_OPEN, RECV_CHANNEL_FRAME): _TOO_EARLY,
     (EXPECT_OPEN, SEND_CLOSE): _CLOSED,
     (EXPECT_OPEN, END): _OVER,
-    (EXPECT_HOST, SEND_OPEN_OK): Step(OPENED),
+    (EXPECT_HOST, SEND_OPEN_OK): Transition(OPENED),
     (EXPECT_HOST, SEND_CLOSE): _CLOSED,
     (EXPECT_HOST, END): _OVER,
     (OPENED, RECV_START_OK): _IN_OPENED,
     (OPENED, RECV_SECURE_OK): _IN_OPENED,
     (OPENED, RECV_TUNE_OK): _IN_OPENED,
     (OPENED, RECV_OPEN): _IN_OPENED,
-    (OPENED, RECV_UPDATE_SECRET): Step(EXPECT_SECRET, SecretUpdated),
+    (OPENED, RECV_UPDATE_SECRET): Transition(EXPECT_SECRET, SecretUpdated),
     (OPENED, RECV_CLOSE): _CLOSED_BY_PEER,
     (OPENED, RECV_CLOSE_OK): _IN_OPENED,
     (OPENED, RECV_OTHER_METHOD): _IN_OPENED,
     (OPENED, RECV_CONTENT): _CONTENT_ON_0,
     # The table of channels says what the frame does.
-    (OPENED, RECV_CHANNEL_FRAME): Step(OPENED),
+    (OPENED, RECV_CHANNEL_FRAME): Transition(OPENED),
     (OPENED, SEND_CLOSE): _CLOSED,
     (OPENED, END): _OVER,
-    (EXPECT_SECRET, SEND_UPDATE_SECRET_OK): Step(OPENED),
+    (EXPECT_SECRET, SEND_UPDATE_SECRET_OK): Transition(OPENED),
     (EXPECT_SECRET, SEND_CLOSE): _CLOSED,
     (EXPECT_SECRET, END): _OVER,
     # The end was told with our close. All but the end of the connection is discarded (§1.4.2.9).
@@ -257,12 +257,12 @@ CONNECTION_TABLE: Final[dict[tuple[int, int], Step]] = {
     (EXPECT_CLOSE_OK, RECV_TUNE_OK): _DISCARDED,
     (EXPECT_CLOSE_OK, RECV_OPEN): _DISCARDED,
     (EXPECT_CLOSE_OK, RECV_UPDATE_SECRET): _DISCARDED,
-    (EXPECT_CLOSE_OK, RECV_CLOSE): Step(ENDED),
-    (EXPECT_CLOSE_OK, RECV_CLOSE_OK): Step(ENDED),
+    (EXPECT_CLOSE_OK, RECV_CLOSE): Transition(ENDED),
+    (EXPECT_CLOSE_OK, RECV_CLOSE_OK): Transition(ENDED),
     (EXPECT_CLOSE_OK, RECV_OTHER_METHOD): _DISCARDED,
     (EXPECT_CLOSE_OK, RECV_CONTENT): _DISCARDED,
     (EXPECT_CLOSE_OK, RECV_CHANNEL_FRAME): _DISCARDED,
-    (EXPECT_CLOSE_OK, END): Step(ENDED),
+    (EXPECT_CLOSE_OK, END): Transition(ENDED),
 }
 
 # -- channels ----------------------------------------------------------------------------
@@ -325,31 +325,31 @@ INPUT_ON_CHANNEL: Final[dict[type[Method], int]] = {
 }
 """The input of each method on a channel."""
 
-_UNOPENED: Final = Step(
+_UNOPENED: Final = Transition(
     UNOPENED, None, CHANNEL_ERROR, "{method} on channel {channel}, which is not open"
 )
-_HEARTBEAT: Final = Step(UNOPENED, None, COMMAND_INVALID, "a heartbeat on channel {channel}")
-_OPEN_ALREADY: Final = Step(OPEN, None, CHANNEL_ERROR, "channel {channel} is open already")
-_FROM_CLIENT: Final = Step(
+_HEARTBEAT: Final = Transition(UNOPENED, None, COMMAND_INVALID, "a heartbeat on channel {channel}")
+_OPEN_ALREADY: Final = Transition(OPEN, None, CHANNEL_ERROR, "channel {channel} is open already")
+_FROM_CLIENT: Final = Transition(
     OPEN, None, COMMAND_INVALID, "{method} on channel {channel} from a client"
 )
-_NO_METHOD: Final = Step(
+_NO_METHOD: Final = Transition(
     OPEN, None, UNEXPECTED_FRAME, "a header frame on channel {channel} that no method has"
 )
-_NO_HEADER: Final = Step(
+_NO_HEADER: Final = Transition(
     OPEN, None, UNEXPECTED_FRAME, "a body frame on channel {channel} without a header frame"
 )
-_IN_CONTENT: Final = Step(
+_IN_CONTENT: Final = Transition(
     CONTENT_HEADER,
     None,
     UNEXPECTED_FRAME,
     "a method on channel {channel} where the content of basic.publish goes on",
 )
-_IGNORED: Final = Step(CLOSING)
-_CLOSES: Final = Step(CLOSING, ChannelClosed)
+_IGNORED: Final = Transition(CLOSING)
+_CLOSES: Final = Transition(CLOSING, ChannelClosed)
 
-CHANNEL_TABLE: Final[dict[tuple[int, int], Step]] = {
-    (UNOPENED, RECV_CHANNEL_OPEN): Step(OPEN, ChannelOpened),
+CHANNEL_TABLE: Final[dict[tuple[int, int], Transition]] = {
+    (UNOPENED, RECV_CHANNEL_OPEN): Transition(OPEN, ChannelOpened),
     (UNOPENED, RECV_CHANNEL_CLOSE): _UNOPENED,
     (UNOPENED, RECV_CHANNEL_CLOSE_OK): _UNOPENED,
     (UNOPENED, RECV_PUBLISH): _UNOPENED,
@@ -362,7 +362,7 @@ CHANNEL_TABLE: Final[dict[tuple[int, int], Step]] = {
     # answered.
     (CLOSING, RECV_CHANNEL_OPEN): _IGNORED,
     (CLOSING, RECV_CHANNEL_CLOSE): _IGNORED,
-    (CLOSING, RECV_CHANNEL_CLOSE_OK): Step(UNOPENED),
+    (CLOSING, RECV_CHANNEL_CLOSE_OK): Transition(UNOPENED),
     (CLOSING, RECV_PUBLISH): _IGNORED,
     (CLOSING, RECV_METHOD): _IGNORED,
     (CLOSING, RECV_WRONG_METHOD): _IGNORED,
@@ -370,11 +370,11 @@ CHANNEL_TABLE: Final[dict[tuple[int, int], Step]] = {
     (CLOSING, RECV_CONTENT_BODY): _IGNORED,
     (CLOSING, RECV_HEARTBEAT): _HEARTBEAT,
     (OPEN, RECV_CHANNEL_OPEN): _OPEN_ALREADY,
-    (OPEN, RECV_CHANNEL_CLOSE): Step(UNOPENED, ChannelClosed),
+    (OPEN, RECV_CHANNEL_CLOSE): Transition(UNOPENED, ChannelClosed),
     # The second answer to closes that have crossed.
-    (OPEN, RECV_CHANNEL_CLOSE_OK): Step(OPEN),
-    (OPEN, RECV_PUBLISH): Step(CONTENT_HEADER),
-    (OPEN, RECV_METHOD): Step(OPEN, MethodReceived),
+    (OPEN, RECV_CHANNEL_CLOSE_OK): Transition(OPEN),
+    (OPEN, RECV_PUBLISH): Transition(CONTENT_HEADER),
+    (OPEN, RECV_METHOD): Transition(OPEN, MethodReceived),
     (OPEN, RECV_WRONG_METHOD): _FROM_CLIENT,
     (OPEN, RECV_CONTENT_HEADER): _NO_METHOD,
     (OPEN, RECV_CONTENT_BODY): _NO_HEADER,
@@ -386,7 +386,7 @@ CHANNEL_TABLE: Final[dict[tuple[int, int], Step]] = {
     (CONTENT_HEADER, RECV_PUBLISH): _IN_CONTENT,
     (CONTENT_HEADER, RECV_METHOD): _IN_CONTENT,
     (CONTENT_HEADER, RECV_WRONG_METHOD): _IN_CONTENT,
-    (CONTENT_HEADER, RECV_CONTENT_HEADER): Step(CONTENT_BODY),
+    (CONTENT_HEADER, RECV_CONTENT_HEADER): Transition(CONTENT_BODY),
     (CONTENT_HEADER, RECV_CONTENT_BODY): _NO_HEADER,
     (CONTENT_HEADER, RECV_HEARTBEAT): _HEARTBEAT,
     (CONTENT_HEADER, SEND_CHANNEL_CLOSE): _CLOSES,
@@ -397,19 +397,19 @@ CHANNEL_TABLE: Final[dict[tuple[int, int], Step]] = {
     (CONTENT_BODY, RECV_METHOD): _IN_CONTENT,
     (CONTENT_BODY, RECV_WRONG_METHOD): _IN_CONTENT,
     (CONTENT_BODY, RECV_CONTENT_HEADER): _NO_METHOD,
-    (CONTENT_BODY, RECV_CONTENT_BODY): Step(CONTENT_BODY),
+    (CONTENT_BODY, RECV_CONTENT_BODY): Transition(CONTENT_BODY),
     (CONTENT_BODY, RECV_HEARTBEAT): _HEARTBEAT,
-    (CONTENT_BODY, COMPLETE): Step(OPEN, ContentReceived),
+    (CONTENT_BODY, COMPLETE): Transition(OPEN, ContentReceived),
     (CONTENT_BODY, SEND_CHANNEL_CLOSE): _CLOSES,
 }
 
 INPUTS: Final = 11
 """The number of `CHANNEL_INPUTS`."""
 
-CHANNEL_STEPS: Final[list[Step]] = [
-    CHANNEL_TABLE.get((state, given), Step(state))
+CHANNEL_TRANSITIONS: Final[list[Transition]] = [
+    CHANNEL_TABLE.get((state, given), Transition(state))
     for state in range(len(CHANNEL_STATES))
     for given in range(len(CHANNEL_INPUTS))
 ]
-"""`CHANNEL_TABLE` for compiled code, which makes no tuple for a look-up: the step for an input in a
-state is at ``state * INPUTS + input``. What is not in the table changes nothing."""
+"""`CHANNEL_TABLE` for compiled code, which makes no tuple for a look-up: the transition for an
+input in a state is at ``state * INPUTS + input``. What is not in the table changes nothing."""
