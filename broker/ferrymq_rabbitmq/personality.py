@@ -11,6 +11,7 @@ from ferrymq_broker.nodes.personality import Personality
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.values.policy import ExchangePolicy
 from ferrymq_rabbitmq.address_v2 import MANAGEMENT, exchange_address, named, native, vhost_of
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.annotations import CARBON_COPY
 from ferrymq_rabbitmq.client_outcomes import meant_outcome
 from ferrymq_rabbitmq.deaths import record_death
 from ferrymq_rabbitmq.management.host_requests import HostRequests
@@ -60,6 +61,7 @@ class RabbitmqPersonality(Personality):
         self._broker = broker
         self._space = space
         space.routing_annotation = ROUTING_KEY
+        space.copies_annotation = CARBON_COPY
 
     def open_properties(self) -> dict[str, object]:
         """Return the product that clients look for, and what it really is."""

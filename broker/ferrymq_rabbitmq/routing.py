@@ -9,8 +9,11 @@ from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.exchanges.routing_key import key_of
 from ferrymq_broker.nodes.exchanges.routing_key_target import RoutingKeyTarget
 from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.node import Node
+from ferrymq_codec.scalars import UByte
 from ferrymq_rabbitmq.address_v2 import exchange_name
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.annotations import OTHER_PROPERTIES
 from ferrymq_rabbitmq.arguments import is_internal
 
 EXCHANGE: Final = "x-exchange"
@@ -36,4 +39,8 @@ def routed(message: BrokerMessage, node: Node) -> BrokerMessage:
             "exchanges send to it",
         )
     name = "" if exchange is None else exchange_name(exchange.address)
-    return message.annotated({EXCHANGE: name, ROUTING_KEY: key})
+    told: dict[str, object] = {EXCHANGE: name, ROUTING_KEY: key}
+    if message.priority == 0 and OTHER_PROPERTIES not in view_of(message).message_annotations:
+        # Its publisher says so. Clients of AMQP 0-9-1 would take it for a message without one.
+        told[OTHER_PROPERTIES] = {"priority": UByte(0)}
+    return message.annotated(told)

@@ -33,6 +33,7 @@ def test_a_killed_worker_loses_nothing(newcomer: Newcomer) -> None:
     assert newcomer.waits("orders.dead") == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_worker_tries_again_gives_up_and_outlives_its_broker(newcomer: Newcomer) -> None:
     """In the environment, and with the broker, of the first page."""

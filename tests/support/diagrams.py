@@ -1,9 +1,9 @@
-"""The diagrams of `docs/engine.md`, drawn from the engine's state tables.
+"""The diagrams of `docs/engine.md` and `docs/engine-0-9-1.md`, drawn from the state tables.
 
     python -m tests.support.diagrams          # write them
     python -m tests.support.diagrams --check  # exit 1 if they are not what the tables say
 
-They are SVG files beside the page, because the site has no script that draws. The arrows and their
+They are SVG files beside the pages, because the site has no script that draws. The arrows and their
 labels come from the tables; where the states are is written below.
 """
 
@@ -18,8 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ferrymq.engine.states import CONNECTION_TABLE, LINK_TABLE, SESSION_TABLE
+from ferrymq_rabbitmq.amqp_0_9_1.engine import server_states
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "engine.md"
+PAGE_0_9_1: Final = PAGE.with_name("engine-0-9-1.md")
+
+# Arrows from each open state of a connection: one state has them for all.
+CLOSES: Final = ("RECV_CLOSE", "SEND_CLOSE", "END")
 
 # The grid on which states stand, and the sizes of boxes and letters, in pixels.
 COLUMN, ROW, MARGIN = 190, 92, 24
@@ -67,6 +72,24 @@ class Diagram:
         for (state, given), new in self.table.items():
             found.setdefault((state.name, new.name), []).append(words(given))
         return found
+
+
+def drawn_transitions(
+    table: Mapping[tuple[int, int], server_states.Transition],
+    states: tuple[str, ...],
+    inputs: tuple[str, ...],
+) -> dict[tuple[Enum, Enum], Enum]:
+    """The transitions of a table of AMQP 0-9-1 that have an arrow: they go to another state or tell
+    something, and are no faults. How a connection is closed is drawn for `OPENED` only."""
+    state = Enum("state", states, start=0)  # type: ignore[misc]
+    given = Enum("given", inputs, start=0)  # type: ignore[misc]
+    return {
+        (state(old), given(number)): state(int(transition.state))
+        for (old, number), transition in table.items()
+        if not transition.code
+        and (transition.state != old or transition.event is not None)
+        and (inputs[number] not in CLOSES or states[old] in ("OPENED", "EXPECT_CLOSE_OK"))
+    }
 
 
 DIAGRAMS: Final = {
@@ -117,6 +140,45 @@ DIAGRAMS: Final = {
     ),
 }
 
+DIAGRAMS_0_9_1: Final = {
+    "0-9-1-connection": Diagram(
+        "States of a connection of AMQP 0-9-1",
+        drawn_transitions(
+            server_states.CONNECTION_TABLE,
+            server_states.CONNECTION_STATES,
+            server_states.CONNECTION_INPUTS,
+        ),
+        {
+            "EXPECT_HEADER": [(0.5, 0)],
+            "EXPECT_START_OK": [(0.5, 1)],
+            "EXPECT_LOGIN": [(0.5, 2)],
+            "EXPECT_SECURE_OK": [(2.3, 2)],
+            "EXPECT_TUNE_OK": [(0.5, 3)],
+            "EXPECT_OPEN": [(0.5, 4)],
+            "EXPECT_HOST": [(0.5, 5)],
+            "OPENED": [(0.5, 6)],
+            "EXPECT_SECRET": [(2.3, 6)],
+            "EXPECT_CLOSE_OK": [(1.6, 7)],
+            "ENDED": [(2.3, 0), (0.5, 8)],
+        },
+    ),
+    "0-9-1-channel": Diagram(
+        "States of a channel of AMQP 0-9-1",
+        drawn_transitions(
+            server_states.CHANNEL_TABLE,
+            server_states.CHANNEL_STATES,
+            server_states.CHANNEL_INPUTS,
+        ),
+        {
+            "UNOPENED": [(1.4, 0)],
+            "CLOSING": [(0.1, 0.8), (1.4, 4)],
+            "OPEN": [(1.4, 1.6)],
+            "CONTENT_HEADER": [(2.6, 2.9)],
+            "CONTENT_BODY": [(0.3, 2.9)],
+        },
+    ),
+}
+
 
 def words(given: Enum) -> str:
     """An input as the label of an arrow: ``SEND_CLOSE_ERROR`` is ``send close (error)``."""
@@ -141,9 +203,16 @@ def drawn(diagram: Diagram) -> str:
             width = max(width, right + LOOP + LETTER * max(map(len, inputs)))
         else:
             (x1, y1), (x2, y2) = start.edge(end), end.edge(start)
+            part = 0.47
+            if (new, old) in diagram.arrows:
+                # Beside the arrow that goes back.
+                long = math.dist((x1, y1), (x2, y2))
+                aside = -8 * (y2 - y1) / long, 8 * (x2 - x1) / long
+                x1, y1, x2, y2 = x1 + aside[0], y1 + aside[1], x2 + aside[0], y2 + aside[1]
+                part = 0.36
             path = f"M {x1:.1f} {y1:.1f} L {x2:.1f} {y2:.1f}"
             # Nearer to the beginning, where arrows that meet are still apart.
-            labels += label(inputs, x1 + 0.47 * (x2 - x1), y1 + 0.47 * (y2 - y1), "middle")
+            labels += label(inputs, x1 + part * (x2 - x1), y1 + part * (y2 - y1), "middle")
         arrows.append(f'<path class="arrow" marker-end="url(#head)" d="{path}">{title}</path>')
     size = f"{width + MARGIN:.0f}", f"{max(box.y for box in boxes) + HEIGHT / 2 + MARGIN:.0f}"
     return "\n".join(
@@ -213,7 +282,7 @@ def path_of(name: str) -> Path:
 
 def main() -> int:
     """Write the diagrams, or check them."""
-    for name, diagram in DIAGRAMS.items():
+    for name, diagram in {**DIAGRAMS, **DIAGRAMS_0_9_1}.items():
         path = path_of(name)
         if "--check" not in sys.argv[1:]:
             path.write_text(drawn(diagram), "utf-8")

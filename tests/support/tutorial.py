@@ -1,7 +1,7 @@
 """A newcomer who does what the tutorial says, in an environment with nothing but ferrymq in it.
 
 Everything is done as it is written, but for the port of the broker, and the source that is
-installed: it is a wheel of the checkout.
+installed: it is a wheel of the checkout, and pip is that of this environment.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SAVED: Final = re.compile(r"[Ss]ave this as `([\w.]+)`")
+MAKE: Final = "python3 -m venv shop"
 INSTALL: Final = "FERRYMQ_PURE=1 shop/bin/pip install '.[broker]'"
 # Seconds: for what takes long on a busy machine, and the silence after which a worker is done.
 LONGEST: Final = 120.0
@@ -76,9 +77,12 @@ class Newcomer:
     def shell(self, code: str) -> None:
         """Type in the lines of a block."""
         for line in code.splitlines():
-            if line == INSTALL:
+            if line == MAKE:
+                self.run(f"{line} --without-pip")
+            elif line == INSTALL:
                 # The same, without the time that building takes.
-                self.run(f"shop/bin/pip install --quiet '{self.wheel}[broker]'")
+                pip = f"{sys.executable} -m pip --python shop/bin/python"
+                self.run(f"{pip} install --quiet '{self.wheel}[broker]'")
             elif line == "cd shop":
                 self.folder = self.place / "shop"
             elif line == ". bin/activate":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
@@ -17,6 +17,8 @@ from ferrymq_codec.values import read_value, write_value
 from ferrymq_types import registry
 from tests.types.specification import described_types, encode, python, spec
 
+# All composites have the same code, from one template.
+FEWER = settings(max_examples=max(10, settings().max_examples // 4))
 COMPOSITES = [name for name in described_types() if spec().types[name].cls == "composite"]
 
 
@@ -37,6 +39,7 @@ def appended(value: Composite, more: list[object]) -> bytes:
 
 @pytest.mark.spec("1.4")
 @pytest.mark.parametrize("name", COMPOSITES)
+@FEWER
 @given(st.data(), st.integers(1, 300))
 def test_nulls_behind_the_last_field_change_nothing(name: str, data: Any, more: int) -> None:
     value = data.draw(composites(python(name)))
@@ -48,6 +51,7 @@ def test_nulls_behind_the_last_field_change_nothing(name: str, data: Any, more: 
 
 @pytest.mark.spec("1.4")
 @pytest.mark.parametrize("name", COMPOSITES)
+@FEWER
 @given(st.data(), st.integers(0, 300))
 def test_a_value_behind_the_last_field_is_refused_by_type_and_count(
     name: str, data: Any, nulls: int

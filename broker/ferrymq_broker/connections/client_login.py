@@ -108,6 +108,16 @@ class ClientLogin:
             counters.logins_put_off += 1
         audit.login_refused(client.peer, username, mechanism, client.transport.encrypted, reason)
 
+    def identify(self) -> UserIdentity:
+        """Return who the client is; one that has sent no credentials is whoever the authenticator
+        takes it for."""
+        client = self._client
+        identity = client.identity
+        if identity is None:
+            identity = self.authenticator.silent(client.transport)
+            client.log_in(identity)
+        return identity
+
     # -- the virtual host ----------------------------------------------------------------
 
     def enter(self, space: AddressSpace | None, identity: UserIdentity) -> bool:

@@ -78,10 +78,7 @@ class ConnectionLogin(ClientLogin):
         if count_elements([open.properties]) > MAX_PROPERTIES:
             # The properties are kept only for management.
             open.properties = None
-        identity = client.identity
-        if identity is None:
-            identity = self.authenticator.silent(client.transport)
-            client.log_in(identity)
+        identity = self.identify()
         space = broker.space_for(open.hostname)
         opening = self._connection.settings.opening
         opening.properties = {

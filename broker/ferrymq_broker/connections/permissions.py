@@ -16,7 +16,8 @@ from ferrymq_broker import audit
 from ferrymq_broker.access.access import NEW_DYNAMIC, UNAUTHORIZED, refusal
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.exchanges.routing_key import key_of
+from ferrymq_broker.nodes.exchanges.routing_key import further_keys_of, key_of
+from ferrymq_broker.nodes.exchanges.routing_key_target import RoutingKeyTarget
 from ferrymq_broker.nodes.queues.relay import Relay
 from ferrymq_broker.nodes.topics.subscription_identity import SubscriptionIdentity, is_open_to
 from ferrymq_broker.values.names import DYNAMIC, PART
@@ -142,10 +143,15 @@ def require_message(client: ConnectedClient, node: Node, message: BrokerMessage)
     if isinstance(node, Relay):
         # A token for the destination may have expired since the attach.
         access.require_send(node.destination)
-    if isinstance(node, Exchange) and access.asks_for_parts():
-        key = key_of(message)
-        if key:
-            access.require_send(f"{node.address}{PART}{key}")
+    if not access.asks_for_parts():
+        return
+    exchange = node.exchange if isinstance(node, RoutingKeyTarget) else node
+    if isinstance(exchange, Exchange):
+        # The key in the address of a target was checked with the address.
+        keys = [key_of(message)] if exchange is node else []
+        for key in (*keys, *further_keys_of(message, exchange.space.copies_annotation)):
+            if key:
+                access.require_send(f"{exchange.address}{PART}{key}")
 
 
 def require_subscription(client: ConnectedClient, node: Node, terms: SourceTerms) -> None:

@@ -130,7 +130,8 @@ class Space:
     is removed completely. `alternates` has the alternate addresses of exchanges. `partitioner`
     chooses the partition of a stream for a key. `position_words` has constants of selectors that
     mean the start or the end of a stream. `routing_annotation` is the annotation that has the
-    routing key of a message before anything else; empty without one. `personality` is what clients
+    routing key of a message before anything else, `copies_annotation` the one that has a list of
+    further routing keys; empty without one. `personality` is what clients
     of another broker expect; None without any. `forwarding` has the queues that are sending on the
     present message, the first one first.
     """
@@ -152,6 +153,7 @@ class Space:
         "partitioner",
         "position_words",
         "routing_annotation",
+        "copies_annotation",
         "personality",
         "forwarding",
     )
@@ -177,6 +179,7 @@ class Space:
         self.partitioner: Partitioner = partition_of_key
         self.position_words: dict[object, int] = {}
         self.routing_annotation: str = ""
+        self.copies_annotation: str = ""
 
     def owner_of(self, address: str) -> str:
         """Return the address of the queue that has, or would have, a sub-queue at this address;

@@ -25,7 +25,8 @@ def get(channel: Channel, method: Method) -> None:
     queue.expect_unlocked(channel.client.id)
     note_use(queue)
     getter = channel.getter
-    if not queue.dispatcher.serve_once(getter):
+    # While the broker shuts down, clients settle what they have, and get no more.
+    if channel.output.quiet or not queue.dispatcher.serve_once(getter):
         channel.answer(BasicGetEmpty())
         return
     entry = getter.taken

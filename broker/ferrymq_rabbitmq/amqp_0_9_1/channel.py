@@ -30,7 +30,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.acknowledgements import (
 )
 from ferrymq_rabbitmq.amqp_0_9_1.channel_consumer import ChannelConsumer, MessageGetter
 from ferrymq_rabbitmq.amqp_0_9_1.confirms import Confirms
-from ferrymq_rabbitmq.amqp_0_9_1.engine.server_channel import OPEN, ServerChannel
+from ferrymq_rabbitmq.amqp_0_9_1.engine.server_channel import ServerChannel
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, Refused, fault_of
 from ferrymq_rabbitmq.amqp_0_9_1.publishing import publish
 from ferrymq_types_0_9_1.basic import (
@@ -165,7 +165,7 @@ class Channel:
 
     def is_open(self) -> bool:
         """Return whether anything is read or written on the channel. If not, `close` follows."""
-        return self._state.state == OPEN
+        return self._state.is_open()
 
     def on_method(self, method: Method) -> None:
         """Serve a method without a content."""
@@ -229,7 +229,7 @@ class Channel:
 
     def is_full(self, no_ack: bool) -> bool:
         """Return whether the client gets no more until it settles something, or continues."""
-        if self.is_stopped or self._state.state != OPEN:
+        if self.is_stopped or not self._state.is_open():
             return True
         if no_ack:
             return False

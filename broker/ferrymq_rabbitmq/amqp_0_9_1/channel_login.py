@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from ferrymq.engine.events import AuthenticationRequested
+from ferrymq.engine.sasl_exchange import make_server_mechanism
+from ferrymq.errors import RemoteProtocolError
 from ferrymq_broker import audit
 from ferrymq_broker.connections.authentication import Authenticator, Login
 from ferrymq_broker.connections.client_login import ClientLogin
@@ -117,10 +119,7 @@ class ChannelLogin(ClientLogin):
         `owner` is told if the client loses its rights; the rights of `holder` are checked then.
         """
         client = self._client
-        identity = client.identity
-        if identity is None:
-            identity = self.authenticator.silent(client.transport)
-            client.log_in(identity)
+        identity = self.identify()
         space = self._broker.space_for(VHOST + name)
         if not self.enter(space, identity):
             self._refuse_host(name, "amqp:unauthorized-access")
@@ -146,11 +145,6 @@ class ChannelLogin(ClientLogin):
 
 def credentials(mechanism: str, response: bytes) -> AuthenticationRequested:
     """Return the credentials in a client's response. Raises `ValueError` if it is malformed."""
-    if mechanism == PLAIN:
-        parts = response.split(b"\0")
-        if len(parts) != 3 or (parts[0] and parts[0] != parts[1]):
-            raise ValueError("the response of PLAIN has to be '\\0user\\0password'")
-        return AuthenticationRequested(PLAIN, _text(parts[1]), _text(parts[2]), None)
     if mechanism == AMQPLAIN:
         try:
             # The response is a field table without its size.
@@ -162,13 +156,9 @@ def credentials(mechanism: str, response: bytes) -> AuthenticationRequested:
         if not isinstance(user, str) or not isinstance(password, str):
             raise ValueError("the response of AMQPLAIN needs the strings LOGIN and PASSWORD")
         return AuthenticationRequested(PLAIN, user, password, None)
-    if mechanism == "EXTERNAL":
-        return AuthenticationRequested(mechanism, _text(response) or None, None, None)
-    return AuthenticationRequested(mechanism, None, None, None)
-
-
-def _text(data: bytes) -> str:
+    sasl = make_server_mechanism(mechanism)
     try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise ValueError("the response is not UTF-8") from None
+        sasl.start(response)
+    except RemoteProtocolError as error:
+        raise ValueError(str(error)) from None
+    return AuthenticationRequested(mechanism, sasl.username, sasl.password, None)

@@ -76,8 +76,21 @@ async def exchange(url: str, context: ssl.SSLContext | None = None) -> None:
         await delivery.accept()
 
 
-async def answer_to(port: int, *pieces: bytes, context: ssl.SSLContext | None = None) -> bytes:
-    """What the broker answers until it hangs up."""
+@pytest.fixture
+async def impatient() -> AsyncIterator[BrokerServer]:
+    """A broker that lets slow clients go soon."""
+    limits = Limits(handshake_timeout=0.2)
+    async with BrokerServer(
+        Config(listener=[Listener(url="any://127.0.0.1:0")], limits=limits)
+    ) as server:
+        server.http_handlers.mount("default", "/hello", hello)
+        yield server
+
+
+async def answer_to(
+    port: int, *pieces: bytes, context: ssl.SSLContext | None = None, most: int = -1
+) -> bytes:
+    """What the broker answers until it hangs up, or until there are so many bytes."""
     reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
     for piece in pieces:
         writer.write(piece)
@@ -85,7 +98,7 @@ async def answer_to(port: int, *pieces: bytes, context: ssl.SSLContext | None = 
         await asyncio.sleep(0)
     try:
         async with asyncio.timeout(10):
-            return await reader.read()
+            return await (reader.read() if most < 0 else reader.readexactly(most))
     except ConnectionError:
         return b""
     finally:
@@ -158,8 +171,12 @@ def test_the_event_loop_of_the_process(pki: Pki) -> None:
                 for url, trusted in ((f"https://{at}/x", pki.trusting()), (f"http://{at}/x", True)):
                     async with session.get(url, ssl=trusted) as answer:
                         assert answer.status == 200
-            for said in (b"\x16\x03\x01\x00\x05hello", b"rubbish", AMQP):
-                await answer_to(server.port, said)
+            await asyncio.gather(
+                *(
+                    answer_to(server.port, said)
+                    for said in (b"\x16\x03\x01\x00\x05hello", b"rubbish", AMQP)
+                )
+            )
             await empty(server)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -192,7 +209,7 @@ async def test_proton_sends_over_it(server: BrokerServer) -> None:
 
 @pytest.mark.parametrize("cut", range(1, 9))
 async def test_first_bytes_in_pieces(server: BrokerServer, cut: int) -> None:
-    assert (await answer_to(server.port, AMQP[:cut], AMQP[cut:])).startswith(AMQP)
+    assert await answer_to(server.port, AMQP[:cut], AMQP[cut:], most=len(AMQP)) == AMQP
     got = await answer_to(server.port, GET[:cut], GET[cut:])
     assert got.startswith(b"HTTP/1.1 200") and b"GET|/hello" in got
 
@@ -216,17 +233,18 @@ async def test_tls_without_a_certificate_is_refused(server: BrokerServer) -> Non
      b"PUT /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nslow"],
     ids=["nothing", "a letter", "a method", "a line", "a header", "half a body"],
 )  # fmt: skip
-async def test_a_slow_client_is_let_go(server: BrokerServer, said: bytes) -> None:
-    await answer_to(server.port, said)
-    await empty(server)
+async def test_a_slow_client_is_let_go(impatient: BrokerServer, said: bytes) -> None:
+    await answer_to(impatient.port, said)
+    await empty(impatient)
 
 
 @pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02", b"GET", b"AM"])
 async def test_a_slow_client_inside_tls_is_let_go(pki: Pki, said: bytes) -> None:
     limits = Limits(handshake_timeout=1.0)
     async with serving(pki.tls(), "any://127.0.0.1:0", limits=limits) as server:
-        await answer_to(server.port, said, context=pki.trusting())
-        await answer_to(server.port, said)
+        await asyncio.gather(
+            answer_to(server.port, said, context=pki.trusting()), answer_to(server.port, said)
+        )
         await empty(server)
 
 

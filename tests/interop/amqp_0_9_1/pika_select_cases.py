@@ -13,7 +13,7 @@ from typing import Any
 import pika
 from pika.adapters.asyncio_connection import AsyncioConnection
 
-from tests.interop.amqp_0_9_1.pika_cases import parameters
+from tests.interop.amqp_0_9_1.pika_client import parameters
 from tests.interop.amqp_0_9_1.place import PATIENCE, Place
 from tests.interop.features.trial import expect
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final
 
 import pytest
 
@@ -10,7 +13,8 @@ pytest.importorskip("pamqp")
 
 from tests.interop.amqp_0_9_1.clients import FerrymqUnderTest, RabbitmqUnderTest
 from tests.interop.amqp_0_9_1.differences import PAGE, difference, judged, recorded, row
-from tests.interop.amqp_0_9_1.scripts import SCRIPTS, Script
+from tests.interop.amqp_0_9_1.scripts import SCRIPTS
+from tests.interop.amqp_0_9_1.transcript import Script
 from tests.interop.brokers.sites import rabbit_root
 
 pytestmark = [
@@ -20,16 +24,40 @@ pytestmark = [
 ]
 
 
+# Scripts spend their time on waiting for what does not come.
+AT_ONCE: Final = 16
+
+
+@contextmanager
+def playing(scripts: Iterable[Script], port: int) -> Iterator[dict[str, Future[list[str]]]]:
+    """Play scripts at once, but for those of a guest, which share a queue; give their transcripts
+    by name."""
+    with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(1) as guest:
+        yield {
+            script.name: (pool if script.user == "alice" else guest).submit(script.transcript, port)
+            for script in scripts
+        }
+
+
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def transcript(request: pytest.FixtureRequest) -> Iterator[Callable[[Script], list[str]]]:
+    """Function that returns what ferrymq answers to a script of the tests of this run."""
+    chosen = {
+        item.callspec.params["script"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function)
+        and item.originalname == test_as_rabbitmq_or_judged.__name__
+        and item.path == request.path
+    }
     broker = FerrymqUnderTest()
-    yield broker.site.port
+    with playing(chosen, broker.site.port) as played:
+        yield lambda script: played[script.name].result()
     broker.close()
 
 
 @pytest.mark.parametrize("script", [pytest.param(each, id=each.name) for each in SCRIPTS])
-def test_as_rabbitmq_or_judged(port: int, script: Script) -> None:
-    found = difference(recorded()[script.name], script.transcript(port))
+def test_as_rabbitmq_or_judged(transcript: Callable[[Script], list[str]], script: Script) -> None:
+    found = difference(recorded()[script.name], transcript(script))
     wanted = judged().get(script.name)
     assert found == wanted, (
         f"not as {PAGE.name} says; this would be its row:\n{row(script.name, found)}"
@@ -51,7 +79,8 @@ def test_the_record_is_what_rabbitmq_says() -> None:
         pytest.skip("rabbitmq-server 3 is not installed")
     broker = RabbitmqUnderTest()
     try:
-        said = {script.name: script.transcript(broker.site.port) for script in SCRIPTS}
+        with playing(SCRIPTS, broker.site.port) as played:
+            said = {name: each.result() for name, each in played.items()}
     finally:
         broker.close()
     assert said == recorded()

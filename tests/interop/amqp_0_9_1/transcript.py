@@ -23,7 +23,7 @@ from tests.interop.brokers.sites import PASSWORD
 
 # Seconds. An answer comes sooner; after such a silence nothing more comes.
 PATIENCE: Final = 10.0
-SILENCE: Final = 0.15
+SILENCE: Final = 0.4
 
 _PROTOCOL: Final = b"AMQP\x00\x00\x09\x01"
 # Texts, and what each broker says of itself.

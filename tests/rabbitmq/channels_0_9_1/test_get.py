@@ -1,11 +1,16 @@
-"""basic.get, by messages that have come just now, and from queues that are gone."""
+"""basic.get: messages that have come just now, queues that are gone, a broker that shuts down."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pika
+import pytest
+from pika.exceptions import ConnectionClosedByBroker
 
+from ferrymq_broker.config import Config
+from ferrymq_broker.server import BrokerServer
 from tests.rabbitmq.channels_0_9_1.served import Served, serve
 
 DURABLE = pika.BasicProperties(delivery_mode=2)
@@ -45,3 +50,44 @@ def test_a_message_of_a_deleted_queue_takes_no_memory_after_its_return() -> None
         assert served.broker.agenda.held == before
 
     serve(work)
+
+
+def test_a_broker_that_shuts_down_gives_no_more_messages() -> None:
+    config = Config.model_validate(
+        {
+            "listener": [{"url": "amqp://127.0.0.1:0"}],
+            "personality": {"name": "rabbitmq"},
+            "shutdown": {"drain-timeout": 60},
+        }
+    )
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        server = BrokerServer(config)
+        closing: list[asyncio.Task[None]] = []
+
+        async def begin_close() -> None:
+            closing.append(asyncio.create_task(server.close()))
+            # It has come as far as the wait for the outcomes.
+            await asyncio.sleep(0)
+
+        def work(served: Served) -> None:
+            channel, other = served.channel(), served.channel()
+            channel.queue_declare("orders")
+            for body in (b"1", b"2"):
+                channel.basic_publish("", "orders", body)
+            method, _, body = channel.basic_get("orders")
+            assert method is not None and body == b"1"
+            asyncio.run_coroutine_threadsafe(begin_close(), loop).result()
+            assert other.basic_get("orders") == (None, None, None)
+            channel.basic_ack(method.delivery_tag)
+            for each in (channel, other):
+                with pytest.raises(ConnectionClosedByBroker):
+                    while True:
+                        each.connection.process_data_events(60)
+
+        async with server:
+            await asyncio.to_thread(work, Served(server))
+            await closing[0]
+
+    asyncio.run(main())

@@ -6,6 +6,10 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pika
+import pytest
+from pika.exceptions import ConnectionClosedByBroker
+
 from ferrymq_broker.config import Config
 from ferrymq_broker.server import BrokerServer
 from ferrymq_codec_0_9_1.frames import PROTOCOL_HEADER
@@ -88,6 +92,34 @@ def test_the_connection_lives_as_long_as_its_last_token(tmp_path: Path) -> None:
             clock.time += 2 * LIFE
             client.send(QueueDeclare(queue="q1", passive=True))
             assert client.until("connection.close").reply_code == 403
+
+    _run(_config(tmp_path), work)
+
+
+def test_a_client_renews_its_token(tmp_path: Path) -> None:
+    def work(port: int, clock: RunningClock) -> None:
+        login = pika.PlainCredentials("alice", make_jwt(exp=NOW + LIFE))
+        parameters = pika.ConnectionParameters("127.0.0.1", port, credentials=login, heartbeat=0)
+        connection = pika.BlockingConnection(parameters)
+        channel = connection.channel()
+        connection.update_secret(make_jwt(exp=NOW + 3 * LIFE), "it expires")
+        clock.time += 2 * LIFE
+        assert channel.queue_declare("q1", passive=True).method.queue == "q1"
+        with pytest.raises(ConnectionClosedByBroker, match="530"):
+            connection.update_secret("no token", "a mistake")
+
+    _run(_config(tmp_path), work)
+
+
+def test_each_of_several_tokens_is_checked_for_itself(tmp_path: Path) -> None:
+    """They come in one read: the answer to the first must not be that of the last."""
+
+    def work(port: int, clock: RunningClock) -> None:
+        with _logged_in(port, make_jwt()) as client:
+            client.send(_update(make_jwt()) * 2 + _update(make_jwt(sub="bob")))
+            client.until("connection.update-secret-ok")
+            client.until("connection.update-secret-ok")
+            assert client.until("connection.close").reply_code == 530
 
     _run(_config(tmp_path), work)
 

@@ -15,6 +15,7 @@ from ferrymq_types_0_9_1.basic import (
     BasicProperties,
     BasicPublish,
     BasicQos,
+    BasicQosOk,
 )
 from ferrymq_types_0_9_1.channel import ChannelClose, ChannelCloseOk, ChannelOpen
 from ferrymq_types_0_9_1.connection import ConnectionClose
@@ -121,6 +122,30 @@ def test_a_message_that_is_too_large_closes_its_channel_and_is_discarded() -> No
     client.forget()
     client.give(frame(1, ChannelCloseOk()) + pipelined()[-13:] + publication(1, b"y"))
     assert client.names() == ["ChannelOpened", "ContentReceived"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        publication(1, bytes(11)),
+        header(1, 2),
+        PUBLISH + PUBLISH,
+        b"\x01\x00\x01\x00\x00\x00\x04\x00\x63\x00\x0a\xce",
+        b"\x07\x00\x01\x00\x00\x00\x00\xce",
+    ],
+    ids=["too large", "no method", "a method", "unknown method", "unknown frame"],
+)
+def test_what_came_before_a_fault_is_answered_first(wrong: bytes) -> None:
+    client = EngineClient(max_message_size=10).opened()
+    client.engine.receive_data(publication(1, b"x") + frame(1, BasicQos()) + wrong, 0.0)
+    first = client.engine.take_events()
+    assert [type(event).__name__ for event in first] == ["ContentReceived", "MethodReceived"]
+    client.engine.send_method(1, BasicQosOk())
+    client.take()
+    (ended,) = client.names()
+    assert ended in ("ChannelClosed", "ConnectionEnded")
+    answer, close = client.written()
+    assert answer == "basic.qos-ok" and close in ("channel.close", "connection.close")
 
 
 def test_incomplete_messages_are_bounded_and_forgotten_with_their_channels() -> None:

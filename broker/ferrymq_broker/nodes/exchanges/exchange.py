@@ -2,7 +2,8 @@
 
 The routing key of a message is the second part of the address it was sent to (``EXCHANGE::KEY``).
 If the address has no second part, the key is properties.subject, else the annotation
-``x-opt-routing-key``, else empty.
+``x-opt-routing-key``, else empty. A personality may name an annotation with further keys; the
+message goes to each destination of all its keys once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.backpressure import BackpressureGroup
 from ferrymq_broker.nodes.exchanges.binding import Binding, Destination, identity_of
 from ferrymq_broker.nodes.exchanges.binding_tables import FanoutTable, HeadersTable, make_table
-from ferrymq_broker.nodes.exchanges.routing_key import key_of
+from ferrymq_broker.nodes.exchanges.routing_key import further_keys_of, key_of
 from ferrymq_broker.nodes.exchanges.routing_key_target import RoutingKeyTarget
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
@@ -265,8 +266,19 @@ class Exchange(Node):
     def publish(self, message: BrokerMessage) -> Refusal | None:
         """Route the message by the key that it brings itself."""
         if self._table.keyed or self._chained:
-            return self.route(message, key_of(message, self.space.routing_annotation))
+            return self.route_by_all(message, key_of(message, self.space.routing_annotation))
         return self.route(message, "")
+
+    def route_by_all(self, message: BrokerMessage, key: str) -> Refusal | None:
+        """Send the message to every destination of this key and of the further keys in the message
+        once."""
+        more = further_keys_of(message, self.space.copies_annotation)
+        if not more:
+            return self.route(message, key)
+        nodes: dict[Node, None] = {}
+        for each in (key, *more):
+            nodes.update(dict.fromkeys(self.destinations(message, each)))
+        return self._hand_out(message, list(nodes)) if nodes else self._unroutable(key)
 
     def route(self, message: BrokerMessage, key: str) -> Refusal | None:
         """Send the message to every destination once, through other exchanges as well.
@@ -307,7 +319,12 @@ class Exchange(Node):
 
     def keeps(self, message: BrokerMessage) -> bool:
         """See `keeps_with`."""
-        return self.keeps_with(message, key_of(message, self.space.routing_annotation))
+        return self.keeps_by_all(message, key_of(message, self.space.routing_annotation))
+
+    def keeps_by_all(self, message: BrokerMessage, key: str) -> bool:
+        """See `keeps_with`, for this key and the further keys in the message."""
+        more = further_keys_of(message, self.space.copies_annotation)
+        return any(self.keeps_with(message, each) for each in (key, *more))
 
     def keeps_with(self, message: BrokerMessage, key: str) -> bool:
         """Return whether a destination of the message keeps it through a crash. If the message were
@@ -320,10 +337,24 @@ class Exchange(Node):
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """Keep room for the message in all nodes that would get it."""
         if self._table.keyed or self._chained:
-            return self.reserve_for(
+            return self.reserve_by_all(
                 message, key_of(message, self.space.routing_annotation), holders
             )
         return self.reserve_for(message, "", holders)
+
+    def reserve_by_all(
+        self, message: BrokerMessage, key: str, holders: list[Node]
+    ) -> Refusal | None:
+        """Keep room for the message by this key and the further keys in it; `amqp:not-found` if
+        none of them has a destination."""
+        refusal = self.reserve_for(message, key, holders)
+        for each in further_keys_of(message, self.space.copies_annotation):
+            if refusal is not None and not refusal.released:
+                break
+            further = self.reserve_for(message, each, holders)
+            if further is None or not further.released:
+                refusal = further
+        return refusal
 
     def reserve_for(self, message: BrokerMessage, key: str, holders: list[Node]) -> Refusal | None:
         """Keep room for a message with this key; `amqp:not-found` if it has no destination."""

@@ -33,16 +33,16 @@ class RoutingKeyTarget(Node):
         return "exchange"
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
-        """Route the message by this key."""
-        return self.exchange.route(message, self.key)
+        """Route the message by this key, and by further keys that it has."""
+        return self.exchange.route_by_all(message, self.key)
 
     def keeps(self, message: BrokerMessage) -> bool:
-        """See `Exchange.keeps_with`."""
-        return self.exchange.keeps_with(message, self.key)
+        """See `Exchange.keeps_by_all`."""
+        return self.exchange.keeps_by_all(message, self.key)
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """Keep room for a message with this key."""
-        return self.exchange.reserve_for(message, self.key, holders)
+        return self.exchange.reserve_by_all(message, self.key, holders)
 
     def room(self) -> i64:
         """Return the room of the fullest node that a message could go to."""

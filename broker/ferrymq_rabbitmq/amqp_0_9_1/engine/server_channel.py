@@ -1,4 +1,4 @@
-"""A channel in the engine: the order of its frames, and the assembly of contents."""
+"""A channel in the engine: its state, and the assembly of contents."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_rabbitmq.amqp_0_9_1.engine.peer_fault import PeerFault
+from ferrymq_rabbitmq.amqp_0_9_1.engine.server_states import OPEN
 from ferrymq_types_0_9_1.basic import BasicPublish
 from ferrymq_types_0_9_1.constants import (
     FRAME_ERROR,
@@ -18,10 +19,8 @@ from ferrymq_types_0_9_1.constants import (
 if TYPE_CHECKING:
     from ferrymq.engine.unfinished import Budget
 
-# The states of a channel: open, closed by the server and not answered, or gone.
-OPEN: Final = 0
-CLOSING: Final = 1
-GONE: Final = 2
+# The class of basic.publish, the only method of a client that has a content.
+_BASIC: Final = 60
 
 
 @final
@@ -56,7 +55,11 @@ class ContentBudget:
 
 @final
 class ServerChannel:
-    """A channel. `published` is the method whose content is arriving, None between contents."""
+    """A channel. `state` is one of `CHANNEL_TABLE`; `published` is the method whose content is
+    arriving, None between contents.
+
+    A frame that raises `PeerFault` changes nothing: it may be read again.
+    """
 
     __slots__ = (
         "number",
@@ -67,7 +70,6 @@ class ServerChannel:
         "_budget",
         "_size",
         "_left",
-        "_has_header",
         "_only",
         "_body",
         "_held",
@@ -82,33 +84,26 @@ class ServerChannel:
         self._budget = budget
         self._size: i64 = 0
         self._left: i64 = 0
-        self._has_header = False
         # The body: of one frame, or of several.
         self._only: bytes = b""
         self._body: bytearray | None = None
         # Bytes that are counted as unfinished.
         self._held: i64 = 0
 
-    def expect_method(self) -> None:
-        """Raise `PeerFault` if the content of the last method is not complete."""
-        if self.published is not None:
-            raise PeerFault(
-                UNEXPECTED_FRAME,
-                f"a method on channel {self.number} where the content of basic.publish goes on",
-            )
+    def is_open(self) -> bool:
+        """Return whether methods are read and written on the channel."""
+        return self.state >= OPEN
 
     def take_header(self, class_id: i64, size: i64, properties: bytes) -> bool:
-        """Take a header frame; return whether the content is complete. Raises `PeerFault`."""
+        """Take the header frame of `published`; return whether the content is complete. Raises
+        `PeerFault`."""
         method = self.published
-        if method is None or self._has_header:
-            raise PeerFault(
-                UNEXPECTED_FRAME, f"a header frame on channel {self.number} that no method has"
-            )
-        if class_id != method.CLASS_ID:
+        assert method is not None
+        if class_id != _BASIC:
             raise PeerFault(
                 UNEXPECTED_FRAME,
                 f"a header frame of class {class_id} on channel {self.number}; the method is of "
-                f"class {method.CLASS_ID}",
+                f"class {_BASIC}",
             )
         most = self._max_size
         if size > most:
@@ -117,42 +112,35 @@ class ServerChannel:
                 f"message size {size} is larger than configured max size {most}",
                 method,
             )
-        self._has_header = True
+        if size != 0:
+            # They may be as long as a frame, on each channel.
+            self._hold(len(properties))
         self.properties = properties
         self._size = self._left = size
-        if size == 0:
-            return True
-        # They may be as long as a frame, on each channel.
-        self._hold(len(properties))
-        return False
+        return size == 0
 
     def take_body(self, piece: bytes) -> bool:
         """Take the payload of a body frame; return whether the content is complete. Raises
         `PeerFault`."""
         size: i64 = len(piece)
-        if not self._has_header:
-            raise PeerFault(
-                UNEXPECTED_FRAME, f"a body frame on channel {self.number} without a header frame"
-            )
         if size > self._left:
             raise PeerFault(
                 FRAME_ERROR,
                 f"the body on channel {self.number} has more than the {self._size} bytes of its "
                 "header frame",
             )
-        self._left -= size
-        if self._left == 0 and self._body is None:
-            self._only = piece
-            return True
+        left = self._left - size
+        if left != 0:
+            self._hold(size)
+        self._left = left
         body = self._body
-        if body is None:
-            body = bytearray()
-            self._body = body
-        body += piece
-        if self._left == 0:
-            return True
-        self._hold(size)
-        return False
+        if body is not None:
+            body += piece
+        elif left == 0:
+            self._only = piece
+        else:
+            self._body = bytearray(piece)
+        return left == 0
 
     def _hold(self, size: i64) -> None:
         """Count bytes of an incomplete message. Raises `PeerFault` if they are too many."""
@@ -173,7 +161,6 @@ class ServerChannel:
         """Drop a content, complete or not."""
         self.published = None
         self.properties = b""
-        self._has_header = False
         self._only = b""
         self._body = None
         self._budget.subtract(self._held)

@@ -3,8 +3,10 @@
 The user gives it bytes and time, takes events and output, and answers the events. What a peer does
 wrong becomes a close with the right reply code and an event, and never raises.
 
-Input is read when events are taken, and no further than to a method that opens or closes something:
+Input is read when events are taken, and no further than to a frame that opens or closes something:
 so the answer to an event takes effect before what the client has sent after it.
+
+Which input is allowed in a state, and which state follows it, is in the tables of `server_states`.
 
 One module because it is one state machine: each frame may change the state, and so may each answer.
 """
@@ -42,18 +44,50 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.engine_events import (
 )
 from ferrymq_rabbitmq.amqp_0_9_1.engine.input_buffer import InputBuffer
 from ferrymq_rabbitmq.amqp_0_9_1.engine.peer_fault import PeerFault
-from ferrymq_rabbitmq.amqp_0_9_1.engine.server_channel import (
-    CLOSING,
-    GONE,
-    OPEN,
-    ContentBudget,
-    ServerChannel,
+from ferrymq_rabbitmq.amqp_0_9_1.engine.server_channel import ContentBudget, ServerChannel
+from ferrymq_rabbitmq.amqp_0_9_1.engine.server_states import (
+    CHANNEL_TRANSITIONS,
+    COMPLETE,
+    CONNECTION_TABLE,
+    END,
+    ENDED,
+    EXPECT_CLOSE_OK,
+    EXPECT_HEADER,
+    EXPECT_HOST,
+    EXPECT_LOGIN,
+    EXPECT_SECRET,
+    EXPECT_SECURE_OK,
+    INPUT_OF_METHOD,
+    INPUT_ON_CHANNEL,
+    INPUTS,
+    OPENED,
+    RECV_CHANNEL_CLOSE,
+    RECV_CHANNEL_CLOSE_OK,
+    RECV_CHANNEL_FRAME,
+    RECV_CHANNEL_OPEN,
+    RECV_CLOSE,
+    RECV_CONTENT,
+    RECV_CONTENT_BODY,
+    RECV_CONTENT_HEADER,
+    RECV_HEADER,
+    RECV_HEARTBEAT,
+    RECV_METHOD,
+    RECV_OTHER_HEADER,
+    RECV_OTHER_METHOD,
+    RECV_PUBLISH,
+    SEND_CHANNEL_CLOSE,
+    SEND_CLOSE,
+    SEND_OPEN_OK,
+    SEND_SECURE,
+    SEND_TUNE,
+    SEND_UPDATE_SECRET_OK,
+    UNOPENED,
+    Transition,
 )
 from ferrymq_types_0_9_1.basic import BasicPublish
 from ferrymq_types_0_9_1.channel import (
     ChannelClose,
     ChannelCloseOk,
-    ChannelOpen,
     ChannelOpenOk,
 )
 from ferrymq_types_0_9_1.connection import (
@@ -74,7 +108,6 @@ from ferrymq_types_0_9_1.connection import (
 )
 from ferrymq_types_0_9_1.constants import (
     ACCESS_REFUSED,
-    CHANNEL_ERROR,
     COMMAND_INVALID,
     FRAME_BODY,
     FRAME_ERROR,
@@ -98,25 +131,6 @@ from ferrymq_types_0_9_1.registry import (
 if TYPE_CHECKING:
     from ferrymq_rabbitmq.amqp_0_9_1.engine.server_settings import ServerSettings
 
-# The states of a connection, by what has to come next.
-EXPECT_HEADER: Final = 0
-EXPECT_START_OK: Final = 1
-EXPECT_LOGIN: Final = 2  # the user's decision
-EXPECT_SECURE_OK: Final = 3
-EXPECT_TUNE_OK: Final = 4
-EXPECT_OPEN: Final = 5
-EXPECT_HOST: Final = 6  # the user's decision
-OPENED: Final = 7
-EXPECT_CLOSE_OK: Final = 8
-ENDED: Final = 9
-
-# The method that each state of the handshake takes (AMQP 0-9-1 §2.2.4).
-_HANDSHAKE: Final[dict[int, type[Method]]] = {
-    EXPECT_START_OK: ConnectionStartOk,
-    EXPECT_SECURE_OK: ConnectionSecureOk,
-    EXPECT_TUNE_OK: ConnectionTuneOk,
-    EXPECT_OPEN: ConnectionOpen,
-}
 # The longest reply text: a short string (AMQP 0-9-1 §4.2.5.3).
 _MAX_TEXT: Final = 255
 # Bytes that a frame may have beyond frame-max: some clients count the payload only. RabbitMQ takes
@@ -220,19 +234,12 @@ class ServerConnection:
         while not self._events and self._input.is_ready() and not self._waits():
             try:
                 self._read()
-            except PeerFault as fault:
-                self._fail(fault)
-            except UnknownMethod as error:
-                self._fail(PeerFault(COMMAND_INVALID, str(error)))
-            except DecodeError as error:
-                code = FRAME_ERROR if error.field.startswith("frame.") else SYNTAX_ERROR
-                self._fail(PeerFault(code, str(error)))
-        if self._in_eof and not self._events and self.state != ENDED:
-            if self.state == EXPECT_CLOSE_OK:
-                # The end was told with our close.
-                self.state = ENDED
-            else:
-                self._end("the client has closed the transport without a close")
+            except (PeerFault, DecodeError) as error:
+                if not self._events:
+                    self._fail(_as_fault(error))
+                # Else the user answers what came before, and the frame is read again.
+        if self._in_eof and not self._events:
+            self._lose("the client has closed the transport without a close")
         events = self._events
         if events:
             self._events = []
@@ -241,7 +248,7 @@ class ServerConnection:
     def _waits(self) -> bool:
         """Return whether nothing is read until the user has decided."""
         state = self.state
-        return state in (EXPECT_LOGIN, EXPECT_HOST)
+        return state in (EXPECT_LOGIN, EXPECT_HOST, EXPECT_SECRET)
 
     def _read(self) -> None:
         """Read frames until the input ends, or until the user has to answer first."""
@@ -251,14 +258,10 @@ class ServerConnection:
             return
         data = buffer.data
         end: i64 = len(data)
+        if self.state == ENDED:
+            buffer.clear()
         while buffer.size > 0:
             pos = buffer.pos
-            state = self.state
-            if state == ENDED:
-                buffer.clear()
-                return
-            if self._waits():
-                return
             size = frame_size(data, pos, end, self.frame_max + _SIZE_LENIENCE)
             if size == 0:
                 left = end - pos
@@ -269,17 +272,21 @@ class ServerConnection:
                 return
             number = frame_channel(data, pos)
             kind: i64 = data[pos]
-            if number != 0 and state == OPENED:
-                channel = self.channels.get(int(number))
-                if channel is not None and channel.state == OPEN:
-                    if not self._on_channel_frame(channel, kind, data, pos, size):
-                        # The user answers what came before.
-                        return
-                    buffer.read(size)
-                    continue
-            if not self._on_other_frame(number, kind, data, pos, size):
+            channel = self.channels.get(int(number))
+            if channel is not None and channel.is_open():
+                if not self._on_channel_frame(channel, kind, data, pos, size):
+                    # The user answers what came before.
+                    return
+                buffer.read(size)
+                continue
+            if not self._on_other_frame(number, channel, kind, data, pos, size):
                 return
             buffer.read(size)
+            # Frames of open channels do not change the state of the connection.
+            if self.state == ENDED:
+                buffer.clear()
+            elif self._waits():
+                return
 
     def _size_of(self, data: bytes, pos: i64) -> i64:
         size: i64 = 0
@@ -294,12 +301,14 @@ class ServerConnection:
             return
         found = buffer.data[buffer.pos : buffer.pos + len(PROTOCOL_HEADER)]
         buffer.read(len(PROTOCOL_HEADER))
-        if found != PROTOCOL_HEADER:
+        given = RECV_HEADER if found == PROTOCOL_HEADER else RECV_OTHER_HEADER
+        transition = CONNECTION_TABLE[int(self.state), given]
+        if transition.state == ENDED:
             self._output.write(PROTOCOL_HEADER)
             self._end("the client has asked for another protocol")
             return
         settings = self.settings
-        self.state = EXPECT_START_OK
+        self.state = transition.state
         start = ConnectionStart(
             version_major=0,
             version_minor=9,
@@ -317,136 +326,139 @@ class ServerConnection:
         """Read a frame; return false, and read nothing, if the user has to answer first."""
         start = pos + PAYLOAD
         end = pos + size - 1
+        row = channel.state * INPUTS
         if kind == METHOD:
             method = decode_method(data, start, end)
-            channel.expect_method()
             if isinstance(method, BasicPublish):
+                transition = CHANNEL_TRANSITIONS[row + RECV_PUBLISH]
+                if transition.code != 0:
+                    raise _fault(transition, channel.number, method)
                 channel.published = method
-            elif isinstance(method, ChannelClose):
+                channel.state = transition.state
+                return True
+            given: i64 = INPUT_ON_CHANNEL[type(method)]
+            transition = CHANNEL_TRANSITIONS[row + given]
+            if transition.code != 0:
+                raise _fault(transition, channel.number, method)
+            if given == RECV_METHOD:
+                self._events.append(MethodReceived(channel.number, method))
+            elif given == RECV_CHANNEL_CLOSE:
                 if self._events:
                     return False
                 self._write(channel.number, ChannelCloseOk())
-                self._drop_channel(channel)
-            elif isinstance(method, ChannelOpen):
-                raise PeerFault(CHANNEL_ERROR, f"channel {channel.number} is open already", method)
-            elif isinstance(method, ChannelCloseOk):
-                # The answer to a close that has crossed one of the client.
-                pass
-            elif not type(method).TO_SERVER or type(method).CLASS_ID == 10:
-                raise PeerFault(
-                    COMMAND_INVALID,
-                    f"{type(method).NAME} on channel {channel.number} from a client",
-                    method,
-                )
-            else:
-                self._events.append(MethodReceived(channel.number, method))
+                self._drop_channel(channel, transition)
             return True
         if kind == FRAME_BODY:
+            transition = CHANNEL_TRANSITIONS[row + RECV_CONTENT_BODY]
+            if transition.code != 0:
+                raise _fault(transition, channel.number, None)
             complete = channel.take_body(data[start:end])
         elif kind == FRAME_HEADER:
+            transition = CHANNEL_TRANSITIONS[row + RECV_CONTENT_HEADER]
+            if transition.code != 0:
+                raise _fault(transition, channel.number, None)
             class_id, body_size, properties = split_header(data, start, end)
             # More than 2**63 bytes are too large in any case.
             limited = body_size if body_size <= 0x7FFF_FFFF_FFFF_FFFF else 0x7FFF_FFFF_FFFF_FFFF
             complete = channel.take_header(class_id, limited, properties)
         else:
-            raise PeerFault(COMMAND_INVALID, f"a heartbeat on channel {channel.number}")
+            raise _fault(CHANNEL_TRANSITIONS[row + RECV_HEARTBEAT], channel.number, None)
         if complete:
+            transition = CHANNEL_TRANSITIONS[transition.state * INPUTS + COMPLETE]
             published = channel.published
-            if published is not None:
-                properties = channel.properties
-                body = channel.take_content()
-                self._events.append(ContentReceived(channel.number, published, properties, body))
+            assert published is not None
+            properties = channel.properties
+            body = channel.take_content()
+            self._events.append(ContentReceived(channel.number, published, properties, body))
+        channel.state = transition.state
         return True
 
     # -- all other frames ----------------------------------------------------------------
 
-    def _on_other_frame(self, number: i64, kind: i64, data: bytes, pos: i64, size: i64) -> bool:
+    def _on_other_frame(
+        self,
+        number: i64,
+        channel: ServerChannel | None,
+        kind: i64,
+        data: bytes,
+        pos: i64,
+        size: i64,
+    ) -> bool:
         """Read a frame of the connection, or of a channel that is not open; return false, and read
         nothing, if the user has to answer first."""
-        if kind == FRAME_HEARTBEAT:
-            if number != 0:
-                raise PeerFault(COMMAND_INVALID, f"a heartbeat on channel {number}")
+        if kind == FRAME_HEARTBEAT and number == 0:
             return True
-        if kind != METHOD:
-            if number == 0:
-                raise PeerFault(UNEXPECTED_FRAME, "a content on channel 0")
-            self._expect_discarded(number)
-            return True
-        if self._events:
-            # What follows opens or closes something.
-            return False
-        method = decode_method(data, pos + PAYLOAD, pos + size - 1)
-        if self.state == EXPECT_CLOSE_OK:
-            if number == 0 and isinstance(method, ConnectionClose):
-                # Both sides have closed at once.
-                self._write(0, ConnectionCloseOk())
-                self.state = ENDED
-            elif number == 0 and isinstance(method, ConnectionCloseOk):
-                self.state = ENDED
-            return True
-        if number == 0:
-            self._on_connection_method(method)
-        elif self.state != OPENED:
-            raise PeerFault(
-                CHANNEL_ERROR, f"{type(method).NAME} on channel {number} before connection.open"
-            )
+        method: Method | None = None
+        if kind == METHOD:
+            if self._events:
+                # What follows opens or closes something.
+                return False
+            method = decode_method(data, pos + PAYLOAD, pos + size - 1)
+        if number != 0:
+            transition = self._allowed(RECV_CHANNEL_FRAME, number, method)
+            if transition.state != EXPECT_CLOSE_OK:
+                self._on_closed_channel(number, channel, kind, method)
+        elif method is None:
+            self._allowed(RECV_CONTENT, 0, None)
         else:
-            self._on_closed_channel(number, method)
+            self._on_connection_method(method)
         return True
 
-    def _expect_discarded(self, number: i64) -> None:
-        """Raise `PeerFault` if nobody discards frames of this channel."""
-        if self.state != EXPECT_CLOSE_OK and int(number) not in self.channels:
-            raise PeerFault(CHANNEL_ERROR, f"a frame on channel {number}, which is not open")
+    def _allowed(self, given: int, number: i64, method: Method | None) -> Transition:
+        """Return what an input does in the present state. Raises `PeerFault` if it is none that the
+        peer may send."""
+        transition = CONNECTION_TABLE[int(self.state), given]
+        if transition.code != 0:
+            raise _fault(transition, number, method)
+        return transition
 
-    def _on_closed_channel(self, number: i64, method: Method) -> None:
-        channel = self.channels.get(int(number))
+    def _on_closed_channel(
+        self, number: i64, channel: ServerChannel | None, kind: i64, method: Method | None
+    ) -> None:
+        if method is not None:
+            given: i64 = INPUT_ON_CHANNEL[type(method)]
+        elif kind == FRAME_HEADER:
+            given = RECV_CONTENT_HEADER
+        else:
+            given = RECV_CONTENT_BODY if kind == FRAME_BODY else RECV_HEARTBEAT
+        state = UNOPENED if channel is None else channel.state
+        transition = CHANNEL_TRANSITIONS[state * INPUTS + given]
+        if transition.code != 0:
+            raise _fault(transition, number, method)
         if channel is not None:
-            # Everything is discarded until the client has answered (AMQP 0-9-1 §1.5.2.5).
-            if isinstance(method, ChannelCloseOk):
+            channel.state = transition.state
+            if given == RECV_CHANNEL_CLOSE_OK:
                 del self.channels[int(number)]
-            elif isinstance(method, ChannelClose):
+            elif given == RECV_CHANNEL_CLOSE:
                 self._write(number, ChannelCloseOk())
-            return
-        if not isinstance(method, ChannelOpen):
-            raise PeerFault(
-                CHANNEL_ERROR,
-                f"{type(method).NAME} on channel {number}, which is not open",
-                method,
-            )
+        elif given == RECV_CHANNEL_OPEN:
+            self._open_channel(number, method, transition)
+
+    def _open_channel(self, number: i64, method: Method | None, transition: Transition) -> None:
         if number > self.channel_max:
             raise PeerFault(
                 NOT_ALLOWED,
                 f"channel {number}; the highest number is {self.channel_max}",
                 method,
             )
-        self.channels[int(number)] = ServerChannel(
-            number, self.settings.max_message_size, self._budget
-        )
+        channel = ServerChannel(number, self.settings.max_message_size, self._budget)
+        channel.state = transition.state
+        self.channels[int(number)] = channel
         self._write(number, ChannelOpenOk())
         self._events.append(ChannelOpened(number))
 
     def _on_connection_method(self, method: Method) -> None:
-        state = self.state
-        if isinstance(method, ConnectionClose):
+        given: int = INPUT_OF_METHOD.get(type(method), RECV_OTHER_METHOD)
+        transition = self._allowed(given, 0, method)
+        if given == RECV_CLOSE:
             self._write(0, ConnectionCloseOk())
+        if transition.event is None:
+            if isinstance(method, ConnectionTuneOk) and self.state != EXPECT_CLOSE_OK:
+                self._tune(method)
+        elif isinstance(method, ConnectionClose):
             self._events.append(ClosedByPeer(method.reply_code, method.reply_text))
             self._end("")
-            return
-        if state == OPENED:
-            if not isinstance(method, ConnectionUpdateSecret):
-                raise PeerFault(
-                    COMMAND_INVALID, f"{type(method).NAME} on an open connection", method
-                )
-            self._events.append(SecretUpdated(method.new_secret, method.reason))
-            return
-        expected = _HANDSHAKE[int(state)]
-        if type(method) is not expected:
-            raise PeerFault(
-                COMMAND_INVALID, f"{type(method).NAME} where {expected.NAME} has to come", method
-            )
-        if isinstance(method, ConnectionStartOk):
-            self.state = EXPECT_LOGIN
+        elif isinstance(method, ConnectionStartOk):
             self.client_properties = method.client_properties
             self._blocks = self.is_capable("connection.blocked")
             self._events.append(
@@ -455,13 +467,12 @@ class ServerConnection:
                 )
             )
         elif isinstance(method, ConnectionSecureOk):
-            self.state = EXPECT_LOGIN
             self._events.append(LoginContinued(method.response))
-        elif isinstance(method, ConnectionTuneOk):
-            self._tune(method)
         elif isinstance(method, ConnectionOpen):
-            self.state = EXPECT_HOST
             self._events.append(HostOpened(method.virtual_host))
+        elif isinstance(method, ConnectionUpdateSecret):
+            self._events.append(SecretUpdated(method.new_secret, method.reason))
+        self.state = transition.state
 
     def is_capable(self, capability: str) -> bool:
         """Return whether the client says that it has a capability."""
@@ -492,22 +503,19 @@ class ServerConnection:
         self.heartbeat = method.heartbeat
         if self.heartbeat != 0:
             self._beat_at = self._now + float(self.heartbeat) / 4
-        self.state = EXPECT_OPEN
 
     # -- answers of the user ---------------------------------------------------------------
 
     def challenge(self, data: bytes) -> None:
         """Ask the client for another response of its mechanism."""
-        if self.state == EXPECT_LOGIN:
-            self.state = EXPECT_SECURE_OK
+        if self._moves(SEND_SECURE):
             self._write(0, ConnectionSecure(challenge=data))
 
     def accept_login(self) -> None:
         """Go on with a client that is who it says."""
-        if self.state != EXPECT_LOGIN:
+        if not self._moves(SEND_TUNE):
             return
         settings = self.settings
-        self.state = EXPECT_TUNE_OK
         self._write(
             0,
             ConnectionTune(
@@ -525,20 +533,28 @@ class ServerConnection:
             self.close(ACCESS_REFUSED, text)
         else:
             # Other clients expect the end of the transport alone.
-            self._end(text)
+            self._lose(text)
 
     def open_ok(self) -> None:
         """Tell the client that it is in its virtual host."""
-        if self.state == EXPECT_HOST:
-            self.state = OPENED
+        if self._moves(SEND_OPEN_OK):
             self._was_opened = True
             self._deadline = 0.0
             self._write(0, ConnectionOpenOk())
 
     def accept_secret(self) -> None:
         """Tell the client that its new secret is valid."""
-        if self.state == OPENED:
+        if self._moves(SEND_UPDATE_SECRET_OK):
             self._write(0, ConnectionUpdateSecretOk())
+
+    def _moves(self, given: int) -> bool:
+        """Go to the state that follows what the user sends; return false if it is at the wrong
+        time."""
+        transition = CONNECTION_TABLE.get((int(self.state), given))
+        if transition is None:
+            return False
+        self.state = transition.state
+        return True
 
     # -- output --------------------------------------------------------------------------
 
@@ -582,8 +598,9 @@ class ServerConnection:
             write_body_frames(output, channel, body, self.frame_max)
 
     def _is_open(self, channel: i64) -> bool:
+        # There are channels only while the connection is open.
         found = self.channels.get(int(channel))
-        return self.state == OPENED and found is not None and found.state == OPEN
+        return found is not None and found.is_open()
 
     def _write(self, channel: i64, method: Method) -> None:
         output = self._output
@@ -597,23 +614,26 @@ class ServerConnection:
 
     def block(self, reason: str) -> None:
         """Tell a client that understands it that the server does not read from it."""
-        if self.state == OPENED and self._blocks:
+        if self._is_opened() and self._blocks:
             self._write(0, ConnectionBlocked(reason=_cut(reason)))
 
     def unblock(self) -> None:
         """Tell a client that understands it that the server reads again."""
-        if self.state == OPENED and self._blocks:
+        if self._is_opened() and self._blocks:
             self._write(0, ConnectionUnblocked())
+
+    def _is_opened(self) -> bool:
+        return self.state in (OPENED, EXPECT_SECRET)
 
     # -- ends ----------------------------------------------------------------------------
 
     def close_channel(self, channel: i64, code: i64, text: str, method: Method | None) -> None:
         """Close a channel for an error that `method` has caused; `ChannelClosed` follows."""
         found = self.channels.get(int(channel))
-        if self.state != OPENED or found is None or found.state != OPEN:
+        if found is None or not found.is_open():
             return
         found.forget_content()
-        found.state = CLOSING
+        found.state = CHANNEL_TRANSITIONS[found.state * INPUTS + SEND_CHANNEL_CLOSE].state
         self._write(
             channel,
             ChannelClose(
@@ -628,10 +648,10 @@ class ServerConnection:
     def close(self, code: i64, text: str, method: Method | None = None) -> None:
         """Close the connection; `ConnectionEnded` follows, and the client has a limited time to
         answer."""
-        state = self.state
-        if state in (ENDED, EXPECT_CLOSE_OK):
+        transition = CONNECTION_TABLE.get((int(self.state), SEND_CLOSE))
+        if transition is None:
             return
-        if state == EXPECT_HEADER:
+        if transition.state == ENDED:
             self._end(text)
             return
         self._write(
@@ -644,7 +664,7 @@ class ServerConnection:
             ),
         )
         self._end(text)
-        self.state = EXPECT_CLOSE_OK
+        self.state = transition.state
         self._deadline = self._now + self.settings.close_timeout
 
     def _fail(self, fault: PeerFault) -> None:
@@ -662,15 +682,26 @@ class ServerConnection:
         if fault.soft:
             self.close_channel(number, fault.code, fault.text, fault.method)
         elif self.state == EXPECT_CLOSE_OK:
-            self.state = ENDED
+            self._lose(fault.text)
         else:
             self.close(fault.code, fault.text, fault.method)
 
-    def _drop_channel(self, channel: ServerChannel) -> None:
+    def _drop_channel(self, channel: ServerChannel, transition: Transition) -> None:
         channel.forget_content()
-        channel.state = GONE
+        channel.state = transition.state
         del self.channels[int(channel.number)]
         self._events.append(ChannelClosed(channel.number))
+
+    def _lose(self, reason: str) -> None:
+        """End the connection without a close."""
+        transition = CONNECTION_TABLE.get((int(self.state), END))
+        if transition is None:
+            return
+        if transition.event is None:
+            # The end was told with our close.
+            self.state = transition.state
+        else:
+            self._end(reason)
 
     def _end(self, reason: str) -> None:
         """Note that nothing more is read or written on any channel."""
@@ -678,7 +709,7 @@ class ServerConnection:
         self.state = ENDED
         for channel in self.channels.values():
             channel.forget_content()
-            channel.state = GONE
+            channel.state = UNOPENED
         self.channels.clear()
         self._deadline = 0.0
         self._events.append(ConnectionEnded(reason, failed_login))
@@ -705,15 +736,12 @@ class ServerConnection:
         if state == ENDED:
             return
         if self._deadline != 0.0 and now >= self._deadline:
-            if state == EXPECT_CLOSE_OK:
-                self.state = ENDED
-            else:
-                self._end("the client has not opened the connection in time")
+            self._lose("the client has not opened the connection in time")
             return
         if self.heartbeat == 0 or state == EXPECT_CLOSE_OK:
             return
         if now >= self._heard + 2.0 * float(self.heartbeat):
-            self._end(f"the client has sent nothing for {2 * self.heartbeat} s")
+            self._lose(f"the client has sent nothing for {2 * self.heartbeat} s")
             return
         if now >= self._beat_at:
             if not self._has_sent:
@@ -721,6 +749,26 @@ class ServerConnection:
             self._has_sent = False
             # The last output may be that old: the client waits for half the interval at most.
             self._beat_at = now + float(self.heartbeat) / 4
+
+
+def _fault(transition: Transition, number: i64, method: Method | None) -> PeerFault:
+    """Return the fault that a transition is, on this channel."""
+    name = "a content" if method is None else type(method).NAME
+    text = transition.text.format(method=name, channel=number)
+    # As with RabbitMQ, a frame at the wrong place is the fault of no method.
+    return PeerFault(
+        int(transition.code), text, None if transition.code == UNEXPECTED_FRAME else method
+    )
+
+
+def _as_fault(error: PeerFault | DecodeError) -> PeerFault:
+    """Return the fault for a frame that could not be read."""
+    if isinstance(error, PeerFault):
+        return error
+    if isinstance(error, UnknownMethod):
+        return PeerFault(COMMAND_INVALID, str(error))
+    code = FRAME_ERROR if error.field.startswith("frame.") else SYNTAX_ERROR
+    return PeerFault(code, str(error))
 
 
 def _reply_text(code: i64, text: str) -> str:
