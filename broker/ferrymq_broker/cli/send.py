@@ -230,6 +230,8 @@ async def _send(
             while pending:
                 await settle_first()
         except TimeoutError:
+            while pending and pending[0].done():
+                await settle_first()
             failures += _late(address, len(pending), timeout)
     return failures
 
