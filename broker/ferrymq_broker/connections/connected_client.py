@@ -27,13 +27,27 @@ class ConnectedClient:
     `id` is the number of the connection, unique in the broker. `space` is the virtual host of the
     connection: the default one before the client's open. `identity` is None before the client is
     authenticated; `user` is the name in it, None for an anonymous client. `access` permits nothing
-    before the client's open.
+    before the client's open. `since` is when the connection was accepted, in milliseconds since the
+    Unix epoch.
     """
 
-    __slots__ = ("id", "transport", "peer", "space", "container_id", "identity", "user", "access")
+    __slots__ = (
+        "id",
+        "transport",
+        "peer",
+        "since",
+        "space",
+        "container_id",
+        "identity",
+        "user",
+        "access",
+    )
 
-    def __init__(self, id: i64, transport: ClientTransport, space: AddressSpace) -> None:
+    def __init__(
+        self, id: i64, transport: ClientTransport, space: AddressSpace, since: i64
+    ) -> None:
         self.id: i64 = id
+        self.since: i64 = since
         self.transport: ClientTransport = transport
         self.peer: str = transport.peer
         self.space: AddressSpace = space

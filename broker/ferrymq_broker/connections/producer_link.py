@@ -25,6 +25,7 @@ from ferrymq_broker.connections.message_batches import (
     unpack,
     unpacks,
 )
+from ferrymq_broker.connections.message_rate import MessageRate
 from ferrymq_broker.connections.outcomes import (
     ACCEPTED,
     MODIFIED_SYMBOL,
@@ -61,7 +62,7 @@ class ProducerLink(ProducerPort):
     `node` is None for the anonymous terminus, where every message names its address in its
     properties. `outcomes` are those that the client understands, by their symbols, or None for all.
     `low` is the credit at which the client gets more. `address` is that of the target, with aliases
-    resolved; empty for the anonymous terminus.
+    resolved; empty for the anonymous terminus. `rate` is how fast messages come.
     """
 
     __slots__ = (
@@ -69,6 +70,7 @@ class ProducerLink(ProducerPort):
         "output",
         "address",
         "outcomes",
+        "rate",
         "low",
         "_direct",
         "_personality",
@@ -95,6 +97,7 @@ class ProducerLink(ProducerPort):
         self.output: ConnectionOutput = parts.output
         self.address: str = address
         self.outcomes: list[str] | None = outcomes
+        self.rate: MessageRate = MessageRate(parts.shared.agenda.now)
         self.low: i64 = 0
         # The node, if messages go there without further checks.
         self._direct = node

@@ -179,7 +179,7 @@ class AmqpProtocol(asyncio.Protocol):
     def _on_secured(self) -> None:
         transport = self._transport
         assert isinstance(transport, TlsStream)
-        mark_secured(self.handler, transport.certificate())
+        mark_secured(self.handler, transport)
 
     def _on_tls_failed(self, reason: str) -> None:
         log.warning("TLS failed", peer=self.handler.client.peer, reason=reason)
