@@ -347,7 +347,7 @@ class ConnectionLinks(LinkHolder):
         elif producer is not None:
             producer.refuse(DETACH_FORCED, reason)
         elif coordinator is not None:
-            coordinator.evict(self.parts.error(DETACH_FORCED, reason))
+            coordinator.end(DETACH_FORCED, reason)
         slices.spend(LINK)
         count_walk(slices, link)
 

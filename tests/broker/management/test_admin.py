@@ -231,3 +231,26 @@ async def test_messages_that_are_out_of_memory_are_shown_whole(tmp_path: Path) -
                     await asyncio.sleep(0.001)
             peeked = await management.peek("queue", "orders", {"count": 50})
             assert [one.message.body for one in peeked] == bodies
+
+
+def test_who_holds_messages_of_a_queue_and_the_end_of_his_link(url: str, name: str) -> None:
+    done(url, "create", "queue", name)
+    with blocking.connect(url, container_id="slow-worker") as connection:
+        with connection.sender(name) as sender:
+            sender.send("a")
+            sender.send("b")
+        receiver = connection.receiver(name, credit=5)
+        receiver.receive(timeout=5)
+        (link,) = as_json(url, "list", "links", "--of", name)
+        assert (link["unsettled"], link["address"]) == (2, name)
+        lines = done(url, "show", "queue", name).splitlines()
+        assert any(line.split()[0] == link["identity"] for line in lines if line)
+        rows = as_json(url, "list", "connections")
+        row = next(each for each in rows if each["container-id"] == "slow-worker")
+        assert row["unsettled"] == 2 and row["since"].endswith("+00:00")
+        assert "no node 'none'" in failed(url, "list", "links", "--of", "none")
+        done(url, "delete", "link", link["identity"], "--yes", "--reason", "stuck")
+        with pytest.raises(ferrymq.LinkDetached, match="detach-forced.*stuck"):
+            receiver.receive(timeout=5)
+            receiver.receive(timeout=5)
+        assert as_json(url, "show", "queue", name)["available"] == 2
