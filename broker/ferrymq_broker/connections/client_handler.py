@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from ferrymq_broker.connections.connection_port import ConnectionPort
-from ferrymq_broker.connections.message_rate import Traffic
+from ferrymq_broker.connections.message_rate import MessageTraffic
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
@@ -171,9 +171,9 @@ class ClientHandler(ConnectionPort):
         """Return how many deliveries are not settled."""
         return 0
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> MessageTraffic:
         """Return the messages so far, and their rates."""
-        return Traffic()
+        return MessageTraffic()
 
     def read_rates(self, now: i64) -> i64:
         """Read the counters of messages, for the rates; return how many links there are."""

@@ -53,7 +53,7 @@ from ferrymq_broker.connections.durable_links.source import SourceTerminus
 from ferrymq_broker.connections.durable_links.target import TargetTerminus
 from ferrymq_broker.connections.links import ConnectionLinks, SessionLinks
 from ferrymq_broker.connections.login import ConnectionLogin
-from ferrymq_broker.connections.message_rate import Traffic
+from ferrymq_broker.connections.message_rate import MessageTraffic
 from ferrymq_broker.connections.output import ConnectionOutput
 from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
 from ferrymq_broker.connections.parts import ConnectionParts
@@ -300,7 +300,7 @@ class ConnectionHandler(ClientHandler):
             count += len(session.outgoing.unsettled) + len(session.incoming.unsettled)
         return count
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> MessageTraffic:
         """Return the messages so far, and their rates."""
         return self.links.traffic()
 

@@ -18,7 +18,7 @@ from ferrymq_broker.connections.attach_target import TargetAttach
 from ferrymq_broker.connections.client_limits import EXCEEDED, count_walk, forget_attach
 from ferrymq_broker.connections.dynamic_nodes import DynamicNodes
 from ferrymq_broker.connections.link_names import LinkHolder
-from ferrymq_broker.connections.message_rate import Traffic
+from ferrymq_broker.connections.message_rate import MessageTraffic
 from ferrymq_broker.connections.permissions import put_on_record, require_source, require_target
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
@@ -428,10 +428,10 @@ class ConnectionLinks(LinkHolder):
             count += len(links.outgoing) + len(links.incoming)
         return count
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> MessageTraffic:
         """Return the messages of all links so far, and their rates."""
         now = self.parts.shared.agenda.now
-        traffic = Traffic()
+        traffic = MessageTraffic()
         traffic.received = self._received_before
         traffic.sent = self._sent_before
         for links in self.sessions():

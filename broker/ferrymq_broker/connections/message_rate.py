@@ -62,7 +62,7 @@ class MessageRate:
 
 
 @final
-class Traffic:
+class MessageTraffic:
     """The messages of one connection so far, and the messages per second: `received` from the
     client, and `sent` to it."""
 

@@ -12,7 +12,7 @@ from mypy_extensions import i64
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.deferred_events import DeferredEvents
 from ferrymq_broker.connections.link_names import LinkHolder
-from ferrymq_broker.connections.message_rate import MessageRate, Traffic
+from ferrymq_broker.connections.message_rate import MessageRate, MessageTraffic
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.node import Producer
 from ferrymq_broker.slices import CONNECTION, LOST_LINK
@@ -533,10 +533,10 @@ class ChannelConnection(ClientHandler):
         """Return how many deliveries have no outcome."""
         return self.outstanding
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> MessageTraffic:
         """Return the messages so far, and their rates."""
         now = self.broker.agenda.now
-        traffic = Traffic()
+        traffic = MessageTraffic()
         traffic.received = self.published
         traffic.received_rate = self._published_rate.rate(self.published, now)
         traffic.sent = self._sent_before

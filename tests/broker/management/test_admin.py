@@ -250,7 +250,7 @@ def test_who_holds_messages_of_a_queue_and_the_end_of_his_link(url: str, name: s
         assert row["unsettled"] == 2 and row["since"].endswith("+00:00")
         assert "no node 'none'" in failed(url, "list", "links", "--of", "none")
         done(url, "delete", "link", link["identity"], "--yes", "--reason", "stuck")
-        with pytest.raises(ferrymq.LinkDetached, match="detach-forced.*stuck"):
+        with pytest.raises(ferrymq.LinkDetached, match=r"detach-forced.*stuck"):
             receiver.receive(timeout=5)
             receiver.receive(timeout=5)
         assert as_json(url, "show", "queue", name)["available"] == 2

@@ -8,7 +8,7 @@ from ferrymq.engine.sasl import Plain
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_codec.scalars import Timestamp
-from ferrymq_types.messaging import Accepted, Released, Source
+from ferrymq_types.messaging import Accepted, Source
 from ferrymq_types.transactions import Coordinator
 from tests.broker.harness import Client, Network, Sender
 from tests.broker.management.asker import Asker
@@ -209,12 +209,3 @@ def test_the_links_of_others_are_for_those_who_manage(net: Network) -> None:
     assert not receiver.detached
     assert ann.ask("DELETE", "link", name).status == 204
     assert receiver.detached
-
-
-def test_a_released_message_is_held_no_more(net: Network, asker: Asker) -> None:
-    net.declare("q")
-    receiver = net.connect().receiver("q", credit=1)
-    net.connect().sender("q").send(b"a")
-    assert [link["unsettled"] for link in links_of(asker, "q")][0] == 1
-    receiver.settle(Released())
-    assert [link["unsettled"] for link in links_of(asker, "q")] == [0, 0]
