@@ -131,7 +131,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
             access.require(reading(self._space, address), address, name)
         expect_ways(party, self._space, call.arguments)
         target = call.arguments.get("target")
-        if operation == "MOVE" and isinstance(target, str):
+        if operation in ("MOVE", "REQUEUE") and isinstance(target, str):
             expect_send(party, self._space, target)
 
     def _may_receive(self, party: Party, address: str) -> bool:
