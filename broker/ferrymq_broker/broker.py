@@ -21,6 +21,7 @@ from ferrymq_broker.connections.credit import Credit, Withdrawal
 from ferrymq_broker.connections.message_rate import RateReading
 from ferrymq_broker.connections.output_turns import BrokerOutput, OutputTurns
 from ferrymq_broker.connections.parts import SharedParts
+from ferrymq_broker.connections.throttle import RateLimits
 from ferrymq_broker.counters import Counters
 from ferrymq_broker.memory_watch import MemoryWatch
 from ferrymq_broker.nodes.node import Agenda
@@ -75,6 +76,7 @@ class Broker:
         "users",
         "unfinished",
         "rates",
+        "rate_limits",
         "alarms",
         "_gathering",
         "_schedule",
@@ -116,6 +118,7 @@ class Broker:
         # Bytes of incomplete messages, of all connections.
         self.unfinished: Budget = Budget()
         self.rates: RateReading = RateReading(self.agenda)
+        self.rate_limits: RateLimits = RateLimits(self.agenda, self.timers, self.counters)
         self.alarms: set[str] = self.credit.alarms
         self.memory: MemoryWatch = MemoryWatch(self.agenda, self.set_alarm, self._page_soon)
         # Whether a pass that reads more from disk has been scheduled.

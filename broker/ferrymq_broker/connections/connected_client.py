@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ferrymq.engine.link import Link
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.connections.authentication import ClientTransport
+    from ferrymq_broker.connections.throttle import ClientThrottle
 
 LinkKey = tuple[str, str | None, str, str, bool]
 """The identity of a link in the whole broker: its virtual host, user, container-id and name, and
@@ -27,7 +28,8 @@ class ConnectedClient:
     `id` is the number of the connection, unique in the broker. `space` is the virtual host of the
     connection: the default one before the client's open. `identity` is None before the client is
     authenticated; `user` is the name in it, None for an anonymous client. `access` permits nothing
-    before the client's open. `since` is when the connection was accepted, in milliseconds since the
+    before the client's open. `throttle` has the rate limits of the connection, None without any.
+    `since` is when the connection was accepted, in milliseconds since the
     Unix epoch.
     """
 
@@ -41,6 +43,7 @@ class ConnectedClient:
         "identity",
         "user",
         "access",
+        "throttle",
     )
 
     def __init__(
@@ -55,6 +58,7 @@ class ConnectedClient:
         self.identity: UserIdentity | None = None
         self.user: str | None = None
         self.access: ConnectionAccess = ConnectionAccess(UserIdentity(None), [])
+        self.throttle: ClientThrottle | None = None
 
     # -- setting the identity ------------------------------------------------------------
 

@@ -177,6 +177,9 @@ class ConnectionHandler(ClientHandler):
         if connection.failure is not None or connection.unread:
             # The client has a limited time to answer the close, or has sent more events.
             self.deadline_moved = True
+        throttle = self.client.throttle
+        if throttle is not None:
+            throttle.count_input(len(data), 0)
         output.recheck()
         if not output.dirty:
             output.touch()
@@ -218,6 +221,9 @@ class ConnectionHandler(ClientHandler):
     def handle_timeout(self, now: float) -> None:
         """Do what is due at this time."""
         self.broker.begin_pass(now)
+        if self._is_throttled():
+            # Nothing is read from the client, so its silence says nothing.
+            self.connection.note_input(now)
         self.connection.handle_timeout(now)
         self.process()
         self.output.touch()
@@ -234,8 +240,19 @@ class ConnectionHandler(ClientHandler):
         self.broker.finish_pass()
 
     def is_behind(self) -> bool:
-        """Return whether events of the client are put off: no more input is read for now."""
-        return self._remainder.waits
+        """Return whether no more input is read for now: events of the client are put off, or it has
+        sent too much for its rate limit."""
+        return self._remainder.waits or self._is_throttled()
+
+    def _is_throttled(self) -> bool:
+        throttle = self.client.throttle
+        return throttle is not None and throttle.holds_input()
+
+    def resume_input(self) -> None:
+        """See `ClientHandler.resume_input`."""
+        self.connection.note_input(self.broker.clock.now)
+        if self.rearm is not None:
+            self.rearm()
 
     def is_lingering(self) -> bool:
         """Return whether the client must have the time to read the close."""

@@ -91,6 +91,7 @@ class ConnectionEntities(_OfConnections[ClientHandler]):
         "received-rate",
         "sent-rate",
         "blocked",
+        "throttled",
         "max-frame-size",
         "channel-max",
         "idle-time-out",
@@ -136,7 +137,9 @@ class ConnectionEntities(_OfConnections[ClientHandler]):
         attributes["product"] = told.get("product")
         attributes["version"] = told.get("version")
         attributes["unsettled"] = int(entry.unsettled())
+        throttle = client.throttle
         attributes["blocked"] = entry.output.blocked
+        attributes["throttled"] = throttle is not None and throttle.is_throttled()
         attributes["properties"] = properties
         return attributes
 

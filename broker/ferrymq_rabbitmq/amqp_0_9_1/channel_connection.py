@@ -136,6 +136,7 @@ class ChannelConnection(ClientHandler):
         "_holder",
         "_producer",
         "published",
+        "_counted",
         "_published_rate",
         "_sent_before",
         "_is_held",
@@ -177,6 +178,8 @@ class ChannelConnection(ClientHandler):
         self._holder = ChannelHolder(self)
         self._producer = ConnectionProducer(self)
         self.published: i64 = 0
+        # How many of these count for the rate limits already.
+        self._counted: i64 = 0
         self._published_rate = MessageRate(broker.agenda.now)
         # The deliveries on channels that have ended.
         self._sent_before: i64 = 0
@@ -198,6 +201,10 @@ class ChannelConnection(ClientHandler):
         broker.counters.bytes_received += len(data)
         self.engine.receive_data(data, now)
         self.process()
+        throttle = self.client.throttle
+        if throttle is not None:
+            throttle.count_input(len(data), self.published - self._counted)
+            self._counted = self.published
         self.deadline_moved = True
         self.output.touch()
         broker.finish_pass()
@@ -236,7 +243,7 @@ class ChannelConnection(ClientHandler):
     def handle_timeout(self, now: float) -> None:
         """Do what is due at this time."""
         self.broker.begin_pass(now)
-        if self._is_held:
+        if self._is_held or self._is_throttled():
             # Nothing is read from the client, so its silence says nothing.
             self.engine.note_input(now)
         self.engine.handle_timeout(now)
@@ -263,9 +270,24 @@ class ChannelConnection(ClientHandler):
         return any(channel.holds_messages() for channel in self.channels.values())
 
     def is_behind(self) -> bool:
-        """Return whether no more input is read: events are put off, there is an alarm, or the
-        client has not waited for its login."""
-        return self._remainder.waits or self._is_held or self.engine.holds_input()
+        """Return whether no more input is read: events are put off, there is an alarm, the client
+        has sent too much for its rate limit, or it has not waited for its login."""
+        return (
+            self._remainder.waits
+            or self._is_held
+            or self._is_throttled()
+            or self.engine.holds_input()
+        )
+
+    def _is_throttled(self) -> bool:
+        throttle = self.client.throttle
+        return throttle is not None and throttle.holds_input()
+
+    def resume_input(self) -> None:
+        """See `ClientHandler.resume_input`."""
+        self.engine.note_input(self.broker.clock.now)
+        if self.rearm is not None:
+            self.rearm()
 
     def is_lingering(self) -> bool:
         """Return whether the client must have the time to read the close."""

@@ -58,3 +58,17 @@ def test_channels_and_consumers_tell_what_they_hold() -> None:
             assert channel.queue_declare("orders", passive=True).method.message_count == 6
 
     serve(work)
+
+
+def test_a_publisher_above_its_rate_is_not_read_for_a_while() -> None:
+    def work(served: Served) -> None:
+        served.broker.rate_limits.messages = 100
+        channel = served.channel()
+        channel.queue_declare("orders")
+        for _ in range(130):
+            channel.basic_publish("", "orders", b"x")
+        # It is answered when the time is over.
+        assert channel.queue_declare("orders", passive=True).method.message_count == 130
+        assert served.broker.counters.throttles >= 1
+
+    serve(work)
