@@ -1,12 +1,10 @@
-"""The metrics of connections: sums for ``/metrics``, and each connection for
-``/metrics/connections``.
+"""The metrics of each connection for Prometheus, written a few at a time.
 
 Nothing is counted for them: connections and links have these figures in any case.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -28,29 +26,6 @@ CONNECTION_COUNTERS: Final = {
     "messages_sent": "Messages to the client",
     "throttled_seconds": "Seconds for which the client has had to wait because of a rate limit",
 }
-
-
-class ConnectionTotals:
-    """Sums over all connections: deliveries that are not settled, and by user how many connections
-    have to wait because of a rate limit."""
-
-    def __init__(self) -> None:
-        self.unsettled: int = 0
-        self.throttled: dict[str, int] = {}
-
-    async def count(self, broker: Broker, pause: Pause = pause) -> None:
-        """Sum the figures."""
-        unsettled = 0
-        throttled: dict[str, int] = defaultdict(int)
-        for at, handler in enumerate(list(broker.handlers)):
-            if at % AT_ONCE == AT_ONCE - 1:
-                await pause()
-            unsettled += int(handler.unsettled())
-            throttle = handler.client.throttle
-            if throttle is not None and throttle.is_throttled():
-                throttled[handler.client.user or ""] += 1
-        self.unsettled = unsettled
-        self.throttled = throttled
 
 
 class ConnectionMetrics:

@@ -21,7 +21,8 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.capture.service import CaptureService
 from ferrymq_broker.http_responses import leave_out_server, serve
 from ferrymq_broker.monitoring.capture_metrics import CaptureCollector
-from ferrymq_broker.monitoring.connection_metrics import ConnectionMetrics, ConnectionTotals
+from ferrymq_broker.monitoring.connection_metrics import ConnectionMetrics
+from ferrymq_broker.monitoring.connection_totals import ConnectionTotals
 from ferrymq_broker.monitoring.http_limits import HttpLimits
 from ferrymq_broker.monitoring.http_log_filter import LOGGER
 from ferrymq_broker.monitoring.metrics import BrokerCollector

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.monitoring.connection_metrics import ConnectionTotals
+from ferrymq_broker.monitoring.connection_totals import ConnectionTotals
 from ferrymq_broker.monitoring.node_totals import COUNTERS, GAUGES, NodeTotals
 
 

@@ -10,9 +10,9 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from ferrymq_broker.monitoring.connection_metrics import (
     CONNECTION_COUNTERS,
     CONNECTION_GAUGES,
-    ConnectionTotals,
     connection_family,
 )
+from ferrymq_broker.monitoring.connection_totals import ConnectionTotals
 from ferrymq_broker.monitoring.metrics import BrokerCollector
 from ferrymq_broker.monitoring.node_metrics import NodeMetrics, family_of
 from ferrymq_broker.monitoring.node_totals import (
