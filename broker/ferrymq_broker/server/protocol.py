@@ -160,7 +160,9 @@ class AmqpProtocol(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Handle that the client has read most of what was written."""
-        self._turns.go_on()
+        if not self.handler.is_behind():
+            # Otherwise `_rearm` goes on.
+            self._turns.go_on()
         try:
             self.handler.output.resume()
         except Exception:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import ferrymq
 from ferrymq.engine.sasl import Plain
 from ferrymq_broker.config.apply.declare import make_hosts
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.management.setup import install
+from ferrymq_broker.server import BrokerServer
 from ferrymq_broker.values.policy import QueuePolicy
 from tests.broker.harness import Client, Network, Sender
 from tests.broker.management.asker import Asker
@@ -181,3 +183,21 @@ def test_the_configuration_sets_the_limits() -> None:
     rates = net.broker.rate_limits
     assert (rates.messages, rates.bytes) == (1, 2048)
     assert (rates.user_messages, rates.user_bytes) == (3, 4)
+
+
+async def test_a_broker_that_serves_goes_on_reading_when_the_time_is_over() -> None:
+    config = Config.model_validate(
+        {
+            "listener": [{"url": "amqp://127.0.0.1:0"}],
+            "limits": {"bytes-per-second": "64KiB", "messages-per-second": 50},
+        }
+    )
+    async with BrokerServer(config) as server, ferrymq.connect(server.url) as connection:
+        sender = await connection.sender("q")
+        for size in (80_000, 10):
+            await sender.send(b"x" * size)
+        counters = server.broker.counters
+        assert counters.throttles >= 1
+        for _ in range(60):
+            await sender.send(b"x")
+        assert server.broker.default.nodes["q"].message_count() == 62
