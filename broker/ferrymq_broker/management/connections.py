@@ -152,7 +152,7 @@ class ConnectionEntities(_OfConnections[ClientHandler]):
         if handler is None:
             raise self.missing(identity)
         self.broker.soon(_Closing(self.broker, handler, reason).run)
-        return deleted()
+        return deleted(f"closed: {reason}")
 
 
 class _Closing:

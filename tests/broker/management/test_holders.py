@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from ferrymq.engine.sasl import Plain
+from ferrymq_broker import audit
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.values.policy import QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_codec.scalars import Timestamp
@@ -173,6 +176,20 @@ def test_a_detached_consumer_gives_its_messages_back(net: Network, asker: Asker)
     assert asker.ask("DELETE", "link", name).status == 404
     # The connection and its other links go on.
     assert [link["name"] for link in links_of(asker, "q")] == ["in"]
+
+
+def test_the_audit_log_has_who_detached_a_link_and_why(
+    net: Network, asker: Asker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, audit.LOGGER)
+    client = net.connect()
+    client.sender("q", name="in")
+    name = f"{client.handler.client.id}/0/sender/in"
+    asker.ask("DELETE", "link", name, {"reason": "too loud"})
+    facts = [record.msg for record in caplog.records if isinstance(record.msg, dict)]
+    (fact,) = [each for each in facts if each.get("operation") == "DELETE"]
+    assert (fact["type"], fact["name"]) == ("link", name)
+    assert fact["outcome"] == "detached: too loud"
 
 
 def test_producers_and_control_links_are_detached(net: Network, asker: Asker) -> None:
