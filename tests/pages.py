@@ -76,6 +76,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "broker/connections": (
         "broker/test_connections.py",
+        "broker/management/test_holders.py",
         "wire/test_connections.py",
         "wire/test_idle.py",
         "wire/test_login.py",
@@ -90,6 +91,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "broker/dead-letters": (
         "broker/lifecycle/test_dead_letters.py",
         "broker/lifecycle/test_returning.py",
+        "broker/management/test_selected.py",
         "broker/slices/test_letters.py",
         "wire/test_returning.py",
     ),

@@ -18,8 +18,10 @@ from ferrymq.engine.unfinished import Budget
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.connections.client_limits import ClientLimits, ConnectionsPerUser
 from ferrymq_broker.connections.credit import Credit, Withdrawal
+from ferrymq_broker.connections.message_rate import RateReading
 from ferrymq_broker.connections.output_turns import BrokerOutput, OutputTurns
 from ferrymq_broker.connections.parts import SharedParts
+from ferrymq_broker.connections.throttle import RateLimits
 from ferrymq_broker.counters import Counters
 from ferrymq_broker.memory_watch import MemoryWatch
 from ferrymq_broker.nodes.node import Agenda
@@ -73,6 +75,8 @@ class Broker:
         "client_limits",
         "users",
         "unfinished",
+        "rates",
+        "rate_limits",
         "alarms",
         "_gathering",
         "_schedule",
@@ -113,6 +117,8 @@ class Broker:
         self.users: ConnectionsPerUser = ConnectionsPerUser()
         # Bytes of incomplete messages, of all connections.
         self.unfinished: Budget = Budget()
+        self.rates: RateReading = RateReading(self.agenda)
+        self.rate_limits: RateLimits = RateLimits(self.agenda, self.timers, self.counters)
         self.alarms: set[str] = self.credit.alarms
         self.memory: MemoryWatch = MemoryWatch(self.agenda, self.set_alarm, self._page_soon)
         # Whether a pass that reads more from disk has been scheduled.
@@ -203,7 +209,9 @@ class Broker:
         return [node for space in self.spaces.values() for node in space.nodes.values()]
 
     def tidy(self) -> None:
-        """Free memory that is not needed. Called at intervals, between passes."""
+        """Free memory that is not needed, and read counters for rates. Called at intervals, between
+        passes."""
+        self.rates.begin(list(self.handlers))
         self.shared.termini.end_orphans()
         if self.memory.sweep is not None:
             self.memory.sweep.tidy()

@@ -21,6 +21,7 @@ class Counters:
         "links_refused",
         "links_over_limit",
         "messages_dropped",
+        "throttles",
         "bytes_received",
         "bytes_sent",
     )
@@ -40,5 +41,7 @@ class Counters:
         self.links_over_limit: i64 = 0
         # Messages that were sent settled and that their nodes did not accept.
         self.messages_dropped: i64 = 0
+        # How often a client has had to wait because of a rate limit.
+        self.throttles: i64 = 0
         self.bytes_received: i64 = 0
         self.bytes_sent: i64 = 0

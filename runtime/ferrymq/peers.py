@@ -113,6 +113,9 @@ class KnownPeer:
         return plain and open.max_frame_size == _NO_LIMIT and self.container_id == open.container_id
 
 
+# The platform that such a broker states begins with this.
+_FERRYMQ: Final = "ferrymq/"
+
 _RABBITMQ_LACKS: Final = (
     ("Dynamic sources not supported", "dynamic nodes"),
     ("Dynamic targets not supported", "dynamic nodes"),
@@ -211,7 +214,12 @@ def recognise(open: Open) -> Peer:
     name, version = _text(open, "product"), _text(open, "version")
     for known in KNOWN:
         if known.fits(open):
-            return replace(known.facts, version=version)
+            facts = replace(known.facts, version=version)
+            if _text(open, "platform").startswith(_FERRYMQ):
+                # A broker of this project that serves clients of another broker: it has its own
+                # management as well.
+                facts = replace(facts, managed_by="")
+            return facts
     return Peer(name, version)
 
 

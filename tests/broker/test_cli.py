@@ -66,7 +66,8 @@ def test_browsing_leaves_messages_there(url: str, address: str) -> None:
 
 
 def test_a_whole_message_as_json(url: str, address: str) -> None:
-    arguments = ["--subject", "s", "-p", "k=v", "-p", "empty=", "--durable", "--bytes"]
+    # Messages are durable unless the command says otherwise.
+    arguments = ["--subject", "s", "-p", "k=v", "-p", "empty=", "--bytes"]
     run("send", "--url", url, address, "body", *arguments)
     got = run("receive", "--url", url, address, "-n", "1", "--json")
     assert json.loads(got.stdout) == {
@@ -80,6 +81,7 @@ def test_a_whole_message_as_json(url: str, address: str) -> None:
 
 def test_what_holds_for_all_messages(url: str, address: str) -> None:
     arguments = ["--priority", "9", "--ttl", "3600", "--group", "g", "-a", "x-colour=red"]
+    arguments.append("--no-durable")
     assert run("send", "--url", url, address, "body", *arguments).returncode == 0
     got = json.loads(run("receive", "--url", url, address, "-n", "1", "--json").stdout)
     assert 3_500_000 < got.pop("ttl") <= 3_600_000
@@ -123,6 +125,14 @@ def test_only_what_is_selected(url: str, address: str) -> None:
     selected = run("receive", "--url", url, address, "--selector", "colour = 'blue'", "-n", "1")
     assert selected.stdout == "b\n"
     assert run("receive", "--url", url, address, "-n", "1").stdout == "a\n"
+
+
+def test_a_full_queue_is_a_failure_in_time(url: str, address: str) -> None:
+    settings = ["max-length=1", "overflow=block"]
+    assert run("admin", "create", "--url", url, "queue", address, *settings).returncode == 0
+    sent = run("send", "--url", url, address, "a", "b", "--timeout", "0.05")
+    assert (sent.returncode, sent.stdout) == (1, f"1 message sent to {address}\n")
+    assert sent.stderr == f"ferrymq: '{address}' gave no credit for 0.05 s\n"
 
 
 def test_too_few_messages_are_a_failure(url: str, address: str) -> None:

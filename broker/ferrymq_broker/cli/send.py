@@ -74,7 +74,22 @@ def send(
     group: Annotated[
         str | None, typer.Option(metavar="ID", help="The group all messages belong to.")
     ] = None,
-    durable: Annotated[bool, typer.Option("--durable", help="Mark messages as durable.")] = False,
+    durable: Annotated[
+        bool,
+        typer.Option(
+            "--durable/--no-durable",
+            help="Mark messages as durable: a durable queue keeps them when the broker stops.",
+        ),
+    ] = True,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="Stop when no message was accepted for this time. Without it, wait.",
+            show_default=False,
+        ),
+    ] = None,
     as_bytes: Annotated[
         bool, typer.Option("--bytes", help="Send bodies as bytes, not as strings.")
     ] = False,
@@ -89,7 +104,7 @@ def send(
 ) -> None:
     """Send messages and wait until all are accepted.
 
-    Exits with status 1 if a message was not accepted.
+    Exits with status 1 if a message was not accepted, or not in time.
     """
     credentials = Credentials(user, password_file, token_file)
     connecting = ConnectOptions(credentials, TlsOptions(ca, cert, key, no_verify))
@@ -118,7 +133,9 @@ def send(
 
     bodies = None if not body else [text.encode("utf-8", "surrogateescape") for text in body]
     with RunProgress(f"sending to {address}", None if bodies is None else len(bodies)) as progress:
-        failures = asyncio.run(_send(url, arguments, address, _bodies(bodies), message, progress))
+        failures = asyncio.run(
+            _send(url, arguments, address, _bodies(bodies), message, progress, timeout)
+        )
         _report(address, progress, failures, as_json)
     if failures:
         raise typer.Exit(1)
@@ -178,14 +195,24 @@ async def _send(
     bodies: AsyncIterator[bytes],
     message: Callable[[bytes], Message],
     progress: RunProgress,
+    timeout: float | None,
 ) -> list[str]:
-    """Send all messages. Return the errors of messages that were not accepted."""
+    """Send all messages. Return the errors of messages that were not accepted.
+
+    Stop if the receiver neither gives credit nor accepts a message for `timeout` seconds; None: no
+    limit.
+    """
     failures: list[str] = []
     pending: deque[asyncio.Future[None]] = deque()
 
     async def settle_first() -> None:
+        outcome = pending[0]
+        async with asyncio.timeout(timeout):
+            # After a time-out the message is still among those without an outcome.
+            await asyncio.wait([outcome])
+        pending.popleft()
         try:
-            await pending.popleft()
+            outcome.result()
         except DeliveryError as error:
             failures.append(str(error))
         else:
@@ -193,14 +220,28 @@ async def _send(
 
     async with ferrymq.connect(url, **arguments) as connection:
         sender = await connection.sender(address)
-        async for body in bodies:
-            await sender.ready()
-            pending.append(sender.send_nowait(message(body)))
-            while pending and (pending[0].done() or len(pending) > _PIPELINE):
+        try:
+            async for body in bodies:
+                async with asyncio.timeout(timeout):
+                    await sender.ready()
+                pending.append(sender.send_nowait(message(body)))
+                while pending and (pending[0].done() or len(pending) > _PIPELINE):
+                    await settle_first()
+            while pending:
                 await settle_first()
-        while pending:
-            await settle_first()
+        except TimeoutError:
+            while pending and pending[0].done():
+                await settle_first()
+            failures += _late(address, len(pending), timeout)
     return failures
+
+
+def _late(address: str, pending: int, timeout: float | None) -> list[str]:
+    """Return the errors after a time-out: one for each message without an outcome, or one because
+    there was no credit."""
+    if not pending:
+        return [f"{address!r} gave no credit for {timeout:g} s"]
+    return [f"no outcome for {timeout:g} s: the broker may have the message or not"] * pending
 
 
 def _report(address: str, progress: RunProgress, failures: list[str], as_json: bool) -> None:

@@ -65,6 +65,12 @@ class Limits(Section):
     # Messages that all producers together may send before the broker gives new credit; 0 is no
     # limit.
     total_credit: int = Field(default=10_000_000, ge=0, le=2**62)
+    # Messages and bytes that a client may send in a second, over one connection and over all
+    # connections of a user together; 0 is no limit.
+    messages_per_second: int = Field(default=0, ge=0, le=2**31)
+    bytes_per_second: Annotated[Bytes, Field(ge=0, le=2**40)] = 0
+    messages_per_second_per_user: int = Field(default=0, ge=0, le=2**31)
+    bytes_per_second_per_user: Annotated[Bytes, Field(ge=0, le=2**40)] = 0
     # Transactions that a connection may have open, and how long one may take; 0 is no limit.
     transactions: int = Field(default=100, ge=1, le=1_000_000)
     transaction_timeout: Annotated[Seconds, Field(ge=0)] = 300.0

@@ -32,10 +32,10 @@ class ClientTransport:
     `peer` names the client in the log, `host` is its IP address, empty for none. `loopback` is
     whether it is on this machine, `encrypted` whether nobody else can read what it sends.
     `certificate` is the verified client certificate as `ssl.SSLSocket.getpeercert` returns it; None
-    without one.
+    without one. `tls_version` is that of TLS, such as ``TLSv1.3``; empty without TLS.
     """
 
-    __slots__ = ("peer", "host", "loopback", "encrypted", "certificate")
+    __slots__ = ("peer", "host", "loopback", "encrypted", "certificate", "tls_version")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class ClientTransport:
         self.loopback: bool = loopback
         self.encrypted: bool = encrypted
         self.certificate: dict[str, object] | None = certificate
+        self.tls_version: str = ""
 
 
 @final

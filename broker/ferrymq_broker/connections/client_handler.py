@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mypy_extensions import i64
+
 from ferrymq_broker.connections.connection_port import ConnectionPort
+from ferrymq_broker.connections.message_rate import MessageTraffic
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.connected_client import ConnectedClient
     from ferrymq_broker.connections.link_names import LinkHolder
     from ferrymq_broker.connections.output import ClientOutput
+    from ferrymq_broker.connections.shown_links import ShownLink, ShownSession
     from ferrymq_types.transport import Error
 
 
@@ -85,6 +89,9 @@ class ClientHandler(ConnectionPort):
     def on_secured(self) -> None:
         """Note that TLS is established: other logins may be allowed now."""
 
+    def resume_input(self) -> None:
+        """Read from the client again, which has waited because of a rate limit."""
+
     # -- the end -------------------------------------------------------------------------
 
     def close(self, error: Error | None, now: float) -> None:
@@ -154,3 +161,23 @@ class ClientHandler(ConnectionPort):
     def describe(self) -> dict[str, object]:
         """Return the attributes of the connection by their public names."""
         return {}
+
+    def shown_sessions(self) -> list[ShownSession]:
+        """Return the sessions, or what the protocol has in their place, by their numbers."""
+        return []
+
+    def shown_links(self) -> list[ShownLink]:
+        """Return the links, or what the protocol has in their place."""
+        return []
+
+    def unsettled(self) -> i64:
+        """Return how many deliveries are not settled."""
+        return 0
+
+    def traffic(self) -> MessageTraffic:
+        """Return the messages so far, and their rates."""
+        return MessageTraffic()
+
+    def read_rates(self, now: i64) -> i64:
+        """Read the counters of messages, for the rates; return how many links there are."""
+        return 0

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ferrymq.engine.link import Link
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.connections.authentication import ClientTransport
+    from ferrymq_broker.connections.throttle import ClientThrottle
 
 LinkKey = tuple[str, str | None, str, str, bool]
 """The identity of a link in the whole broker: its virtual host, user, container-id and name, and
@@ -27,13 +28,29 @@ class ConnectedClient:
     `id` is the number of the connection, unique in the broker. `space` is the virtual host of the
     connection: the default one before the client's open. `identity` is None before the client is
     authenticated; `user` is the name in it, None for an anonymous client. `access` permits nothing
-    before the client's open.
+    before the client's open. `throttle` has the rate limits of the connection, None without any.
+    `since` is when the connection was accepted, in milliseconds since the
+    Unix epoch.
     """
 
-    __slots__ = ("id", "transport", "peer", "space", "container_id", "identity", "user", "access")
+    __slots__ = (
+        "id",
+        "transport",
+        "peer",
+        "since",
+        "space",
+        "container_id",
+        "identity",
+        "user",
+        "access",
+        "throttle",
+    )
 
-    def __init__(self, id: i64, transport: ClientTransport, space: AddressSpace) -> None:
+    def __init__(
+        self, id: i64, transport: ClientTransport, space: AddressSpace, since: i64
+    ) -> None:
         self.id: i64 = id
+        self.since: i64 = since
         self.transport: ClientTransport = transport
         self.peer: str = transport.peer
         self.space: AddressSpace = space
@@ -41,6 +58,7 @@ class ConnectedClient:
         self.identity: UserIdentity | None = None
         self.user: str | None = None
         self.access: ConnectionAccess = ConnectionAccess(UserIdentity(None), [])
+        self.throttle: ClientThrottle | None = None
 
     # -- setting the identity ------------------------------------------------------------
 

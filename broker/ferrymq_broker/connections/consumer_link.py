@@ -15,6 +15,7 @@ from ferrymq.engine.sender import SenderLink
 from ferrymq_broker.connections.client_limits import count_walk
 from ferrymq_broker.connections.durable_links.resume import SourceResumption
 from ferrymq_broker.connections.link_ports import ConsumerPort
+from ferrymq_broker.connections.message_rate import MessageRate
 from ferrymq_broker.connections.outcomes import (
     FAILED,
     LOST,
@@ -52,7 +53,8 @@ class ConsumerLink(ConsumerPort):
     """The broker's end of a link whose source is a node.
 
     `asked` is the node that the client named, `node` is the node that it consumes from: the same
-    node or a part of it. `memory` is the terminus that outlives the link, if there is one.
+    node or a part of it. `memory` is the terminus that outlives the link, if there is one. `rate`
+    is how fast messages are sent.
     """
 
     __slots__ = (
@@ -60,6 +62,7 @@ class ConsumerLink(ConsumerPort):
         "output",
         "asked",
         "terms",
+        "rate",
         "default_outcome",
         "memory",
         "_locks",
@@ -104,6 +107,7 @@ class ConsumerLink(ConsumerPort):
         self.output: ConnectionOutput = parts.output
         self.asked: Node = asked
         self.terms: SourceTerms = terms
+        self.rate: MessageRate = MessageRate(parts.shared.agenda.now)
         if asked is not node and not terms.part and "shared" not in terms.capabilities:
             # The subscription belongs to this link, however often the link is attached.
             self.known_as = OWNER
@@ -135,6 +139,10 @@ class ConsumerLink(ConsumerPort):
         link.count_available = self.count_available
         # The most messages that the link may hold.
         self._most: i64 = parts.allowance.limits.unsettled
+
+    def connection_number(self) -> i64:
+        """See `ClientConsumer.connection_number`."""
+        return self.parts.client.id
 
     def deliver(self, entry: Entry) -> i64:
         """Send the message if the link and the connection can take one now."""

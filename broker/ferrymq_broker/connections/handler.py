@@ -42,6 +42,7 @@ from ferrymq.engine.events import (
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq.errors import AuthenticationError
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.connections.attached_links import AttachedLink, BegunSession
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.client_limits import Allowance, forget_begin, is_over_limit
@@ -52,6 +53,7 @@ from ferrymq_broker.connections.durable_links.source import SourceTerminus
 from ferrymq_broker.connections.durable_links.target import TargetTerminus
 from ferrymq_broker.connections.links import ConnectionLinks, SessionLinks
 from ferrymq_broker.connections.login import ConnectionLogin
+from ferrymq_broker.connections.message_rate import MessageTraffic
 from ferrymq_broker.connections.output import ConnectionOutput
 from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
 from ferrymq_broker.connections.parts import ConnectionParts
@@ -65,6 +67,7 @@ from ferrymq_types.transactions import TransactionalState
 if TYPE_CHECKING:
     from ferrymq_broker.connections.client_login import ClientLogin
     from ferrymq_broker.connections.link_names import LinkHolder
+    from ferrymq_broker.connections.shown_links import ShownLink, ShownSession
     from ferrymq_broker.nodes.node import Node
     from ferrymq_types.transport import Error
 
@@ -115,7 +118,8 @@ class ConnectionHandler(ClientHandler):
         connection = Connection(settings, now)
         shared = broker.shared
         agenda = broker.agenda
-        client = ConnectedClient(shared.numbers.next(), transport, broker.default)
+        since = i64((now + broker.clock.epoch) * 1000.0)
+        client = ConnectedClient(shared.numbers.next(), transport, broker.default, since)
         allowance = Allowance(broker.client_limits)
         transactions = Transactions(
             broker.transaction_limits, shared.numbers, broker.timers, agenda
@@ -173,6 +177,9 @@ class ConnectionHandler(ClientHandler):
         if connection.failure is not None or connection.unread:
             # The client has a limited time to answer the close, or has sent more events.
             self.deadline_moved = True
+        throttle = self.client.throttle
+        if throttle is not None:
+            throttle.count_input(len(data), 0)
         output.recheck()
         if not output.dirty:
             output.touch()
@@ -214,6 +221,9 @@ class ConnectionHandler(ClientHandler):
     def handle_timeout(self, now: float) -> None:
         """Do what is due at this time."""
         self.broker.begin_pass(now)
+        if self._is_throttled():
+            # Nothing is read from the client, so its silence says nothing.
+            self.connection.note_input(now)
         self.connection.handle_timeout(now)
         self.process()
         self.output.touch()
@@ -230,8 +240,19 @@ class ConnectionHandler(ClientHandler):
         self.broker.finish_pass()
 
     def is_behind(self) -> bool:
-        """Return whether events of the client are put off: no more input is read for now."""
-        return self._remainder.waits
+        """Return whether no more input is read for now: events of the client are put off, or it has
+        sent too much for its rate limit."""
+        return self._remainder.waits or self._is_throttled()
+
+    def _is_throttled(self) -> bool:
+        throttle = self.client.throttle
+        return throttle is not None and throttle.holds_input()
+
+    def resume_input(self) -> None:
+        """See `ClientHandler.resume_input`."""
+        self.connection.note_input(self.broker.clock.now)
+        if self.rearm is not None:
+            self.rearm()
 
     def is_lingering(self) -> bool:
         """Return whether the client must have the time to read the close."""
@@ -274,6 +295,35 @@ class ConnectionHandler(ClientHandler):
             attributes["idle-time-out"] = remote.idle_time_out
             attributes["properties"] = remote.properties
         return attributes
+
+    def shown_sessions(self) -> list[ShownSession]:
+        """Return the sessions by their channels."""
+        sessions = self.connection.channels.by_local
+        return [BegunSession(self.client, sessions[channel]) for channel in sorted(sessions)]
+
+    def shown_links(self) -> list[ShownLink]:
+        """Return the links that are not detached on both sides."""
+        sessions = self.connection.channels.by_local
+        return [
+            AttachedLink(self.links, link)
+            for channel in sorted(sessions)
+            for link in sessions[channel].links.values()
+        ]
+
+    def unsettled(self) -> i64:
+        """Return how many deliveries are not settled, in both directions."""
+        count: i64 = 0
+        for session in self.connection.channels.by_local.values():
+            count += len(session.outgoing.unsettled) + len(session.incoming.unsettled)
+        return count
+
+    def traffic(self) -> MessageTraffic:
+        """Return the messages so far, and their rates."""
+        return self.links.traffic()
+
+    def read_rates(self, now: i64) -> i64:
+        """Read the counters of the links, for their rates."""
+        return self.links.read_rates(now)
 
     # -- callbacks from its parts --------------------------------------------------------
 

@@ -36,6 +36,10 @@ class ClientConsumer(Consumer):
         super().__init__(id, copies)
         self.closed: bool = False
 
+    def connection_number(self) -> i64:
+        """Return the number of the connection."""
+        return 0
+
     def go_on(self) -> None:
         """Continue to send: the client can take messages again."""
 

@@ -5,7 +5,7 @@ The steps of an attach are in `attach.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -18,6 +18,7 @@ from ferrymq_broker.connections.attach_target import TargetAttach
 from ferrymq_broker.connections.client_limits import EXCEEDED, count_walk, forget_attach
 from ferrymq_broker.connections.dynamic_nodes import DynamicNodes
 from ferrymq_broker.connections.link_names import LinkHolder
+from ferrymq_broker.connections.message_rate import MessageTraffic
 from ferrymq_broker.connections.permissions import put_on_record, require_source, require_target
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.parts import ConnectionParts
     from ferrymq_broker.connections.producer_link import ProducerLink
     from ferrymq_broker.transactions.coordinator import Coordinator
+
+
+DETACH_FORCED: Final = "amqp:link:detach-forced"
 
 
 @final
@@ -128,7 +132,14 @@ class ConnectionLinks(LinkHolder):
     """The sessions and links of one connection; `dynamic_nodes` are the nodes created for its
     links."""
 
-    __slots__ = ("parts", "connection", "dynamic_nodes", "_ended_sessions")
+    __slots__ = (
+        "parts",
+        "connection",
+        "dynamic_nodes",
+        "_ended_sessions",
+        "_received_before",
+        "_sent_before",
+    )
 
     def __init__(self, parts: ConnectionParts, connection: Connection) -> None:
         super().__init__(parts.client)
@@ -137,6 +148,9 @@ class ConnectionLinks(LinkHolder):
         self.dynamic_nodes: DynamicNodes = DynamicNodes(parts.client, parts.allowance)
         # Open transactions may have deliveries of these sessions.
         self._ended_sessions: list[Session] = []
+        # The messages of links that have ended.
+        self._received_before: i64 = 0
+        self._sent_before: i64 = 0
 
     # -- attach --------------------------------------------------------------------------
 
@@ -262,10 +276,12 @@ class ConnectionLinks(LinkHolder):
         if outgoing is not None:
             outgoing.close(lost, closed)
             memory = outgoing.memory
+            self._sent_before += outgoing.rate.total(link.deliveries)
         incoming = links.incoming.pop(link, None)
         if incoming is not None:
             incoming.close(closed, lost)
             memory = incoming.memory
+            self._received_before += incoming.rate.total(link.deliveries)
         coordinator = links.coordinators.pop(link, None)
         if coordinator is not None:
             coordinator.close(lost)
@@ -308,6 +324,32 @@ class ConnectionLinks(LinkHolder):
         count_walk(slices, link)
         slices.spend(LINK)
         return True
+
+    def force_detach(self, link: Link, reason: str) -> None:
+        """End a link because an operator wants it (``amqp:link:detach-forced``).
+
+        Messages that the link holds return. A terminus that outlives its link stays.
+        """
+        links = link.session.context
+        if link.local_detached or not isinstance(links, SessionLinks):
+            return
+        slices = self.parts.shared.agenda.slices
+        log.info("link detached by management", peer=self.client.peer, link=link.name)
+        waiting = links.waiting.get(link)
+        consumer = links.outgoing.get(link)
+        producer = links.incoming.get(link)
+        coordinator = links.coordinators.get(link)
+        if waiting is not None:
+            self.fail_attach(waiting, BrokerError(DETACH_FORCED, reason))
+        elif consumer is not None:
+            slices.spend(consumer.held * MESSAGE)
+            consumer.refuse(DETACH_FORCED, reason)
+        elif producer is not None:
+            producer.refuse(DETACH_FORCED, reason)
+        elif coordinator is not None:
+            coordinator.end(DETACH_FORCED, reason)
+        slices.spend(LINK)
+        count_walk(slices, link)
 
     def link_stolen(self, link: Link) -> None:
         """End a link that the same container has attached on another connection (AMQP 1.0
@@ -374,6 +416,32 @@ class ConnectionLinks(LinkHolder):
         """Return whether the client has messages that it has not settled."""
         held = (one for links in self.sessions() for one in links.outgoing.values())
         return any(consumer.held > 0 for consumer in held)
+
+    def read_rates(self, now: i64) -> i64:
+        """Read the counters of all links, for their rates; return how many links there are."""
+        count: i64 = 0
+        for links in self.sessions():
+            for link, consumer in links.outgoing.items():
+                consumer.rate.read(link.deliveries, now)
+            for link, producer in links.incoming.items():
+                producer.rate.read(link.deliveries, now)
+            count += len(links.outgoing) + len(links.incoming)
+        return count
+
+    def traffic(self) -> MessageTraffic:
+        """Return the messages of all links so far, and their rates."""
+        now = self.parts.shared.agenda.now
+        traffic = MessageTraffic()
+        traffic.received = self._received_before
+        traffic.sent = self._sent_before
+        for links in self.sessions():
+            for link, consumer in links.outgoing.items():
+                traffic.sent += consumer.rate.total(link.deliveries)
+                traffic.sent_rate += consumer.rate.rate(link.deliveries, now)
+            for link, producer in links.incoming.items():
+                traffic.received += producer.rate.total(link.deliveries)
+                traffic.received_rate += producer.rate.rate(link.deliveries, now)
+        return traffic
 
     def withdraw_credit(self) -> i64:
         """Take back the credit of all producers, and return how many there are."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
     from ferrymq.engine.events import ScramKeysRequested
     from ferrymq_broker.broker import Broker
+    from ferrymq_broker.connections.client_handler import ClientHandler
     from ferrymq_broker.connections.connection_port import ConnectionPort
     from ferrymq_broker.connections.link_names import LinkHolder
     from ferrymq_broker.connections.parts import ConnectionParts
@@ -67,7 +68,7 @@ class ConnectionLogin(ClientLogin):
         """Tell the client that its login has failed."""
         self._connection.reject_authentication(code)
 
-    def open(self, owner: ConnectionPort, links: LinkHolder, open: Open) -> None:
+    def open(self, owner: ClientHandler, links: LinkHolder, open: Open) -> None:
         """Open the connection to the virtual host that the client names, or close it at once.
 
         `owner` is told if the client loses its rights; the rights of `links` are checked then.
@@ -97,7 +98,7 @@ class ConnectionLogin(ClientLogin):
             self._refuse_host(open, "amqp:not-found", "does not exist")
             return
         self.watch_rights(owner, links, identity)
-        refusal = self.count_opened(open.container_id)
+        refusal = self.count_opened(owner, open.container_id)
         if refusal:
             self._connection.close(Error(condition=EXCEEDED, description=refusal))
 

@@ -25,6 +25,7 @@ from ferrymq_broker.connections.message_batches import (
     unpack,
     unpacks,
 )
+from ferrymq_broker.connections.message_rate import MessageRate
 from ferrymq_broker.connections.outcomes import (
     ACCEPTED,
     MODIFIED_SYMBOL,
@@ -50,6 +51,7 @@ from ferrymq_types.transport import Error, ReceiverSettleMode
 if TYPE_CHECKING:
     from ferrymq_broker.connections.output import ConnectionOutput
     from ferrymq_broker.connections.parts import ConnectionParts
+    from ferrymq_broker.connections.throttle import ClientThrottle
     from ferrymq_broker.nodes.personality import Personality
     from ferrymq_types.unions import Outcome
 
@@ -61,7 +63,7 @@ class ProducerLink(ProducerPort):
     `node` is None for the anonymous terminus, where every message names its address in its
     properties. `outcomes` are those that the client understands, by their symbols, or None for all.
     `low` is the credit at which the client gets more. `address` is that of the target, with aliases
-    resolved; empty for the anonymous terminus.
+    resolved; empty for the anonymous terminus. `rate` is how fast messages come.
     """
 
     __slots__ = (
@@ -69,6 +71,7 @@ class ProducerLink(ProducerPort):
         "output",
         "address",
         "outcomes",
+        "rate",
         "low",
         "_direct",
         "_personality",
@@ -95,6 +98,7 @@ class ProducerLink(ProducerPort):
         self.output: ConnectionOutput = parts.output
         self.address: str = address
         self.outcomes: list[str] | None = outcomes
+        self.rate: MessageRate = MessageRate(parts.shared.agenda.now)
         self.low: i64 = 0
         # The node, if messages go there without further checks.
         self._direct = node
@@ -523,11 +527,33 @@ class ProducerLink(ProducerPort):
             self.window += credit.reserve(self, full - self.window)
             if self.window == 0:
                 return
+        throttle = self.parts.client.throttle
+        if throttle is None or (node is not None and node.kind == "service"):
+            self._give(node, self.window)
+        else:
+            self._give_within(throttle, node)
+
+    def _give_within(self, throttle: ClientThrottle, node: Node | None) -> None:
+        """Give credit as far as the rate limits of the client allow."""
+        link = self.link
+        credit = i64(link.credit)
+        lacking = self.window - credit
+        if lacking <= 0:
+            return
+        allowed = throttle.allow(lacking)
+        if allowed > 0:
+            self._give(node, credit + allowed)
+            throttle.promise(link.credit - credit)
+        if allowed < lacking:
+            throttle.wait(self)
+
+    def _give(self, node: Node | None, most: i64) -> None:
+        """Give up to this credit, as far as the node has room."""
         room = BOUNDLESS if node is None else node.room()
         if node is not None and (room != BOUNDLESS or self._metered):
-            self._share(node, room)
+            self._share(node, room, most)
         else:
-            self._grant(self.window)
+            self._grant(most)
 
     def withdraw(self) -> None:
         """Take back unused credit, because there is an alarm. Services are exempt.
@@ -582,8 +608,8 @@ class ProducerLink(ProducerPort):
         if not self.output.dirty:
             self.output.touch()
 
-    def _share(self, node: Node, room: i64) -> None:
-        """Give this link its share of the free room.
+    def _share(self, node: Node, room: i64, most: i64) -> None:
+        """Give this link its share of the free room, up to a credit of `most`.
 
         Producers of a node have equal shares, with one share left for a new producer. New credit is
         sent only if it at least doubles the credit of the link.
@@ -596,14 +622,14 @@ class ProducerLink(ProducerPort):
             node.promised -= credit
             self._promised = 0
             self._metered = False
-            self._grant(self.window)
+            self._grant(most)
             return
         self._metered = True
         share = room // (len(node.producers) + 1)
         if share < 1:
             share = 1
-        if share > self.window:
-            share = self.window
+        if share > most:
+            share = most
         more = share - credit
         free = room - node.pledged()
         if more > free:
@@ -613,7 +639,7 @@ class ProducerLink(ProducerPort):
             self._promised += more
             credit += more
             self._grant(credit)
-        if credit < self.window:
+        if credit < most:
             node.wait_for_room(self)
 
     # -- the end -------------------------------------------------------------------------
@@ -660,6 +686,10 @@ class ProducerLink(ProducerPort):
                     node.regain_room()
                 node.link_closed()
         self.parts.shared.credit.leave(self, self.window)
+        throttle = self.parts.client.throttle
+        if throttle is not None:
+            throttle.forget(self)
+            throttle.take_back(self.link.credit)
 
 
 def _has_room(node: Node) -> bool:

@@ -143,7 +143,7 @@ def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -
     if operation == "UPDATE" and drains(call.arguments):
         # The new setting would let the party read all present and future messages.
         access.require(reading(space, address), address, name)
-    if operation == "MOVE":
+    if operation in ("MOVE", "REQUEUE"):
         target = call.arguments.get("target")
         if isinstance(target, str):
             expect_send(call.party, space, target)
@@ -172,5 +172,7 @@ _OF_MESSAGES: Final = {
     "PEEK": BROWSE,
     "PEEK-SCHEDULED": BROWSE,
     "MOVE": RECEIVE,
+    "REQUEUE": RECEIVE,
+    "REMOVE": RECEIVE,
     **dict.fromkeys(OF_RECEIVERS, RECEIVE),
 }

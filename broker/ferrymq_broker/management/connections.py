@@ -1,20 +1,19 @@
-"""Connections, sessions and links: reading their attributes, and closing connections."""
+"""Connections, sessions and links: reading their attributes, closing connections, and detaching
+links."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
-from ferrymq.engine.link import Link
-from ferrymq.engine.session import Session
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.client_handler import ClientHandler
-from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.connections.shown_links import ShownLink, ShownSession, UnsettledCounts
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.entity import IndexedType, Show, deleted
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.values.rights import MANAGE
-from ferrymq_types.messaging import Source, Target
+from ferrymq_codec.scalars import Timestamp
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ T = TypeVar("T")
 
 _SIMPLE: Final = (str, int, float, bytes, UUID)
 _SHOWN: Final = 200
+# Attributes of connections that only some protocols have.
+_OF_PROTOCOLS: Final = ("sessions", "links", "channels", "consumers")
 
 
 class _OfConnections(IndexedType[T]):
@@ -75,10 +76,22 @@ class ConnectionEntities(_OfConnections[ClientHandler]):
         "virtual-host",
         "protocol",
         "hostname",
+        "since",
+        "mechanism",
+        "tls-version",
+        "product",
+        "version",
         "sessions",
         "links",
         "channels",
+        "consumers",
+        "unsettled",
+        "messages-received",
+        "messages-sent",
+        "received-rate",
+        "sent-rate",
         "blocked",
+        "throttled",
         "max-frame-size",
         "channel-max",
         "idle-time-out",
@@ -108,13 +121,26 @@ class ConnectionEntities(_OfConnections[ClientHandler]):
 
     def describe(self, entry: ClientHandler) -> dict[str, object]:
         """Return the attributes of a connection."""
-        attributes: dict[str, object] = {"sessions": None, "links": None, "channels": None}
+        client = entry.client
+        identity = client.identity
+        attributes: dict[str, object] = dict.fromkeys(_OF_PROTOCOLS)
         attributes.update(entry.describe())
-        attributes["peer"] = entry.client.peer
-        attributes["user"] = entry.client.user
+        properties = _plain(attributes.get("properties"))
+        told = properties or {}
+        attributes.update(entry.traffic().describe())
+        attributes["peer"] = client.peer
+        attributes["user"] = client.user
         attributes["virtual-host"] = self.space.name
+        attributes["since"] = Timestamp(int(client.since))
+        attributes["mechanism"] = None if identity is None else identity.mechanism or None
+        attributes["tls-version"] = client.transport.tls_version or None
+        attributes["product"] = told.get("product")
+        attributes["version"] = told.get("version")
+        attributes["unsettled"] = int(entry.unsettled())
+        throttle = client.throttle
         attributes["blocked"] = entry.output.blocked
-        attributes["properties"] = _plain(attributes.get("properties"))
+        attributes["throttled"] = throttle is not None and throttle.is_throttled()
+        attributes["properties"] = properties
         return attributes
 
     def delete(self, call: Call) -> Result:
@@ -126,7 +152,7 @@ class ConnectionEntities(_OfConnections[ClientHandler]):
         if handler is None:
             raise self.missing(identity)
         self.broker.soon(_Closing(self.broker, handler, reason).run)
-        return deleted()
+        return deleted(f"closed: {reason}")
 
 
 class _Closing:
@@ -144,8 +170,9 @@ class _Closing:
             handler.close(error, self._broker.clock.now)
 
 
-class SessionEntities(_OfConnections[tuple[ClientHandler, Session]]):
-    """The sessions, as CONNECTION/CHANNEL, with the broker's channel."""
+class SessionEntities(_OfConnections[ShownSession]):
+    """The sessions, as CONNECTION/CHANNEL, with the broker's channel; channels of AMQP 0-9-1 are
+    shown as sessions."""
 
     short = "session"
     attributes: tuple[str, ...] = (
@@ -154,39 +181,35 @@ class SessionEntities(_OfConnections[tuple[ClientHandler, Session]]):
         "channel",
         "remote-channel",
         "links",
+        "unsettled",
         "incoming-window",
         "remote-incoming-window",
         "handle-max",
+        "prefetch",
+        "total-prefetch",
+        "confirms",
+        "transactional",
     )
 
     def __init__(self, connections: ConnectionEntities) -> None:
         self._connections = connections
 
-    def entries_of(self, connection: str) -> dict[str, tuple[ClientHandler, Session]]:
+    def entries_of(self, connection: str) -> dict[str, ShownSession]:
         """Return the sessions by connection and channel."""
         return {
-            f"{handler.client.id}/{session.channel}": (handler, session)
+            session.identity(): session
             for handler in self._connections.entries_of(connection).values()
             for session in sessions_of(handler)
         }
 
-    def describe(self, entry: tuple[ClientHandler, Session]) -> dict[str, object]:
+    def describe(self, entry: ShownSession) -> dict[str, object]:
         """Return the attributes of a session."""
-        handler, session = entry
-        remote = session.remote_begin
-        return {
-            "connection": str(handler.client.id),
-            "channel": int(session.channel),
-            "remote-channel": int(session.remote_channel),
-            "links": len(session.links),
-            "incoming-window": int(session.incoming.window),
-            "remote-incoming-window": int(session.outgoing.remote_window),
-            "handle-max": None if remote is None else remote.handle_max,
-        }
+        return entry.describe()
 
 
-class LinkEntities(_OfConnections[tuple[ClientHandler, Link]]):
-    """The links, as CONNECTION/CHANNEL/ROLE/NAME; ROLE is the client's, sender or receiver."""
+class LinkEntities(_OfConnections[ShownLink]):
+    """The links, as CONNECTION/CHANNEL/ROLE/NAME; ROLE is the client's, sender or receiver.
+    Consumers of AMQP 0-9-1 are shown as links."""
 
     short = "link"
     attributes: tuple[str, ...] = (
@@ -197,8 +220,14 @@ class LinkEntities(_OfConnections[tuple[ClientHandler, Link]]):
         "address",
         "source",
         "target",
+        "user",
+        "peer",
         "credit",
+        "prefetch",
         "delivery-count",
+        "unsettled",
+        "messages",
+        "rate",
         "snd-settle-mode",
         "rcv-settle-mode",
         "max-message-size",
@@ -209,53 +238,73 @@ class LinkEntities(_OfConnections[tuple[ClientHandler, Link]]):
     def __init__(self, connections: ConnectionEntities) -> None:
         self._connections = connections
 
-    def entries_of(self, connection: str) -> dict[str, tuple[ClientHandler, Link]]:
+    def operations(self) -> dict[str, Operation]:
+        """Return READ and DELETE."""
+        return {"READ": Operation(self.read), "DELETE": Operation(self.delete, ("reason",))}
+
+    def entries_of(self, connection: str) -> dict[str, ShownLink]:
         """Return the links by connection, channel, role and name."""
-        found: dict[str, tuple[ClientHandler, Link]] = {}
+        found: dict[str, ShownLink] = {}
         for handler in self._connections.entries_of(connection).values():
-            for session in sessions_of(handler):
-                named = {_link_identity(handler, link): link for link in session.links.values()}
-                for identity in sorted(named):
-                    found[identity] = (handler, named[identity])
+            links = links_of(handler)
+            links.sort(key=lambda link: (int(link.channel), link.identity()))
+            for link in links:
+                found[link.identity()] = link
         return found
 
-    def describe(self, entry: tuple[ClientHandler, Link]) -> dict[str, object]:
-        """Return the attributes of a link."""
-        return _link_attributes(*entry)
+    def shower_of(self, entries: dict[str, ShownLink]) -> Show:
+        """Return a function that shows these links by identity."""
+        counts = UnsettledCounts()
+
+        def show(identity: str) -> dict[str, object] | None:
+            entry = entries.get(identity)
+            return None if entry is None else describe_link(entry, counts)
+
+        return show
+
+    def delete(self, call: Call) -> Result:
+        """Handle DELETE: detach a link with ``amqp:link:detach-forced``, after the answer."""
+        call.expect_only("reason")
+        identity = call.required_name()
+        reason = call.text("reason", "detached by management")
+        link = self.entries_of(identity.partition("/")[0]).get(identity)
+        if link is None:
+            raise self.missing(identity)
+        broker = self._connections.broker
+        broker.soon(_Detaching(broker, link, reason).run)
+        return deleted(f"detached: {reason}")
 
 
-def sessions_of(handler: ClientHandler) -> list[Session]:
-    """Return the sessions of a connection by channel; none if its protocol has no sessions."""
-    if not isinstance(handler, ConnectionHandler):
-        return []
-    return [session for _, session in sorted(handler.connection.channels.by_local.items())]
+class _Detaching:
+    """A link to be detached in a pass of its own."""
+
+    def __init__(self, broker: Broker, link: ShownLink, reason: str) -> None:
+        self._broker = broker
+        self._link = link
+        self._reason = reason
+
+    def run(self) -> None:
+        self._link.end(self._reason)
+        self._broker.finish_pass()
 
 
-def _link_identity(handler: ClientHandler, link: Link) -> str:
-    role = "receiver" if link.is_sender else "sender"
-    return f"{handler.client.id}/{link.session.channel}/{role}/{link.name}"
+def sessions_of(handler: ClientHandler) -> list[ShownSession]:
+    """Return the sessions of a connection by channel."""
+    return handler.shown_sessions()
 
 
-def _link_attributes(handler: ClientHandler, link: Link) -> dict[str, object]:
-    source = link.source.address if isinstance(link.source, Source) else None
-    target = link.target.address if isinstance(link.target, Target) else None
-    attach = link.remote_attach
-    return {
-        "name": link.name,
-        "connection": str(handler.client.id),
-        "session": f"{handler.client.id}/{link.session.channel}",
-        "role": "receiver" if link.is_sender else "sender",
-        "address": source if link.is_sender else target,
-        "source": source,
-        "target": target,
-        "credit": int(link.credit),
-        "delivery-count": int(link.delivery_count),
-        "snd-settle-mode": link.snd_settle_mode.name.lower(),
-        "rcv-settle-mode": link.rcv_settle_mode.name.lower(),
-        "max-message-size": int(link.remote_max_message_size),
-        "paired": link.paired,
-        "properties": None if attach is None else _plain(attach.properties),
-    }
+def links_of(handler: ClientHandler) -> list[ShownLink]:
+    """Return the links of a connection."""
+    return handler.shown_links()
+
+
+def describe_link(link: ShownLink, counts: UnsettledCounts) -> dict[str, object]:
+    """Return the attributes of a link, with those of its client."""
+    attributes = link.describe(counts)
+    attributes["user"] = link.client.user
+    attributes["peer"] = link.client.peer
+    attributes["properties"] = _plain(attributes.get("properties"))
+    return attributes
 
 
 def _plain(properties: object) -> dict[str, object] | None:

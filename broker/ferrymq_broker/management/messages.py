@@ -17,7 +17,8 @@ from ferrymq_broker.management.errors import (
 )
 from ferrymq_broker.management.locks import QueueLocks
 from ferrymq_broker.management.operation import GREATEST, Call, Operation, Result
-from ferrymq_broker.management.peek import PeekResult, count_of
+from ferrymq_broker.management.peek import PeekResult, count_of, death_of
+from ferrymq_broker.management.selected import SelectedMessages
 from ferrymq_broker.management.sliced_query import Steps, when_over
 from ferrymq_broker.nodes.entry import ACQUIRED, DEFERRED
 from ferrymq_broker.nodes.queues.queue import Queue
@@ -41,6 +42,7 @@ class QueueMessages:
         self._space = space
         self._find = find
         self._locks = QueueLocks(find)
+        self._selected = SelectedMessages(space, find)
 
     def operations(self) -> dict[str, Operation]:
         """Return the operations by name."""
@@ -51,6 +53,7 @@ class QueueMessages:
             "PEEK-SCHEDULED": Operation(self.peek_scheduled, ("from-sequence", "count")),
             "CANCEL-SCHEDULED": Operation(self.cancel_scheduled, ("sequences",)),
             **self._locks.operations(),
+            **self._selected.operations(),
         }
 
     def purge(self, call: Call) -> Result | Steps[Result]:
@@ -122,6 +125,9 @@ class QueueMessages:
             until = queue.locked_until(entry)
             if until:
                 facts["locked-until"] = Timestamp(int(until))
+            death = death_of(message)
+            if death:
+                facts["dead-letter"] = death
             payload = message.payload
             if entry.attempts:
                 payload = message.redelivery(i64(entry.failures))

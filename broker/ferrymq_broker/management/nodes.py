@@ -15,6 +15,7 @@ from ferrymq_broker.management.errors import (
     NOT_IMPLEMENTED,
     ManagementError,
 )
+from ferrymq_broker.management.node_links import NodeLinks
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.sliced_query import Steps, finish, sift, when_over
@@ -40,6 +41,8 @@ class DeclaredNodes(EntityType):
 
     base = PREFIX + "node"
     settings: tuple[str, ...] = ()
+    # What lists the links of nodes; None if that is not wanted.
+    links: NodeLinks | None = None
 
     def __init__(self, space: AddressSpace) -> None:
         self.space = space
@@ -52,12 +55,14 @@ class DeclaredNodes(EntityType):
         self.attributes: tuple[str, ...] = tuple(self.describe(fresh))
 
     def operations(self) -> dict[str, Operation]:
-        """Return CREATE, READ, UPDATE and DELETE."""
+        """Return CREATE, READ, UPDATE and DELETE, and LIST-LINKS if links are known."""
+        links = self.links
         return {
             "CREATE": Operation(self.create, self.settings),
             "READ": Operation(self.read),
             "UPDATE": Operation(self.update, self.settings),
             "DELETE": Operation(self.delete, ("if-empty", "if-unused")),
+            **({} if links is None else links.operations(self._named)),
         }
 
     def authorise(self, operation: str, call: Call) -> None:
@@ -101,6 +106,9 @@ class DeclaredNodes(EntityType):
     def _on_change(self, node: Node, there: bool) -> None:
         """Forget the sorted addresses."""
         self._sorted = None
+
+    def _named(self, call: Call) -> Node:
+        return self.find(call.required_name())
 
     def find(self, address: str) -> Node:
         """Return the node of an address or alias. Raises `ManagementError`."""

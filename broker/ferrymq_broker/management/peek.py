@@ -6,11 +6,25 @@ from typing import Final
 
 from ferrymq_broker.management.errors import BAD_REQUEST, ManagementError
 from ferrymq_broker.management.operation import Call
+from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.nodes.message_view import view_of
+from ferrymq_broker.nodes.queues.lifecycle.dead_letters import PREFIX, REASON
 
 DEFAULT_COUNT: Final = 10
 MAX_COUNT: Final = 1000
 # Bytes of messages in one answer; the first message may be larger.
 MAX_BYTES: Final = 1024 * 1024
+# What the annotations of a dead letter tell.
+_DEATH: Final = (
+    "reason",
+    "source",
+    "time",
+    "count",
+    "condition",
+    "description",
+    "first-reason",
+    "first-source",
+)
 
 
 def count_of(call: Call) -> int:
@@ -21,6 +35,17 @@ def count_of(call: Call) -> int:
             BAD_REQUEST, f"count: {count} is too much; at most {MAX_COUNT} messages are allowed"
         )
     return count
+
+
+def death_of(message: BrokerMessage) -> dict[str, object]:
+    """Return why a message is a dead letter, from its annotations without their prefix; empty if it
+    is none."""
+    annotations = view_of(message).message_annotations
+    if not isinstance(annotations.get(REASON), str):
+        return {}
+    told = {name: annotations.get(PREFIX + name) for name in _DEATH}
+    # A client may have written anything there.
+    return {name: value for name, value in told.items() if isinstance(value, str | int)}
 
 
 class PeekResult:

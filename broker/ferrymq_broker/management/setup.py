@@ -13,6 +13,8 @@ from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.exchanges import BindingEntities, ExchangeEntities
 from ferrymq_broker.management.fences import FenceEntities
 from ferrymq_broker.management.manager import Manager, failed
+from ferrymq_broker.management.node_links import NodeLinks
+from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.overview import BrokerEntities, VirtualHostEntities
 from ferrymq_broker.management.queues import QueueEntities
 from ferrymq_broker.management.store import StoreEntities, StoreKeeper
@@ -54,6 +56,10 @@ def install(
         BrokerEntities(broker, space),
         VirtualHostEntities(broker, space),
     ]
+    links = NodeLinks(connections)
+    for type in types:
+        if isinstance(type, DeclaredNodes | SubscriptionEntities):
+            type.links = links
     if keeper is not None:
         types.append(StoreEntities(keeper))
     for dialect in dialects:

@@ -26,6 +26,7 @@ from ferrymq_broker.management.errors import (
     ManagementError,
 )
 from ferrymq_broker.management.messages import QueueMessages
+from ferrymq_broker.management.node_links import NodeLinks
 from ferrymq_broker.management.nodes import DeclaredNodes, expect_kept, when_gone
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.policies import node_policy
@@ -72,6 +73,8 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
     """The subscriptions, as TOPIC::NAME: those made by management, and those made by links."""
 
     short = "subscription"
+    # What lists the links of subscriptions; None if that is not wanted.
+    links: NodeLinks | None = None
 
     def __init__(self, space: AddressSpace) -> None:
         self._space = space
@@ -85,6 +88,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
 
     def operations(self) -> dict[str, Operation]:
         """Return the operations. A subscription has those of a queue."""
+        links = self.links
         return {
             "CREATE": Operation(self.create, ("selector", *_QUEUE)),
             "READ": Operation(self.read),
@@ -95,6 +99,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
             "LIST-RULES": Operation(self.list_rules, ("skip", "top")),
             **self._messages.operations(),
             **self._sessions.operations(),
+            **({} if links is None else links.operations(lambda call: self._found(call)[1].queue)),
         }
 
     def authorise(self, operation: str, call: Call) -> None:
@@ -126,7 +131,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
             access.require(reading(self._space, address), address, name)
         expect_ways(party, self._space, call.arguments)
         target = call.arguments.get("target")
-        if operation == "MOVE" and isinstance(target, str):
+        if operation in ("MOVE", "REQUEUE") and isinstance(target, str):
             expect_send(party, self._space, target)
 
     def _may_receive(self, party: Party, address: str) -> bool:

@@ -21,6 +21,8 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.capture.service import CaptureService
 from ferrymq_broker.http_responses import leave_out_server, serve
 from ferrymq_broker.monitoring.capture_metrics import CaptureCollector
+from ferrymq_broker.monitoring.connection_metrics import ConnectionMetrics
+from ferrymq_broker.monitoring.connection_totals import ConnectionTotals
 from ferrymq_broker.monitoring.http_limits import HttpLimits
 from ferrymq_broker.monitoring.http_log_filter import LOGGER
 from ferrymq_broker.monitoring.metrics import BrokerCollector
@@ -67,6 +69,7 @@ class MonitoringServer:
         # The metrics by address, except those of nodes.
         self._by_node = CollectorRegistry()
         self._counted = NodeTotals()
+        self._clients = ConnectionTotals()
         self._retired = RetiredNodes()
         self._at_work = asyncio.Semaphore(_AT_WORK)
         self._watching = False
@@ -81,6 +84,7 @@ class MonitoringServer:
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/metrics/nodes", self._metrics_by_node)
+        application.router.add_get("/metrics/connections", self._metrics_by_connection)
         self._runner = web.AppRunner(
             application,
             access_log=None,
@@ -101,7 +105,7 @@ class MonitoringServer:
         broker = self._broker
         for space in broker.spaces.values():
             space.on_change.append(self._retired.on_change)
-        self._sums.register(BrokerCollector(broker, self._counted))
+        self._sums.register(BrokerCollector(broker, self._counted, self._clients))
         if store is not None:
             self._sums.register(StoreCollector(broker, store))
         if capture is not None:
@@ -156,6 +160,7 @@ class MonitoringServer:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         async with self._at_work:
             await self._counted.count(self._broker, self._retired)
+            await self._clients.count(self._broker)
             body = encode(self._sums)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
@@ -172,6 +177,23 @@ class MonitoringServer:
             async for piece in figures.lines(encode):
                 await response.write(piece)
             await response.write(encode(self._by_node))
+        await response.write_eof()
+        return response
+
+    async def _metrics_by_connection(self, request: web.Request) -> web.StreamResponse:
+        refusal = await self._refusal(request)
+        if refusal is not None:
+            return refusal
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        response = web.StreamResponse(headers={"Content-Type": content_type})
+        async with self._at_work:
+            figures = ConnectionMetrics()
+            await figures.read(self._broker)
+            await response.prepare(request)
+            async for piece in figures.lines(encode):
+                await response.write(piece)
+            # The end of the text in the format that was asked for.
+            await response.write(encode(CollectorRegistry()))
         await response.write_eof()
         return response
 

@@ -14,15 +14,18 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.monitoring.connection_totals import ConnectionTotals
 from ferrymq_broker.monitoring.node_totals import COUNTERS, GAUGES, NodeTotals
 
 
 class BrokerCollector(Collector):
-    """A collector of the figures of `broker`, and of `sums`, which are counted before."""
+    """A collector of the figures of `broker`, and of the sums of its nodes and connections, which
+    are counted before."""
 
-    def __init__(self, broker: Broker, sums: NodeTotals) -> None:
+    def __init__(self, broker: Broker, sums: NodeTotals, clients: ConnectionTotals) -> None:
         self._broker = broker
         self._sums = sums
+        self._clients = clients
 
     def collect(self) -> Iterable[Metric]:
         """Yield all metric families, those of nodes first."""
@@ -49,6 +52,19 @@ class BrokerCollector(Collector):
         counters = broker.counters
         yield _single("ferrymq_connections", "Open connections", len(broker.handlers))
         yield _single("ferrymq_links", "Attached links", len(broker.shared.names))
+        yield _single(
+            "ferrymq_unsettled_deliveries",
+            "Deliveries that are not settled",
+            float(self._clients.unsettled),
+        )
+        throttled = GaugeMetricFamily(
+            "ferrymq_throttled_connections",
+            "Connections that have to wait because of a rate limit",
+            labels=["user"],
+        )
+        for user, count in sorted(self._clients.throttled.items()):
+            throttled.add_metric([user], count)
+        yield throttled
         yield _single(
             "ferrymq_held_bytes",
             "Bytes of messages held, each counted once",
@@ -78,6 +94,7 @@ class BrokerCollector(Collector):
             ("logins_put_off", "Logins refused without checking, to be tried again later"),
             ("links_refused", "Attaches refused"),
             ("links_over_limit", "Links refused or ended because of a limit of their connection"),
+            ("throttles", "How often a client has had to wait because of a rate limit"),
             ("bytes_received", "Bytes read from clients"),
             ("bytes_sent", "Bytes written to clients"),
         ):

@@ -165,7 +165,7 @@ class DetectingProtocol(asyncio.Protocol):
         protocol = self._server.new_protocol(self._listener.loopback, None, self._began)
         self._hand_over(transport, protocol)
         if self._stream is not None:
-            mark_secured(protocol.handler, self._stream.certificate())
+            mark_secured(protocol.handler, self._stream)
         protocol.data_received(data)
 
     def _become_http(self, transport: asyncio.Transport, data: bytes) -> None:

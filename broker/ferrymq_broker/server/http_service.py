@@ -267,7 +267,7 @@ class WebProtocol(AmqpProtocol):
         super().connection_made(transport)
         stream = self._limits.stream
         if stream is not None:
-            mark_secured(self.handler, stream.certificate())
+            mark_secured(self.handler, stream)
         self._limits.is_through = self._has_opened
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -160,7 +160,9 @@ class AmqpProtocol(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Handle that the client has read most of what was written."""
-        self._turns.go_on()
+        if not self.handler.is_behind():
+            # Otherwise `_rearm` goes on.
+            self._turns.go_on()
         try:
             self.handler.output.resume()
         except Exception:
@@ -179,7 +181,7 @@ class AmqpProtocol(asyncio.Protocol):
     def _on_secured(self) -> None:
         transport = self._transport
         assert isinstance(transport, TlsStream)
-        mark_secured(self.handler, transport.certificate())
+        mark_secured(self.handler, transport)
 
     def _on_tls_failed(self, reason: str) -> None:
         log.warning("TLS failed", peer=self.handler.client.peer, reason=reason)

@@ -78,6 +78,11 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         tls = self._tls
         return None if tls is None else dict(tls.getpeercert() or {}) or None
 
+    def version(self) -> str:
+        """Return the version of TLS, such as ``TLSv1.3``; empty before the handshake is over."""
+        tls = self._tls
+        return "" if tls is None else tls.version() or ""
+
     # -- from the network ----------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
@@ -318,11 +323,12 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         self._flush()
 
 
-def mark_secured(handler: ClientHandler, certificate: dict[str, object] | None) -> None:
+def mark_secured(handler: ClientHandler, stream: TlsStream) -> None:
     """Record that TLS is established: other logins may be allowed now."""
     transport = handler.client.transport
     transport.encrypted = True
-    transport.certificate = certificate
+    transport.certificate = stream.certificate()
+    transport.tls_version = stream.version()
     handler.on_secured()
 
 

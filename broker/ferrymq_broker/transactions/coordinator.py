@@ -57,7 +57,7 @@ class Coordinator(ControlPort):
         if self.closed:
             return
         if delivery.remote_settled:
-            self._end("amqp:illegal-state", "a message to the coordinator must not be sent settled")
+            self.end("amqp:illegal-state", "a message to the coordinator must not be sent settled")
             return
         try:
             body, fence = read_message(delivery)
@@ -149,14 +149,15 @@ class Coordinator(ControlPort):
             delivery.settle(Rejected(error=error))
             delivery.link.session.flush_dispositions()
         else:
-            self._end(error.condition, str(error.description))
+            self.end(error.condition, str(error.description))
 
     def terminate(self, reason: str) -> None:
         """End the link and roll back all its transactions, because the client has broken a rule for
         one (AMQP 1.0 §4.4.1–2)."""
-        self._end(ROLLBACK, reason)
+        self.end(ROLLBACK, reason)
 
-    def _end(self, condition: str, description: str) -> None:
+    def end(self, condition: str, description: str) -> None:
+        """End the link with an error, and roll back its transactions."""
         log.info("control link ended", peer=self.parts.client.peer, reason=description)
         self.link.detach(closed=True, error=Error(condition=condition, description=description))
         self.output.touch()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.connections.client_limits import EXCEEDED
+from ferrymq_broker.connections.message_rate import MessageRate
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.slices import LINK, MESSAGE
@@ -91,10 +92,10 @@ class Channel:
 
     `consumers` are by their tags, `unacknowledged` has the deliveries without an outcome by their
     numbers, in order, none of them below `first_tag`; `last_tag` is the number of the last
-    delivery. `prefetch` is that of later consumers, `total_prefetch` that of all consumers
-    together; 0 is no limit. `exchanges` are those that were published to lately. `last_queue` is
-    the queue that was declared last, which an empty name stands for. `confirms` and `transaction`
-    are None until the client selects them.
+    delivery, and `rate` how fast they are written. `prefetch` is that of later consumers,
+    `total_prefetch` that of all consumers together; 0 is no limit. `exchanges` are those that were
+    published to lately. `last_queue` is the queue that was declared last, which an empty name
+    stands for. `confirms` and `transaction` are None until the client selects them.
     """
 
     __slots__ = (
@@ -112,6 +113,7 @@ class Channel:
         "unacknowledged",
         "first_tag",
         "last_tag",
+        "rate",
         "prefetch",
         "total_prefetch",
         "is_stopped",
@@ -143,6 +145,7 @@ class Channel:
         self.unacknowledged: dict[int, Unacknowledged] = {}
         self.first_tag: i64 = 1
         self.last_tag: i64 = 0
+        self.rate: MessageRate = MessageRate(connection.broker.agenda.now)
         self.prefetch: i64 = 0
         self.total_prefetch: i64 = 0
         # Whether the client has asked for no more messages (channel.flow).
@@ -267,6 +270,10 @@ class Channel:
     def holds_messages(self) -> bool:
         """Return whether the client has messages without an outcome."""
         return self._outstanding > 0
+
+    def count_unsettled(self) -> int:
+        """Return how many deliveries have no outcome, those in a transaction included."""
+        return int(self._outstanding)
 
     # -- consumers -------------------------------------------------------------------------
 

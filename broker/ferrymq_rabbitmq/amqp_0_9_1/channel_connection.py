@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.deferred_events import DeferredEvents
 from ferrymq_broker.connections.link_names import LinkHolder
+from ferrymq_broker.connections.message_rate import MessageRate, MessageTraffic
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.node import Producer
 from ferrymq_broker.slices import CONNECTION, LOST_LINK
@@ -34,6 +35,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.engine_events import (
 from ferrymq_rabbitmq.amqp_0_9_1.engine.server_connection import ServerConnection
 from ferrymq_rabbitmq.amqp_0_9_1.engine.server_settings import ServerSettings
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, ConnectionFault
+from ferrymq_rabbitmq.amqp_0_9_1.shown_channels import ShownChannel, ShownConsumer
 from ferrymq_rabbitmq.personality import RabbitmqPersonality
 from ferrymq_types.transport import Error
 from ferrymq_types_0_9_1.constants import (
@@ -46,6 +48,7 @@ from ferrymq_types_0_9_1.constants import (
 if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.connections.client_login import ClientLogin
+    from ferrymq_broker.connections.shown_links import ShownLink, ShownSession
     from ferrymq_broker.server.new_connection import NewConnection
     from ferrymq_codec_0_9_1.method import Method
     from ferrymq_rabbitmq.management.host_requests import HostRequests
@@ -121,7 +124,7 @@ class ChannelConnection(ClientHandler):
 
     `channels` are by their numbers. `answered` is whether the client is told of something in this
     pass, which waits for the disk if anything has changed. `outstanding` is how many deliveries of
-    all channels have no outcome.
+    all channels have no outcome, `published` how many messages the client has published.
     """
 
     __slots__ = (
@@ -132,7 +135,10 @@ class ChannelConnection(ClientHandler):
         "_login",
         "_holder",
         "_producer",
-        "_publishes",
+        "published",
+        "_counted",
+        "_published_rate",
+        "_sent_before",
         "_is_held",
         "_events",
         "_at",
@@ -171,8 +177,12 @@ class ChannelConnection(ClientHandler):
         self._login = ChannelLogin(broker, client, output, authenticator, engine)
         self._holder = ChannelHolder(self)
         self._producer = ConnectionProducer(self)
-        # Whether the client has published anything: an alarm stops such clients only.
-        self._publishes = False
+        self.published: i64 = 0
+        # How many of these count for the rate limits already.
+        self._counted: i64 = 0
+        self._published_rate = MessageRate(broker.agenda.now)
+        # The deliveries on channels that have ended.
+        self._sent_before: i64 = 0
         self._is_held = False
         self._events: list[EngineEvent] = _NO_EVENTS
         # The position of the next event; the task that continues with the events in another slice.
@@ -191,6 +201,10 @@ class ChannelConnection(ClientHandler):
         broker.counters.bytes_received += len(data)
         self.engine.receive_data(data, now)
         self.process()
+        throttle = self.client.throttle
+        if throttle is not None:
+            throttle.count_input(len(data), self.published - self._counted)
+            self._counted = self.published
         self.deadline_moved = True
         self.output.touch()
         broker.finish_pass()
@@ -229,7 +243,7 @@ class ChannelConnection(ClientHandler):
     def handle_timeout(self, now: float) -> None:
         """Do what is due at this time."""
         self.broker.begin_pass(now)
-        if self._is_held:
+        if self._is_held or self._is_throttled():
             # Nothing is read from the client, so its silence says nothing.
             self.engine.note_input(now)
         self.engine.handle_timeout(now)
@@ -256,9 +270,24 @@ class ChannelConnection(ClientHandler):
         return any(channel.holds_messages() for channel in self.channels.values())
 
     def is_behind(self) -> bool:
-        """Return whether no more input is read: events are put off, there is an alarm, or the
-        client has not waited for its login."""
-        return self._remainder.waits or self._is_held or self.engine.holds_input()
+        """Return whether no more input is read: events are put off, there is an alarm, the client
+        has sent too much for its rate limit, or it has not waited for its login."""
+        return (
+            self._remainder.waits
+            or self._is_held
+            or self._is_throttled()
+            or self.engine.holds_input()
+        )
+
+    def _is_throttled(self) -> bool:
+        throttle = self.client.throttle
+        return throttle is not None and throttle.holds_input()
+
+    def resume_input(self) -> None:
+        """See `ClientHandler.resume_input`."""
+        self.engine.note_input(self.broker.clock.now)
+        if self.rearm is not None:
+            self.rearm()
 
     def is_lingering(self) -> bool:
         """Return whether the client must have the time to read the close."""
@@ -276,7 +305,8 @@ class ChannelConnection(ClientHandler):
 
     def hold_publisher(self) -> None:
         """Read nothing more from a client that has published, until the alarms are over."""
-        if self._publishes and not self._is_held and not self.engine.finished:
+        # An alarm stops only clients that publish.
+        if self.published > 0 and not self._is_held and not self.engine.finished:
             self._is_held = True
             alarms = sorted(self.broker.alarms)
             self.engine.block(f"low on {' and '.join(alarms)}")
@@ -372,7 +402,7 @@ class ChannelConnection(ClientHandler):
         if channel is None or not channel.is_open():
             # The channel, or the connection, was closed for an earlier error.
             return
-        self._publishes = True
+        self.published += 1
         try:
             channel.on_content(event.method, event.properties, event.body)
         except ChannelFault as fault:
@@ -454,6 +484,7 @@ class ChannelConnection(ClientHandler):
         if not channel.close():
             return False
         del self.channels[number]
+        self._sent_before += channel.last_tag
         return True
 
     def _on_ended(self, event: ConnectionEnded) -> bool:
@@ -505,7 +536,43 @@ class ChannelConnection(ClientHandler):
             "channel-max": int(engine.channel_max),
             "idle-time-out": int(engine.heartbeat) * 1000 or None,
             "properties": engine.client_properties,
+            "consumers": sum(len(channel.consumers) for channel in self.channels.values()),
         }
+
+    def shown_sessions(self) -> list[ShownSession]:
+        """Return the channels by their numbers."""
+        return [ShownChannel(self.channels[number]) for number in sorted(self.channels)]
+
+    def shown_links(self) -> list[ShownLink]:
+        """Return the consumers of all channels."""
+        return [
+            ShownConsumer(consumer)
+            for number in sorted(self.channels)
+            for consumer in self.channels[number].consumers.values()
+        ]
+
+    def unsettled(self) -> i64:
+        """Return how many deliveries have no outcome."""
+        return self.outstanding
+
+    def traffic(self) -> MessageTraffic:
+        """Return the messages so far, and their rates."""
+        now = self.broker.agenda.now
+        traffic = MessageTraffic()
+        traffic.received = self.published
+        traffic.received_rate = self._published_rate.rate(self.published, now)
+        traffic.sent = self._sent_before
+        for channel in self.channels.values():
+            traffic.sent += channel.last_tag
+            traffic.sent_rate += channel.rate.rate(channel.last_tag, now)
+        return traffic
+
+    def read_rates(self, now: i64) -> i64:
+        """Read the counters of the connection and its channels, for the rates."""
+        self._published_rate.read(self.published, now)
+        for channel in self.channels.values():
+            channel.rate.read(channel.last_tag, now)
+        return 1 + len(self.channels)
 
 
 def _properties(broker: Broker) -> dict[str, object]:

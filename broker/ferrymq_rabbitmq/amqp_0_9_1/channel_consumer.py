@@ -78,6 +78,10 @@ class ChannelConsumer(ClientConsumer):
         self.outstanding: i64 = 0
         self.waits: bool = False
 
+    def connection_number(self) -> i64:
+        """See `ClientConsumer.connection_number`."""
+        return self.channel.client.id
+
     # -- messages ------------------------------------------------------------------------
 
     def deliver(self, entry: Entry) -> i64:

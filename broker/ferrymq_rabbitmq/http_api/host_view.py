@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus
 
+from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.management import ADDRESS
-from ferrymq_broker.management.connections import (
-    ConnectionEntities,
-    SessionEntities,
-)
+from ferrymq_broker.management.connections import ConnectionEntities
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.streams.stream import Stream
@@ -280,11 +278,13 @@ class HostView:
         """Return the channels of these connections; a session of AMQP 1.0 is one, too."""
         names = {number: name for name, number in self.connection_numbers().items()}
         found = []
-        for handler, session in SessionEntities(self.connections).entries().values():
-            name = names.get(str(handler.client.id))
-            if name is not None:
-                consumers = sum(1 for link in session.links.values() if link.is_sender)
-                found.append(self._channel(name, handler, int(session.channel), consumers))
+        for number, handler in self.connections.entries().items():
+            if number in names and isinstance(handler, ConnectionHandler):
+                for session in handler.connection.channels.by_local.values():
+                    consumers = sum(1 for link in session.links.values() if link.is_sender)
+                    found.append(
+                        self._channel(names[number], handler, int(session.channel), consumers)
+                    )
         for number, handler in self.connections.entries().items():
             # Those of a protocol that has channels itself.
             channels: dict[int, Any] = getattr(handler, "channels", {})

@@ -355,6 +355,10 @@ class Connection:
         if not self.finished:
             self._layers.secure(self._input)
 
+    def note_input(self, now: float) -> None:
+        """Count the peer as heard of, because its input waits to be read."""
+        self._timers.last_received = now
+
     def receive_eof(self, now: float) -> None:
         """Handle the end of the transport; no more data will arrive."""
         self._now = now

@@ -68,6 +68,7 @@ class Link:
         "remote_max_message_size",
         "credit",
         "delivery_count",
+        "skipped",
         "drain",
         "ghost",
         "failed",
@@ -106,6 +107,9 @@ class Link:
         self.remote_max_message_size: int = 0
         self.credit: i64 = 0
         self.delivery_count: i64 = 0
+        # The part of `delivery_count` that no delivery stands for: the initial count, and credit
+        # that was given back.
+        self.skipped: i64 = 0
         self.drain: bool = False
         # Whether the link was attached only to be closed, so that the user gets no event of it.
         self.ghost: bool = False
@@ -124,6 +128,11 @@ class Link:
     def __repr__(self) -> str:
         role = "sender" if self.is_sender else "receiver"
         return f"<{role} link {self.name!r} {self.state.name}>"
+
+    @property
+    def deliveries(self) -> int:
+        """The number of deliveries sent or received, aborted ones included, modulo 2^32."""
+        return (self.delivery_count - self.skipped) & 0xFFFFFFFF
 
     # -- handshake ---------------------------------------------------------
 
@@ -305,6 +314,7 @@ class Link:
         self.remote_max_message_size = attach.max_message_size or 0
         if not self.is_sender and attach.initial_delivery_count is not None:
             self.delivery_count = attach.initial_delivery_count
+            self.skipped = self.delivery_count
         self._transition(LinkInput.RECV_ATTACH)
 
     def _on_detach(self, closed: bool, failed: bool) -> None:

@@ -53,6 +53,7 @@ class ReceiverLink(Link):
     # Attributes of `Link` that the methods assign: their types for type checkers.
     credit: i64
     delivery_count: i64
+    skipped: i64
     drain: bool
 
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
@@ -309,6 +310,7 @@ class ReceiverLink(Link):
             advanced = serial_diff(count, self.delivery_count)
             if advanced > 0:
                 self.delivery_count = count
+                self.skipped += advanced
                 self.credit = self.credit - advanced if advanced < self.credit else 0
                 self.allowance = self.allowance - advanced if advanced < self.allowance else 0
         available = flow.available

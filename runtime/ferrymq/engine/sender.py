@@ -52,6 +52,7 @@ class SenderLink(Link):
     # Attributes of `Link` that the methods assign: their types for type checkers.
     credit: i64
     delivery_count: i64
+    skipped: i64
     drain: bool
 
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
@@ -406,6 +407,7 @@ class SenderLink(Link):
         if not self.drain or not self.usable:
             return
         self.delivery_count = serial_add(self.delivery_count, self.credit)
+        self.skipped += self.credit
         self.credit = 0
         self.session._send_link_flow(self)
 

@@ -231,3 +231,59 @@ async def test_messages_that_are_out_of_memory_are_shown_whole(tmp_path: Path) -
                     await asyncio.sleep(0.001)
             peeked = await management.peek("queue", "orders", {"count": 50})
             assert [one.message.body for one in peeked] == bodies
+
+
+def test_who_holds_messages_of_a_queue_and_the_end_of_his_link(url: str, name: str) -> None:
+    done(url, "create", "queue", name)
+    with blocking.connect(url, container_id="slow-worker") as connection:
+        with connection.sender(name) as sender:
+            sender.send("a")
+            sender.send("b")
+        receiver = connection.receiver(name, credit=5)
+        receiver.receive(timeout=5)
+        (link,) = as_json(url, "list", "links", "--of", name)
+        assert (link["unsettled"], link["address"]) == (2, name)
+        lines = done(url, "show", "queue", name).splitlines()
+        assert any(line.split()[0] == link["identity"] for line in lines if line)
+        rows = as_json(url, "list", "connections")
+        row = next(each for each in rows if each["container-id"] == "slow-worker")
+        assert row["unsettled"] == 2 and row["since"].endswith("+00:00")
+        assert "no node 'none'" in failed(url, "list", "links", "--of", "none")
+        done(url, "delete", "link", link["identity"], "--yes", "--reason", "stuck")
+        with pytest.raises(ferrymq.LinkDetached, match=r"detach-forced.*stuck"):
+            receiver.receive(timeout=5)
+            receiver.receive(timeout=5)
+        assert as_json(url, "show", "queue", name)["available"] == 2
+
+
+def test_selected_dead_letters_go_back_or_are_dropped(url: str, name: str) -> None:
+    done(url, "create", "queue", f"{name}.dead")
+    done(url, "create", "queue", name, f"dead-letter={name}.dead")
+    with blocking.connect(url) as connection:
+        with connection.sender(name) as sender:
+            for body in "abc":
+                sender.send(body)
+        with connection.receiver(name, credit=3) as receiver:
+            for _ in range(3):
+                receiver.receive(timeout=5).reject("shop:broken", "no\tprice")
+    dead = f"{name}.dead"
+    line, *_ = done(url, "peek", dead).splitlines()
+    place, body, why = line.split("\t")
+    assert (place, body) == ("1", "a")
+    assert why.startswith(f"rejected in {name} at 20") and why.endswith(": no\\tprice")
+    chosen = ["--reason", "rejected", "--id", "1", "--id", "3"]
+    assert done(url, "requeue", dead, *chosen, "--dry-run") == (
+        f"2 messages would be requeued from {dead}\n"
+    )
+    assert as_json(url, "requeue", dead, *chosen, "--dry-run") == {
+        "source": dead,
+        "dry-run": True,
+        "count": 2,
+        "sequences": [1, 3],
+    }
+    assert done(url, "requeue", dead, *chosen) == f"2 messages requeued from {dead}\n"
+    assert as_json(url, "show", "queue", name)["available"] == 2
+    assert "PURGE drops all" in failed(url, "remove", dead, "--yes")
+    select = ["--selector", "m.x-opt-deadletter-count = 1"]
+    assert done(url, "remove", dead, *select, "--yes") == f"1 message removed from {dead}\n"
+    assert as_json(url, "show", "queue", dead)["messages"] == 0

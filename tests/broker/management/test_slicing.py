@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq.engine.session import Session
-from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.connections.client_handler import ClientHandler
+from ferrymq_broker.connections.shown_links import ShownLink, ShownSession
 from ferrymq_broker.management import connections, discovery, manager, sliced_query
-from ferrymq_broker.management.connections import sessions_of
+from ferrymq_broker.management.connections import links_of, sessions_of
 from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.queues import QueueEntities
 from ferrymq_broker.management.termini import TerminusEntities
@@ -168,11 +168,16 @@ def test_who_asks_for_his_own_has_not_all_others_gone_through(
     eve, bob = user(net, "eve"), user(net, "bob")
     seen: list[object] = []
 
-    def watched(handler: ConnectionHandler) -> list[Session]:
+    def watched_sessions(handler: ClientHandler) -> list[ShownSession]:
         seen.append(handler)
         return sessions_of(handler)
 
-    monkeypatch.setattr(connections, "sessions_of", watched)
+    def watched_links(handler: ClientHandler) -> list[ShownLink]:
+        seen.append(handler)
+        return links_of(handler)
+
+    monkeypatch.setattr(connections, "sessions_of", watched_sessions)
+    monkeypatch.setattr(connections, "links_of", watched_links)
     number = eve.client.handler.client.id
     if ask == "READ":
         name = f"{number}/0/sender/{eve.sender.link.name}"

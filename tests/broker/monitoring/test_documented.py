@@ -7,6 +7,12 @@ from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
+from ferrymq_broker.monitoring.connection_metrics import (
+    CONNECTION_COUNTERS,
+    CONNECTION_GAUGES,
+    connection_family,
+)
+from ferrymq_broker.monitoring.connection_totals import ConnectionTotals
 from ferrymq_broker.monitoring.metrics import BrokerCollector
 from ferrymq_broker.monitoring.node_metrics import NodeMetrics, family_of
 from ferrymq_broker.monitoring.node_totals import (
@@ -33,10 +39,13 @@ async def test_all_metrics_are_on_the_page() -> None:
     net.declare("q")
     sums = NodeTotals()
     await sums.count(net.broker, RetiredNodes())
-    there = {name_of(family) for family in BrokerCollector(net.broker, sums).collect()}
+    collector = BrokerCollector(net.broker, sums, ConnectionTotals())
+    there = {name_of(family) for family in collector.collect()}
     figures = NodeMetrics()
     await figures.read(net.broker)
     there |= {name_of(family_of(name)) for name in (*COUNTERS, *GAUGES)}
+    of_connections = (*CONNECTION_GAUGES, *CONNECTION_COUNTERS)
+    there |= {name_of(connection_family(name)) for name in of_connections}
     named = set(re.findall(r"ferrymq_[a-z_]+", PAGE.read_text()))
     assert {name for name in named if not name.startswith(ELSEWHERE)} == there
 

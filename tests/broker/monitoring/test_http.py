@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ferrymq.engine.sasl import Plain
 from ferrymq_broker.monitoring.http import MonitoringServer
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.values.policy import QueuePolicy
@@ -167,3 +168,28 @@ async def test_an_address_that_is_taken(watch: Watch) -> None:
     with pytest.raises(OSError):
         await other.start()
     await other.close()
+
+
+async def test_connections_tell_what_they_hold_and_who_is_throttled(watch: Watch) -> None:
+    net = watch.net
+    net.declare("q")
+    net.broker.rate_limits.user_messages = 2
+    ann = net.connect(sasl=Plain("ann", "any password"), container_id='a "shop"')
+    sender = ann.sender("q")
+    sender.send(b"a", b"b")
+    net.connect(container_id="worker").receiver("q", credit=5)
+    samples = await watch.samples()
+    assert samples["ferrymq_unsettled_deliveries"] == {(): 2.0}
+    assert samples["ferrymq_throttled_connections"] == {("ann",): 1.0}
+    assert samples["ferrymq_throttles_total"] == {(): 1.0}
+    found = await watch.samples("/metrics/connections")
+    shop, worker = found["ferrymq_connection_unsettled"]
+    assert {'a "shop"', "ann", "AMQP 1.0", "default", "test"} <= set(shop)
+    assert found["ferrymq_connection_unsettled"] == {shop: 0.0, worker: 2.0}
+    assert found["ferrymq_connection_throttled"] == {shop: 1.0, worker: 0.0}
+    assert found["ferrymq_connection_messages_received_total"] == {shop: 2.0, worker: 0.0}
+    assert found["ferrymq_connection_messages_sent_total"] == {shop: 0.0, worker: 2.0}
+    net.advance(1)
+    net.broker.begin_pass(net.now)
+    found = await watch.samples("/metrics/connections")
+    assert found["ferrymq_connection_throttled_seconds_total"][shop] > 0

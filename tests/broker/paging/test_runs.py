@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from ferrymq_broker.filters.selector import selector
 from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import RUN
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.selection import MessageSelection
 from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.store.records import Brief, Part
 from ferrymq_broker.store.tables import ENTRY
@@ -266,6 +268,49 @@ def test_a_purge_drops_runs_records_and_pages() -> None:
     held.settle(Accepted(), *held.take())
     net.restart()
     assert net.queue("q").message_count() == 0
+
+
+@pytest.mark.parametrize("least", [2, 100])
+def test_messages_are_selected_out_of_runs_while_others_are_consumed(least: int) -> None:
+    net = PagedNetwork(limit=0, least=least)
+    queue = net.declare("q")
+    send(net.connect().sender("q"), 1500)
+    net.settle()
+    red = MessageSelection(None, "", "", selector("colour = 'red'"))
+    receiver = net.connect().receiver("q")
+    dropped: list[int] = []
+    consumed: list[int] = []
+    for turn, entry in enumerate(queue.select(red)):
+        if entry is not None:
+            dropped.append(int(entry.sequence) - 1)
+            queue.drop_selected(entry)
+        if turn % 100 == 0:
+            # Messages at the front leave, and others are written to disk again.
+            receiver.credit(20)
+            consumed += numbers(receiver.bodies())
+            receiver.settle(Accepted())
+            net.settle()
+    assert queue.entries.purges == 0
+    assert len(dropped) == len(set(dropped)) and not set(dropped) & set(consumed)
+    assert all(number % 3 == 0 for number in dropped)
+    receiver.credit(5000)
+    rest = numbers(receiver.bodies())
+    assert rest == sorted(rest) and not any(number % 3 == 0 for number in rest)
+    assert sorted(dropped + consumed + rest) == list(range(1500))
+
+
+def test_a_look_leaves_runs_as_they_are() -> None:
+    net = PagedNetwork(limit=0)
+    queue = net.declare("q")
+    send(net.connect().sender("q"), 3000)
+    net.settle()
+    before = places(queue)
+    none = MessageSelection(None, "", "", selector("colour = 'green'"))
+    assert [entry for entry in queue.select(none) if entry is not None] == []
+    assert places(queue) == before and before[0] <= 2
+    some = MessageSelection({5, 2000}, "", "", None)
+    assert [int(entry.sequence) for entry in queue.select(some) if entry] == [5, 2000]
+    assert places(queue)[0] <= before[0] + 6
 
 
 def test_a_selector_takes_what_it_wants_out_of_the_middle() -> None:

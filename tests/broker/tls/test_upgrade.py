@@ -42,7 +42,8 @@ def test_messages_over_tls_inside_amqp(
                 delivery = await receiver.receive(timeout=20)
                 assert delivery.message.body == b"x" * 1_000_000
                 (protocol,) = server.connections
-                assert protocol.handler.client.transport.encrypted
+                transport = protocol.handler.client.transport
+                assert transport.encrypted and transport.tls_version.startswith("TLSv1.")
                 await delivery.accept()
 
     with asyncio.Runner(loop_factory=loop) as runner:

@@ -78,6 +78,7 @@ async def test_tls(tmp_path: Path) -> None:
         async with ferrymq.connect(server.url, ssl=pki.trusting()) as connection:
             await exchange(connection, SIZES)
             (handler,) = server.broker.handlers
+            assert handler.client.transport.tls_version.startswith("TLSv1.")
             assert handler.client.transport.encrypted
         with pytest.raises(TransportError, match="the certificate of the peer is not good"):
             await ferrymq.connect(server.url)

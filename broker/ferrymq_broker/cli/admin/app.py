@@ -13,7 +13,7 @@ from ferrymq_broker.cli.admin.entities import (
     unbind,
     update,
 )
-from ferrymq_broker.cli.admin.messages import move, peek, purge
+from ferrymq_broker.cli.admin.messages import move, peek, purge, remove, requeue
 from ferrymq_broker.cli.admin.stream_holds import holds, release
 from ferrymq_broker.cli.connect_options import take_options
 
@@ -27,5 +27,19 @@ admin: typer.Typer = typer.Typer(
 
 admin.callback(help="Inspect and change a running broker.")(take_options)
 admin.command("list")(list_entities)
-for _command in (show, create, update, delete, bind, unbind, purge, move, peek, holds, release):
+for _command in (
+    show,
+    create,
+    update,
+    delete,
+    bind,
+    unbind,
+    purge,
+    move,
+    requeue,
+    remove,
+    peek,
+    holds,
+    release,
+):
     admin.command()(_command)

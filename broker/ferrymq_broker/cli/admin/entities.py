@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from http import HTTPStatus
+from typing import Annotated, Final
 
 import typer
 
 from ferrymq import ManagementClient, ManagementResponse
+from ferrymq.errors import ManagementError
 from ferrymq_broker.cli.admin.session import (
     Kind,
     VirtualHost,
@@ -18,6 +20,9 @@ from ferrymq_broker.cli.admin.session import (
 )
 from ferrymq_broker.cli.admin.tables import columns_of, print_entity, print_json, print_list
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
+
+# The kinds of nodes that have links.
+NODES: Final = ("queue", "subscription", "stream", "topic", "exchange")
 
 Name = Annotated[str, typer.Argument(help="The name or identity.", show_default=False)]
 Pairs = Annotated[
@@ -33,6 +38,14 @@ def list_entities(
     columns: Annotated[
         str | None, typer.Option("--columns", "-c", metavar="A,B,C", help="Attributes to show.")
     ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            metavar="ADDRESS",
+            help="Only the links of this node, those that hold the most messages first.",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     virtual_host: VirtualHost = None,
     as_json: Json = False,
@@ -40,12 +53,16 @@ def list_entities(
     """List queues, topics, subscriptions, streams, exchanges, bindings, aliases, connections,
     sessions or links."""
     kind = kind_of(kind)
+    if of is not None and kind != "link":
+        raise typer.BadParameter("only links are listed by their node", param_hint="--of")
     wanted = None if columns is None else [name.strip() for name in columns.split(",")]
 
     async def work(management: ManagementClient) -> list[dict[str, object]]:
         attributes = wanted
         if wanted is None and not as_json:
             attributes = columns_of(kind)
+        if of is not None:
+            return (await links_of(management, of))[0]
         return [entity async for entity in management.query(kind, attributes)]
 
     entities = ask(url, virtual_host, work)
@@ -62,12 +79,48 @@ def show(
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """Show all attributes of one entity."""
+    """Show all attributes of one entity, and the links of a node."""
+    kind = kind_of(kind)
 
-    async def work(management: ManagementClient) -> dict[str, object]:
-        return await management.read(kind_of(kind), name)
+    async def work(
+        management: ManagementClient,
+    ) -> tuple[dict[str, object], list[dict[str, object]], int]:
+        entity = await management.read(kind, name)
+        if as_json or kind not in NODES:
+            return entity, [], 0
+        try:
+            return entity, *await links_of(management, name, kind)
+        except ManagementError:
+            # Without the right to manage the node, only the entity is shown.
+            return entity, [], 0
 
-    _print(ask(url, virtual_host, work), as_json)
+    entity, links, elsewhere = ask(url, virtual_host, work)
+    _print(entity, as_json)
+    if links:
+        typer.echo()
+        print_list(columns_of("link"), links)
+    if elsewhere:
+        typer.echo(f"{elsewhere} more messages are held without a link")
+
+
+async def links_of(
+    management: ManagementClient, address: str, kind: str | None = None
+) -> tuple[list[dict[str, object]], int]:
+    """Return the links of the node at an address, which is of this kind or of any, and how many
+    messages are held by no link. Raises `ManagementError`."""
+    for each in NODES if kind is None else (kind,):
+        try:
+            response = await management.request("LIST-LINKS", each, address, {})
+        except ManagementError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            continue
+        links, elsewhere = response.map().get("links"), response.map().get("elsewhere")
+        return (
+            list(links) if isinstance(links, list) else [],
+            elsewhere if isinstance(elsewhere, int) else 0,
+        )
+    raise ManagementError(HTTPStatus.NOT_FOUND, f"there is no node {address!r}")
 
 
 def create(
@@ -120,15 +173,21 @@ def delete(
         bool, typer.Option("--if-empty", help="Fail if there are messages.")
     ] = False,
     if_unused: Annotated[bool, typer.Option("--if-unused", help="Fail if links use it.")] = False,
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="What the client of a connection or a link is told."),
+    ] = None,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
     virtual_host: VirtualHost = None,
 ) -> None:
-    """Delete one entity with its messages, or close a connection."""
+    """Delete one entity with its messages, close a connection, or detach a link."""
     kind = kind_of(kind)
     confirm(f"Delete the {kind} {name!r}?", yes)
 
     async def work(management: ManagementClient) -> ManagementResponse:
+        if reason is not None:
+            return await management.request("DELETE", kind, name, {"reason": reason})
         return await management.delete(kind, name, if_empty=if_empty, if_unused=if_unused)
 
     response = ask(url, virtual_host, work)

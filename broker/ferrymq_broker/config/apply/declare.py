@@ -60,6 +60,11 @@ def make_hosts(config: Config, broker: Broker) -> None:
         limits.unsettled,
         limits.unsettled_per_connection,
     )
+    rates = broker.rate_limits
+    rates.messages = limits.messages_per_second
+    rates.bytes = limits.bytes_per_second
+    rates.user_messages = limits.messages_per_second_per_user
+    rates.user_bytes = limits.bytes_per_second_per_user
     broker.unfinished.limit = limits.unfinished_total_bytes()
     broker.users.limit = limits.connections_per_user
     broker.shared.termini.per_user = limits.termini_per_user

@@ -14,6 +14,7 @@ from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import Refusal
 from ferrymq_broker.nodes.outgoing_header import delivered_before
+from ferrymq_broker.nodes.queues.lifecycle.dead_letters import PATH
 from ferrymq_broker.nodes.queues.lifecycle.schedule import DELIVERY_DELAY
 from ferrymq_broker.nodes.sections import section_end
 from ferrymq_types.messaging import (
@@ -47,43 +48,63 @@ def move(
         if turn % _MOVED == 0:
             # Other clients are served in between.
             yield
-        # Publishing may drop other messages of this same queue.
-        if chosen.state != AVAILABLE and chosen.state != DEFERRED:
-            continue
-        if chosen.expires != 0 and entries.agenda.left(chosen.expires) <= 0:
-            lifecycle.expired(chosen)
-            continue
-        if chosen.is_out():
-            if chosen.state == DEFERRED and entries.read_message(chosen) is None:
-                continue
-            if not entries.page_in(chosen):
-                continue
-        if target.room() <= 0:
-            # No room is reserved for moved messages.
-            return moved, Refusal(
-                "amqp:resource-limit-exceeded",
-                f"{target.address[:200]!r} is full; consume from it or raise its limits",
-            )
-        entries.agenda.moving = True
-        try:
-            refusal = target.publish(_with_time_left(chosen, entries.agenda))
-        finally:
-            entries.agenda.moving = False
+        done, refusal = move_entry(entries, lifecycle, chosen, target)
         if refusal is not None:
             return moved, refusal
-        if chosen.state == DEFERRED:
-            entries.undefer(chosen)
-        if chosen.state == AVAILABLE:
-            entries.drop(chosen)
-        moved += 1
-        if target.room() < target.pledged():
-            narrow(target)
+        if done:
+            moved += 1
     return moved, None
 
 
-def _with_time_left(entry: Entry, agenda: Agenda) -> BrokerMessage:
+def move_entry(
+    entries: QueueEntries,
+    lifecycle: MessageLifecycle,
+    chosen: Entry,
+    target: Node,
+    requeues: bool = False,
+) -> tuple[bool, Refusal | None]:
+    """Publish the message of an entry to `target` and drop it here, both in one batch of the store.
+
+    Return whether it was moved, and the refusal of `target`, if any. Without a refusal, a message
+    that is not moved has left meanwhile or cannot be read. With `requeues` a dead letter begins a
+    new path (`dead_letters.PATH`).
+    """
+    # Publishing may drop other messages of this same queue.
+    if chosen.state != AVAILABLE and chosen.state != DEFERRED:
+        return False, None
+    if chosen.expires != 0 and entries.agenda.left(chosen.expires) <= 0:
+        lifecycle.expired(chosen)
+        return False, None
+    if chosen.is_out():
+        if chosen.state == DEFERRED and entries.read_message(chosen) is None:
+            return False, None
+        if not entries.page_in(chosen):
+            return False, None
+    if target.room() <= 0:
+        # No room is reserved for moved messages.
+        return False, Refusal(
+            "amqp:resource-limit-exceeded",
+            f"{target.address[:200]!r} is full; consume from it or raise its limits",
+        )
+    entries.agenda.moving = True
+    try:
+        refusal = target.publish(_with_time_left(chosen, entries.agenda, requeues))
+    finally:
+        entries.agenda.moving = False
+    if refusal is not None:
+        return False, refusal
+    if chosen.state == DEFERRED:
+        entries.undefer(chosen)
+    if chosen.state == AVAILABLE:
+        entries.drop(chosen)
+    if target.room() < target.pledged():
+        narrow(target)
+    return True, None
+
+
+def _with_time_left(entry: Entry, agenda: Agenda, requeues: bool) -> BrokerMessage:
     """Return the message of the entry for another queue: its ttl and its deliveries continue, a
-    delay does not begin again."""
+    delay does not begin again. With `requeues` it forgets the path of its deaths."""
     message = entry.message
     if entry.attempts > 0:
         message = delivered_before(message, i64(entry.failures))
@@ -96,11 +117,13 @@ def _with_time_left(entry: Entry, agenda: Agenda) -> BrokerMessage:
             rest = agenda.left(moment)
             if left < 0 or rest < left:
                 left = rest
-    if left == message.ttl and not message.special:
+    if left == message.ttl and not message.special and not requeues:
         return message
     annotations = view_of(message).message_annotations
-    delayed = DELIVERY_DELAY in annotations
-    if left == message.ttl and not delayed:
+    dropped = [DELIVERY_DELAY] if DELIVERY_DELAY in annotations else []
+    if requeues and PATH in annotations:
+        dropped.append(PATH)
+    if left == message.ttl and not dropped:
         return message
     payload = message.payload
     pos = message.header_end
@@ -112,9 +135,10 @@ def _with_time_left(entry: Entry, agenda: Agenda) -> BrokerMessage:
         header.ttl = left
         encode_header(w, header)
     header_end = len(w)
-    if delayed:
+    if dropped:
         kept = dict(annotations)
-        del kept[DELIVERY_DELAY]
+        for key in dropped:
+            del kept[key]
         encode_message_annotations(w, MessageAnnotations(value=kept))
         pos = section_end(payload, pos)
     w.write(payload[pos:])

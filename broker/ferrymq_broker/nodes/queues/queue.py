@@ -41,7 +41,7 @@ from ferrymq_broker.nodes.disabling import (
     receiving_disabled,
     sending_disabled,
 )
-from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.entry import DEFERRED, Entry
 from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
 from ferrymq_broker.nodes.node import PERMANENT, ClaimWaiter, Node, Refusal, Space
 from ferrymq_broker.nodes.queues.consumer_registry import ConsumerRegistry
@@ -50,9 +50,10 @@ from ferrymq_broker.nodes.queues.entries import EntryWatcher, QueueEntries
 from ferrymq_broker.nodes.queues.groups import Groups
 from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
 from ferrymq_broker.nodes.queues.locks import LockWatcher, MessageLock, MessageLocks
-from ferrymq_broker.nodes.queues.move import move
+from ferrymq_broker.nodes.queues.move import move, move_entry
 from ferrymq_broker.nodes.queues.purge import Purge
 from ferrymq_broker.nodes.queues.restore import QueueRestore
+from ferrymq_broker.nodes.queues.selection import MessageSelection, select
 from ferrymq_broker.nodes.queues.sessions import QueueSession, Sessions
 from ferrymq_broker.nodes.queues.sub_queues import (
     OWNED,
@@ -753,6 +754,20 @@ class Queue(Node):
         out. Nothing changes.
         """
         return self.entries.peek(count, from_sequence, session)
+
+    def select(self, selection: MessageSelection) -> Generator[Entry | None, None, None]:
+        """Yield the chosen messages that no consumer holds; see `queues/selection.py`."""
+        return select(self.entries, selection)
+
+    def move_entry(self, entry: Entry, target: Node) -> tuple[bool, Refusal | None]:
+        """Publish one message again; see `queues/move.py`."""
+        return move_entry(self.entries, self.lifecycle, entry, target, True)
+
+    def drop_selected(self, entry: Entry) -> None:
+        """Drop an available or deferred message."""
+        if entry.state == DEFERRED:
+            self.entries.undefer(entry)
+        self.entries.drop(entry)
 
     def move(self, target: Node, count: int) -> Generator[None, None, tuple[int, Refusal | None]]:
         """Publish up to `count` messages that no consumer holds to `target`, in order, and drop

@@ -1,0 +1,101 @@
+"""Sessions and links of AMQP 1.0 as management shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ferrymq_broker.connections.consumer_link import ConsumerLink
+from ferrymq_broker.connections.producer_link import ProducerLink
+from ferrymq_broker.connections.shown_links import ShownLink, ShownSession, UnsettledCounts
+from ferrymq_types.messaging import Source, Target
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq.engine.session import Session
+    from ferrymq_broker.connections.connected_client import ConnectedClient
+    from ferrymq_broker.connections.links import ConnectionLinks
+    from ferrymq_broker.nodes.node import Node
+
+
+@final
+class BegunSession(ShownSession):
+    """A session of AMQP 1.0."""
+
+    __slots__ = ("session",)
+
+    def __init__(self, client: ConnectedClient, session: Session) -> None:
+        super().__init__(client, session.channel)
+        self.session: Session = session
+
+    def describe(self) -> dict[str, object]:
+        """Return the attributes by their public names."""
+        session = self.session
+        remote = session.remote_begin
+        return {
+            "connection": str(self.client.id),
+            "channel": int(session.channel),
+            "remote-channel": int(session.remote_channel),
+            "links": len(session.links),
+            "unsettled": len(session.outgoing.unsettled) + len(session.incoming.unsettled),
+            "incoming-window": int(session.incoming.window),
+            "remote-incoming-window": int(session.outgoing.remote_window),
+            "handle-max": None if remote is None else remote.handle_max,
+        }
+
+
+@final
+class AttachedLink(ShownLink):
+    """A link of AMQP 1.0."""
+
+    __slots__ = ("link", "_links")
+
+    def __init__(self, links: ConnectionLinks, link: Link) -> None:
+        super().__init__(links.client, link.session.channel, link.is_sender, link.name)
+        self.link: Link = link
+        self._links = links
+
+    def describe(self, counts: UnsettledCounts) -> dict[str, object]:
+        """Return the attributes by their public names."""
+        link = self.link
+        context = link.context
+        source = link.source.address if isinstance(link.source, Source) else None
+        target = link.target.address if isinstance(link.target, Target) else None
+        attach = link.remote_attach
+        described: dict[str, object] = {
+            "name": link.name,
+            "connection": str(self.client.id),
+            "session": f"{self.client.id}/{self.channel}",
+            "role": "receiver" if self.receives else "sender",
+            "address": source if self.receives else target,
+            "source": source,
+            "target": target,
+            "credit": int(link.credit),
+            "delivery-count": int(link.delivery_count),
+            "snd-settle-mode": link.snd_settle_mode.name.lower(),
+            "rcv-settle-mode": link.rcv_settle_mode.name.lower(),
+            "max-message-size": int(link.remote_max_message_size),
+            "paired": link.paired,
+            "properties": None if attach is None else attach.properties,
+        }
+        if isinstance(context, ConsumerLink) and not context.copies:
+            # A reader of a stream holds nothing.
+            reads = context.node.kind == "reader"
+            described["unsettled"] = counts.of(link) if reads else int(context.held)
+        else:
+            described["unsettled"] = counts.of(link)
+        if isinstance(context, ConsumerLink | ProducerLink):
+            now = self._links.parts.shared.agenda.now
+            described["messages"] = int(context.rate.total(link.deliveries))
+            described["rate"] = context.rate.rate(link.deliveries, now)
+        return described
+
+    def uses(self, node: Node) -> bool:
+        """See `ShownLink.uses`."""
+        context = self.link.context
+        if isinstance(context, ConsumerLink):
+            return context.asked is node or context.node is node
+        return isinstance(context, ProducerLink) and context in node.producers
+
+    def end(self, reason: str) -> None:
+        """See `ShownLink.end`."""
+        self._links.force_detach(self.link, reason)
