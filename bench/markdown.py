@@ -31,6 +31,7 @@ TITLES: Final = {
     "durable": "Durable messages",
     "memory": "Memory",
     "azure": "Azure's clients",
+    "amqp-0-9-1": "AMQP 0-9-1 beside another broker",
     "reading": "Streams into Spark",
     "archive": "Streams to Parquet",
     "sink": "Spark into streams",
