@@ -146,6 +146,8 @@ def _measure(
     for name, turns in found.items():
         report.figures.append(Figure(case.name, name, COST, turns.costs))
         report.figures.append(Figure(case.name, f"client of {name}", COST, turns.client_costs))
+    if case.mode != "latency":
+        report.notes.append(_busy(case, found))
     ours = found[OURS]
     for name, theirs in found.items():
         if name == OURS:
@@ -160,6 +162,17 @@ def _measure(
         report.comparisons.append(
             Comparison(case.name, f"processor time of {OURS}", f"of {name}", cost)
         )
+
+
+def _busy(case: Case, found: dict[str, _Turns]) -> str:
+    """Return how many processors a broker and its client used, which says what limits the rate."""
+    shares = []
+    for name, turns in found.items():
+        rate = statistics.median(turns.values) / 1e6
+        of_broker = rate * statistics.median(turns.costs)
+        of_client = rate * statistics.median(turns.client_costs)
+        shares.append(f"{name} {of_broker:.2f}, its client {of_client:.2f}")
+    return f"Processors used in “{case.name}”: {'; '.join(shares)}."
 
 
 def _ratio(ours: list[float], theirs: list[float]) -> float:
