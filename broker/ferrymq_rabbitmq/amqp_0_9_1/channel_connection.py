@@ -191,7 +191,9 @@ class ChannelConnection(ClientHandler):
         broker.counters.bytes_received += len(data)
         self.engine.receive_data(data, now)
         self.process()
-        self.deadline_moved = True
+        if not self.engine.is_established():
+            # On an open connection input makes no deadline earlier.
+            self.deadline_moved = True
         self.output.touch()
         broker.finish_pass()
 
