@@ -60,14 +60,14 @@ CASES: Final = (
     Case("100 B, automatic acknowledgement, no confirms", "fast", "burst", 100, 300_000),
     Case("100 B, confirms, acknowledgements, prefetch 500", "confirmed", "burst", 100, 200_000),
     Case("1 KiB, persistent, confirms after the sync", "durable", "burst", 1024, 50_000),
-    Case("100 B, one message in flight", "latency", "single", 100, 5_000),
+    Case("100 B, one message in flight", "latency", "single", 100, 20_000),
     Case("100 B, no confirms, one by one", "fast", "single", 100, 200_000),
     Case("100 B, confirms, one by one", "confirmed", "single", 100, 100_000),
     Case("1 KiB, persistent, one by one", "durable", "single", 1024, 30_000),
     Case("100 B, no confirms, apart", "fast", "burst", 100, 300_000, True),
     Case("100 B, confirms, apart", "confirmed", "burst", 100, 200_000, True),
     Case("1 KiB, persistent, apart", "durable", "burst", 1024, 50_000, True),
-    Case("100 B, one in flight, apart", "latency", "single", 100, 5_000, True),
+    Case("100 B, one in flight, apart", "latency", "single", 100, 20_000, True),
 )
 
 
@@ -130,7 +130,10 @@ def _measure(
     report: Report, program: Path, ports: dict[str, int], case: Case, rounds: int, count: int
 ) -> None:
     found = {name: _Turns() for name in ports}
+    bare: list[float] = []
     for _ in range(rounds):
+        if case.mode == "latency" and not case.apart:
+            bare.append(_run(program, 0, case._replace(mode="bare"), count)["median"])
         for name, port in ports.items():
             pid = listening_process(port)
             with _placed(pid, case.apart):
@@ -143,6 +146,8 @@ def _measure(
         if case.mode == "latency":
             tail = f"{name}, 99th percentile"
             report.figures.append(Figure(case.name, tail, unit, turns.tails))
+    if bare:
+        report.figures.append(Figure(case.name, "bare relay", unit, bare))
     for name, turns in found.items():
         report.figures.append(Figure(case.name, name, COST, turns.costs))
         report.figures.append(Figure(case.name, f"client of {name}", COST, turns.client_costs))

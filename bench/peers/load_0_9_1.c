@@ -5,7 +5,9 @@
 //
 // MODE is `fast` (transient, no confirms, automatic acknowledgement), `confirmed` (transient,
 // confirms, manual acknowledgement, prefetch 500), `durable` (as confirmed, persistent on a durable
-// queue) or `latency` (one message in flight, transient).
+// queue), `latency` (one message in flight, transient), or `bare`: the bytes of `latency` through a
+// process that passes on what it reads, without a look at it. That is the least that any broker takes
+// here.
 //
 // CALLS is `single` for the calls that most programs make: amqp_basic_publish, amqp_consume_message
 // and an acknowledgement for each message. They cost more than what a fast broker does for the
@@ -19,15 +21,20 @@
 #include <amqp.h>
 #include <amqp_framing.h>
 #include <amqp_tcp_socket.h>
+#include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 // Messages without a confirm, the consumer's prefetch, and messages of a burst.
 enum { WINDOW = 500, BURST = 100, ENVELOPE = 8, MOST_HEAD = 512 };
@@ -214,9 +221,75 @@ static void consume(amqp_connection_state_t c) {
     }
 }
 
+// ── The bare relay ────────────────────────────────────────────────────────────────────────────
+
+// Bytes around a body: what librabbitmq writes for the method and the header, and what a broker
+// writes in front of the body.
+enum { METHOD_BYTES = 21, HEADER_BYTES = 23, DELIVERY_BYTES = 87 };
+
+// Read a message on the first connection, and write one on the second.
+static void relay(int listener) {
+    int from = accept(listener, NULL, NULL), to = accept(listener, NULL, NULL), one = 1;
+    setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    int events = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    epoll_ctl(events, EPOLL_CTL_ADD, from, &event);
+    size_t message = METHOD_BYTES + HEADER_BYTES + size + ENVELOPE, got = 0;
+    char *room = calloc(1, 65536);
+    while (epoll_wait(events, &event, 1, -1) > 0) {
+        ssize_t part = read(from, room, 65536);
+        if (part <= 0) break;
+        for (got += (size_t)part; got >= message; got -= message)
+            if (write(to, room, DELIVERY_BYTES + size + ENVELOPE) < 0) break;
+    }
+    _exit(0);
+}
+
+static int joined(const struct sockaddr_in *place) {
+    int s = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    if (connect(s, (const struct sockaddr *)place, sizeof *place)) die("no relay");
+    setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return s;
+}
+
+// Start a relay; set the connections that take messages and that deliver them.
+static void start_relay(int *from, int *to) {
+    struct sockaddr_in place = {.sin_family = AF_INET};
+    socklen_t length = sizeof place;
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&place, length) || listen(listener, 2)) die("listen");
+    getsockname(listener, (struct sockaddr *)&place, &length);
+    if (fork() == 0) relay(listener);
+    *from = joined(&place);
+    *to = joined(&place);
+    fcntl(*to, F_SETFL, O_NONBLOCK);
+}
+
+// Send a message as librabbitmq does, in three writes, and read one.
+static void pass(int from, int to) {
+    size_t left = DELIVERY_BYTES + size + ENVELOPE;
+    send(from, outgoing, METHOD_BYTES, MSG_NOSIGNAL | MSG_MORE);
+    send(from, outgoing, HEADER_BYTES, MSG_NOSIGNAL | MSG_MORE);
+    send(from, outgoing, size + ENVELOPE, MSG_NOSIGNAL);
+    struct pollfd wait = {to, POLLIN, 0};
+    while (left > 0) {
+        ssize_t part = recv(to, outgoing, left, 0);
+        if (part > 0) left -= (size_t)part;
+        else if (part == 0) die("the relay has ended");
+        else poll(&wait, 1, -1);
+    }
+}
+
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+static void tell(double *samples, double used) {
+    qsort(samples, (size_t)count, sizeof *samples, ascending);
+    double median = samples[count / 2], tail = samples[count * 99 / 100];
+    printf("{\"median\": %.1f, \"p99\": %.1f, \"processor\": %.4f}\n", median, tail, used);
 }
 
 int main(int argc, char **argv) {
@@ -232,6 +305,19 @@ int main(int argc, char **argv) {
     body = calloc(1, size);
     outgoing = malloc(BURST * (size + 2 * MOST_HEAD));
     queue = amqp_cstring_bytes("load");
+    double *samples = calloc((size_t)count, sizeof *samples);
+    if (!strcmp(argv[5], "bare")) {
+        int from, to;
+        start_relay(&from, &to);
+        double used = processor();
+        for (long got = 0; got < count; got++) {
+            double at = now();
+            pass(from, to);
+            samples[got] = (now() - at) * 1e6;
+        }
+        tell(samples, processor() - used);
+        return 0;
+    }
 
     amqp_connection_state_t c = connected();
     amqp_queue_delete(c, 1, queue, 0, 0);
@@ -245,7 +331,6 @@ int main(int argc, char **argv) {
     double used = processor(), begun = now();
     if (latency) {
         amqp_connection_state_t sender = connected();
-        double *samples = calloc((size_t)count, sizeof *samples);
         used = processor();
         for (long got = 0; got < count; got++) {
             double at = now();
@@ -254,9 +339,7 @@ int main(int argc, char **argv) {
             take(c);
             samples[got] = (now() - at) * 1e6;
         }
-        used = processor() - used;
-        qsort(samples, (size_t)count, sizeof *samples, ascending);
-        printf("{\"median\": %.1f, \"p99\": %.1f, ", samples[count / 2], samples[count * 99 / 100]);
+        tell(samples, processor() - used);
     } else {
         pthread_t producer;
         if (pthread_create(&producer, NULL, produce, NULL)) die("thread");
@@ -264,8 +347,7 @@ int main(int argc, char **argv) {
         double seconds = now() - begun;
         pthread_join(producer, NULL);
         used = processor() - used;
-        printf("{\"seconds\": %.4f, ", seconds);
+        printf("{\"seconds\": %.4f, \"processor\": %.4f}\n", seconds, used);
     }
-    printf("\"processor\": %.4f}\n", used);
     return 0;
 }
