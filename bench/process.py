@@ -18,6 +18,8 @@ from bench.machine import PEAK, memory_of
 from bench.tree import Trees, command, environment
 
 STOP_SECONDS: Final = 10.0
+# The state of a socket in /proc/net/tcp.
+_LISTENING: Final = "0A"
 
 
 class Server:
@@ -145,6 +147,32 @@ class Server:
     def peak_memory(self) -> int | None:
         """Return the peak memory in bytes; None if the system does not report it."""
         return memory_of(self.pid, PEAK)
+
+
+def listening_process(port: int) -> int:
+    """Return the process that listens on a port of 127.0.0.1. Raises `RuntimeError` if none of
+    those that this user can look into does."""
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/net", table).read_text("utf-8").splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                    inodes.add(f"socket:[{fields[9]}]")
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):
+                for descriptor in (process / "fd").iterdir():
+                    if os.readlink(descriptor) in inodes:
+                        return int(process.name)
+    raise RuntimeError(f"no process listens on port {port}")
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time in seconds of a process, by its clock in the kernel: that of
+    /proc has steps of 10 ms."""
+    # What clock_getcpuclockid(3) returns.
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def broker(trees: Trees, config: Path | None = None, schemes: Sequence[str] = ("amqp",)) -> Server:

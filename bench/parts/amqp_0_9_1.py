@@ -1,27 +1,34 @@
 """AMQP 0-9-1 beside another broker: the same load, by a client on librabbitmq.
 
 `bench/peers/load_0_9_1.c` has a producer and a consumer on one queue. In each round every broker
-has a turn with each case; the ratio is that of one round. ferrymq has a store, so that the durable
-case waits for its disk as the other broker's does.
+has a turn with each case; a ratio is the median of the ratios of the rounds. ferrymq has a store,
+so that the durable case waits for its disk as the other broker's does.
+
+The client shares the machine, so the processor time that the broker and the client use for a
+message is measured, too; and some cases keep the broker on one processor and the client on another.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.machine import versions
-from bench.process import broker
+from bench.machine import two_processors, versions
+from bench.process import broker, listening_process, processor_seconds
 from bench.results import Comparison, Figure, Report
 from bench.tree import ROOT, Trees
 
 SOURCE: Final = ROOT / "bench" / "peers" / "load_0_9_1.c"
 RATE: Final = "messages/s"
 TIME: Final = "µs"
+COST: Final = "µs/message"
 OURS: Final = "ferrymq"
 # What the project demands: so many times the rate of the other broker, and this part of its
 # latency for transient messages.
@@ -33,19 +40,34 @@ CONFIGURATION: Final = '[personality]\nname = "rabbitmq"\n\n[store]\npath = "{st
 
 
 class Case(NamedTuple):
-    """A load: its mode, the bytes of a body, and how many messages a round has."""
+    """A load: its mode and its calls, as the tool has them, the bytes of a body, and how many
+    messages a round has. `apart` is whether broker and client are on different processors."""
 
     name: str
     mode: str
+    calls: str
     size: int
     messages: int
+    apart: bool = False
+
+    @property
+    def demanded(self) -> bool:
+        """Whether the project demands a ratio."""
+        return not self.apart and (self.calls == "burst" or self.mode == "latency")
 
 
 CASES: Final = (
-    Case("100 B, automatic acknowledgement, no confirms", "fast", 100, 200_000),
-    Case("100 B, confirms, acknowledgements, prefetch 500", "confirmed", 100, 100_000),
-    Case("1 KiB, persistent, confirms after the sync, prefetch 500", "durable", 1024, 50_000),
-    Case("100 B, one message in flight", "latency", 100, 5_000),
+    Case("100 B, automatic acknowledgement, no confirms", "fast", "burst", 100, 300_000),
+    Case("100 B, confirms, acknowledgements, prefetch 500", "confirmed", "burst", 100, 200_000),
+    Case("1 KiB, persistent, confirms after the sync", "durable", "burst", 1024, 50_000),
+    Case("100 B, one message in flight", "latency", "single", 100, 20_000),
+    Case("100 B, no confirms, one by one", "fast", "single", 100, 200_000),
+    Case("100 B, confirms, one by one", "confirmed", "single", 100, 100_000),
+    Case("1 KiB, persistent, one by one", "durable", "single", 1024, 30_000),
+    Case("100 B, no confirms, apart", "fast", "burst", 100, 300_000, True),
+    Case("100 B, confirms, apart", "confirmed", "burst", 100, 200_000, True),
+    Case("1 KiB, persistent, apart", "durable", "burst", 1024, 50_000, True),
+    Case("100 B, one in flight, apart", "latency", "single", 100, 20_000, True),
 )
 
 
@@ -84,44 +106,111 @@ def measure(
     return report
 
 
+class _Turns:
+    """What one broker has shown in the turns of a case, one value for each round."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self.tails: list[float] = []
+        self.costs: list[float] = []
+        self.client_costs: list[float] = []
+
+    def add(self, told: dict[str, float], cost: float, count: int) -> None:
+        """Add a turn: what the tool has printed, and the processor time of the broker."""
+        if "median" in told:
+            self.values.append(told["median"])
+            self.tails.append(told["p99"])
+        else:
+            self.values.append(count / told["seconds"])
+        self.costs.append(cost / count * 1e6)
+        self.client_costs.append(told["processor"] / count * 1e6)
+
+
 def _measure(
     report: Report, program: Path, ports: dict[str, int], case: Case, rounds: int, count: int
 ) -> None:
-    found: dict[str, list[float]] = {name: [] for name in ports}
-    tails: dict[str, list[float]] = {name: [] for name in ports}
+    found = {name: _Turns() for name in ports}
+    bare: list[float] = []
     for _ in range(rounds):
+        if case.mode == "latency" and not case.apart:
+            bare.append(_run(program, 0, case._replace(mode="bare"), count)["median"])
         for name, port in ports.items():
-            told = _run(program, port, case, count)
-            if case.mode == "latency":
-                found[name].append(told["median"])
-                tails[name].append(told["p99"])
-            else:
-                found[name].append(count / told["seconds"])
+            pid = listening_process(port)
+            with _placed(pid, case.apart):
+                before = processor_seconds(pid)
+                told = _run(program, port, case, count)
+                found[name].add(told, processor_seconds(pid) - before, count)
     unit = TIME if case.mode == "latency" else RATE
-    for name, values in found.items():
-        report.figures.append(Figure(case.name, name, unit, values))
+    for name, turns in found.items():
+        report.figures.append(Figure(case.name, name, unit, turns.values))
         if case.mode == "latency":
-            report.figures.append(Figure(f"{case.name}, 99th percentile", name, TIME, tails[name]))
-    for name in ports:
+            tail = f"{name}, 99th percentile"
+            report.figures.append(Figure(case.name, tail, unit, turns.tails))
+    if bare:
+        report.figures.append(Figure(case.name, "bare relay", unit, bare))
+    for name, turns in found.items():
+        report.figures.append(Figure(case.name, name, COST, turns.costs))
+        report.figures.append(Figure(case.name, f"client of {name}", COST, turns.client_costs))
+    if case.mode != "latency":
+        report.notes.append(_busy(case, found))
+    ours = found[OURS]
+    for name, theirs in found.items():
         if name == OURS:
             continue
-        ratio = statistics.median(
-            ours / theirs for ours, theirs in zip(found[OURS], found[name], strict=True)
+        speed = Comparison(case.name, OURS, name, _ratio(ours.values, theirs.values))
+        if case.demanded and case.mode == "latency":
+            speed.at_most = AT_MOST
+        elif case.demanded:
+            speed.at_least = AT_LEAST
+        cost = _ratio(ours.costs, theirs.costs)
+        report.comparisons.append(speed)
+        report.comparisons.append(
+            Comparison(case.name, f"processor time of {OURS}", f"of {name}", cost)
         )
-        demand = (
-            Comparison(case.name, OURS, name, ratio, at_most=AT_MOST)
-            if case.mode == "latency"
-            else Comparison(case.name, OURS, name, ratio, at_least=AT_LEAST)
-        )
-        report.comparisons.append(demand)
+
+
+def _busy(case: Case, found: dict[str, _Turns]) -> str:
+    """Return how many processors a broker and its client used, which says what limits the rate."""
+    shares = []
+    for name, turns in found.items():
+        rate = statistics.median(turns.values) / 1e6
+        of_broker = rate * statistics.median(turns.costs)
+        of_client = rate * statistics.median(turns.client_costs)
+        shares.append(f"{name} {of_broker:.2f}, its client {of_client:.2f}")
+    return f"Processors used in “{case.name}”: {'; '.join(shares)}."
+
+
+def _ratio(ours: list[float], theirs: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
+@contextmanager
+def _placed(pid: int, apart: bool) -> Iterator[None]:
+    """With `apart`, keep the threads of a broker on one processor, and this process and its
+    children on another."""
+    if not apart:
+        yield
+        return
+    first, last = two_processors()
+    usable = os.sched_getaffinity(0)
+    _keep(pid, {first})
+    os.sched_setaffinity(0, {last})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usable)
+        _keep(pid, usable)
+
+
+def _keep(pid: int, processors: set[int]) -> None:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), processors)
 
 
 def _run(program: Path, port: int, case: Case, count: int) -> dict[str, float]:
+    command = [str(program), "127.0.0.1", str(port), str(count), str(case.size)]
     done = subprocess.run(
-        [str(program), "127.0.0.1", str(port), str(count), str(case.size), case.mode],
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT,
+        [*command, case.mode, case.calls], capture_output=True, text=True, timeout=_LIMIT
     )
     if done.returncode != 0:
         raise RuntimeError(f"the load on port {port} failed: {done.stderr}")

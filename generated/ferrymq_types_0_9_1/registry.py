@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from librt.strings import BytesWriter
+from librt.strings import BytesWriter, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from ferrymq_codec_0_9_1.frames import (
@@ -249,6 +249,12 @@ def split_header(payload: bytes, start: i64 = 0, end: i64 = -1) -> tuple[int, in
     The properties are the bytes of their flags and values, which are not checked: `from_bytes` of
     the class of properties reads them. Raises `DecodeError` if the payload is cut off.
     """
+    if 0 <= start and end - start >= 14 and end <= len(payload):
+        # The usual case needs no object.
+        words = read_i32_be(payload, start)
+        size = read_i64_be(payload, start + 4)
+        if words & 0xFFFF == 0 and size >= 0:
+            return (words >> 16) & 0xFFFF, size, payload[start + 12 : end]
     r = FieldReader(payload, start, end)
     class_id = r.read_short("header.class-id")
     if r.read_short("header.weight") != 0:

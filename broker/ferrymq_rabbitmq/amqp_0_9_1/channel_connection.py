@@ -205,7 +205,9 @@ class ChannelConnection(ClientHandler):
         if throttle is not None:
             throttle.count_input(len(data), self.published - self._counted)
             self._counted = self.published
-        self.deadline_moved = True
+        if not self.engine.is_established():
+            # On an open connection input makes no deadline earlier.
+            self.deadline_moved = True
         self.output.touch()
         broker.finish_pass()
 

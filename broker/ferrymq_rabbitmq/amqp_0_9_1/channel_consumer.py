@@ -13,10 +13,10 @@ from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.message import BrokerMessage, replace_start, restore
 from ferrymq_broker.nodes.node import Node
-from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import content_of, key_of
+from ferrymq_rabbitmq.amqp_0_9_1.conversion.to_0_9_1 import content_of, key_of, short_string
 from ferrymq_rabbitmq.amqp_0_9_1.unacknowledged import Unacknowledged
 from ferrymq_types.transport import Error
-from ferrymq_types_0_9_1.basic import BasicCancel, BasicDeliver
+from ferrymq_types_0_9_1.basic import BasicCancel
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.output import ClientOutput
@@ -41,6 +41,7 @@ class ChannelConsumer(ClientConsumer):
         "node",
         "terms",
         "tag",
+        "_encoded_tag",
         "no_ack",
         "prefetch",
         "outstanding",
@@ -73,6 +74,7 @@ class ChannelConsumer(ClientConsumer):
         self.node: Node = node
         self.terms: SourceTerms = terms
         self.tag: str = tag
+        self._encoded_tag = short_string(tag)
         self.no_ack: bool = no_ack
         self.prefetch: i64 = prefetch
         self.outstanding: i64 = 0
@@ -121,16 +123,14 @@ class ChannelConsumer(ClientConsumer):
         content = content_of(message, self.key, int(entry.failures))
         channel.last_tag += 1
         tag = channel.last_tag
-        channel.engine.send_content(
+        head = content.head
+        channel.engine.send_delivery(
             channel.number,
-            BasicDeliver(
-                consumer_tag=self.tag,
-                delivery_tag=int(tag),
-                redelivered=entry.attempts > 0 and not self.copies,
-                exchange=content.exchange,
-                routing_key=content.routing_key,
-            ),
-            content.properties,
+            self._encoded_tag,
+            tag,
+            entry.attempts > 0 and not self.copies,
+            head.place,
+            head.properties,
             content.body,
         )
         if not output.dirty:

@@ -100,13 +100,8 @@ class Publication:
         return None
 
     def _route(self, channel: Channel) -> Refusal | None:
-        exchange = self.exchange
-        keys = self.keys
-        if len(keys) == 1:
-            if exchange is not None:
-                return exchange.route(self.message, keys[0])
-            node = queue_of(channel, keys[0])
-            return _UNROUTABLE if node is None else node.publish(self.message)
+        if len(self.keys) == 1:
+            return _route_one(channel, self.message, self.exchange, self.keys[0])
         return self._route_all(channel)
 
     def _route_all(self, channel: Channel) -> Refusal | None:
@@ -129,10 +124,21 @@ class Publication:
         return refused
 
 
+def _route_one(
+    channel: Channel, message: BrokerMessage, exchange: Exchange | None, key: str
+) -> Refusal | None:
+    """Send a message that has one routing key."""
+    if exchange is not None:
+        return exchange.route(message, key)
+    node = queue_of(channel, key)
+    return _UNROUTABLE if node is None else node.publish(message)
+
+
 def queue_of(channel: Channel, name: str) -> Node | None:
     """Return the queue or stream that the default exchange sends to for a routing key."""
     node = channel.space.find(name)
-    return node if isinstance(node, Queue | Stream) else None
+    # A union would be made anew for each message.
+    return node if isinstance(node, Queue) or isinstance(node, Stream) else None  # noqa: SIM101
 
 
 def publish(channel: Channel, method: BasicPublish, properties: bytes, body: bytes) -> None:
@@ -149,10 +155,11 @@ def publish(channel: Channel, method: BasicPublish, properties: bytes, body: byt
         # Before anything is looked up: a client without the right does not learn what there is.
         _require(channel, name, key)
     exchange = None if name == "" else exchange_of(channel, name)
-    keys = [key]
+    keys: list[str] | None = None
     flags: i64 = (i64(properties[0]) << 8) | i64(properties[1])
     try:
         if flags & (_HEADERS | _REPLY_TO | _EXPIRATION | _USER_ID) != 0:
+            keys = [key]
             properties = _checked(channel, flags, properties, keys)
             if not channel.client.access.open:
                 for copy in keys[1:]:
@@ -160,17 +167,20 @@ def publish(channel: Channel, method: BasicPublish, properties: bytes, body: byt
         message = message_of(properties, body, name, key, int(channel.client.id))
     except DecodeError as error:
         raise ConnectionFault(SYNTAX_ERROR, str(error)) from None
-    publication = Publication(message, exchange, keys, method.mandatory)
     transaction = channel.transaction
     if transaction is not None:
-        transaction.publish(publication)
+        transaction.publish(Publication(message, exchange, keys or [key], method.mandatory))
         return
     confirms = channel.confirms
-    if confirms is None:
-        publication.send(channel)
-        return
-    confirms.last += 1
-    if not publication.send(channel):
+    if confirms is not None:
+        confirms.last += 1
+    if keys is None and not method.mandatory:
+        # Most messages.
+        refusal = _route_one(channel, message, exchange, key)
+        taken = refusal is None or refusal.released
+    else:
+        taken = Publication(message, exchange, keys or [key], method.mandatory).send(channel)
+    if confirms is not None and not taken:
         confirms.refuse()
 
 

@@ -18,7 +18,7 @@ IMPORTS: Final = {
     "datetime": "datetime",
     "Final": "typing",
     "TypeAlias": "typing",
-    **dict.fromkeys(["BytesWriter", "write_i32_be"], "librt.strings"),
+    **dict.fromkeys(["BytesWriter", "read_i32_be", "read_i64_be", "write_i32_be"], "librt.strings"),
     **dict.fromkeys(["i64", "u8"], "mypy_extensions"),
     "as_bytes": "ferrymq_codec.composite",
     "declare": "ferrymq_codec.declared",

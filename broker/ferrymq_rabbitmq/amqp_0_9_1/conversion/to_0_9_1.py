@@ -67,29 +67,43 @@ _LETTER_LONG: Final = letters.INT64
 
 @final
 class Content:
-    """A message for a consumer: encoded properties, the body, and where it was published."""
+    """A message for a consumer: its head and its body."""
 
-    __slots__ = ("body", "exchange", "properties", "routing_key")
+    __slots__ = ("body", "head")
 
-    def __init__(self, properties: bytes, body: bytes, exchange: str, routing_key: str) -> None:
-        self.properties: bytes = properties
+    def __init__(self, head: ConvertedHead, body: bytes) -> None:
+        self.head: ConvertedHead = head
         self.body: bytes = body
-        self.exchange: str = exchange
-        self.routing_key: str = routing_key
+
+    @property
+    def properties(self) -> bytes:
+        """The encoded properties."""
+        return self.head.properties
+
+    @property
+    def exchange(self) -> str:
+        """The exchange to which the message was published."""
+        return self.head.exchange
+
+    @property
+    def routing_key(self) -> str:
+        """The routing key with which the message was published."""
+        return self.head.routing_key
 
 
 @final
 class ConvertedHead:
     """The properties for the sections in front of a body. `routed` is whether annotations say the
-    exchange and the routing key."""
+    exchange and the routing key; `place` is both of them as two short strings."""
 
-    __slots__ = ("exchange", "properties", "routed", "routing_key")
+    __slots__ = ("exchange", "place", "properties", "routed", "routing_key")
 
     def __init__(self, properties: bytes, routed: bool, exchange: str, routing_key: str) -> None:
         self.properties: bytes = properties
         self.routed: bool = routed
         self.exchange: str = exchange
         self.routing_key: str = routing_key
+        self.place: bytes = short_string(exchange) + short_string(routing_key)
 
 
 _heads: Final[dict[bytes, ConvertedHead]] = {}
@@ -104,7 +118,7 @@ def content_of(message: BrokerMessage, address: str, failures: int) -> Content:
     """
     payload = message.payload
     if message.opaque:
-        return Content(_NO_PROPERTIES, payload, "", address)
+        return Content(ConvertedHead(_NO_PROPERTIES, True, "", address), payload)
     size: i64 = len(payload)
     at: i64 = message.header_end
     start: i64
@@ -129,9 +143,18 @@ def content_of(message: BrokerMessage, address: str, failures: int) -> Content:
     if head is None:
         head = _convert(sections, 0, False)
         _keep(sections, head)
-    if head.routed:
-        return Content(head.properties, payload[start:], head.exchange, head.routing_key)
-    return Content(head.properties, payload[start:], "", address)
+    return Content(_placed(head, address), payload[start:])
+
+
+def short_string(text: str) -> bytes:
+    """Return the encoded form of a text that is a short string."""
+    raw = text.encode()
+    return bytes((len(raw),)) + raw
+
+
+def _placed(head: ConvertedHead, address: str) -> ConvertedHead:
+    """Return the head; if it does not say where the message was published, with the address."""
+    return head if head.routed else ConvertedHead(head.properties, True, "", address)
 
 
 def key_of(address: str) -> str:
@@ -141,7 +164,7 @@ def key_of(address: str) -> str:
 
 
 def _keep(sections: bytes, head: ConvertedHead) -> None:
-    size: i64 = len(sections) + len(head.properties) + len(head.exchange) + len(head.routing_key)
+    size: i64 = len(sections) + len(head.properties) + 2 * len(head.place)
     if size <= MAX_ENTRY:
         if not _budget.fits(size):
             _heads.clear()
@@ -151,10 +174,7 @@ def _keep(sections: bytes, head: ConvertedHead) -> None:
 
 
 def _content(sections: bytes, body: bytes, address: str, failures: i64, encoded: bool) -> Content:
-    head = _convert(sections, failures, encoded)
-    if head.routed:
-        return Content(head.properties, body, head.exchange, head.routing_key)
-    return Content(head.properties, body, "", address)
+    return Content(_placed(_convert(sections, failures, encoded), address), body)
 
 
 def _unusual(message: BrokerMessage, address: str, failures: i64, at: i64) -> Content:

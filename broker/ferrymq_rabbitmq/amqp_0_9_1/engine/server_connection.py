@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from librt.strings import BytesWriter
+from librt.strings import BytesWriter, read_i32_be, write_i32_be, write_i64_be
 from mypy_extensions import i64
 
 from ferrymq_codec.errors import DecodeError
@@ -24,8 +24,11 @@ from ferrymq_codec_0_9_1.frames import (
     OVERHEAD,
     PAYLOAD,
     PROTOCOL_HEADER,
+    begin_frame,
+    end_frame,
     frame_channel,
     frame_size,
+    write_raw_header,
 )
 from ferrymq_codec_0_9_1.method import Method
 from ferrymq_codec_0_9_1.unknown_method import UnknownMethod
@@ -84,6 +87,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.server_states import (
     UNOPENED,
     Transition,
 )
+from ferrymq_types_0_9_1 import registry
 from ferrymq_types_0_9_1.basic import BasicPublish
 from ferrymq_types_0_9_1.channel import (
     ChannelClose,
@@ -120,7 +124,6 @@ from ferrymq_types_0_9_1.constants import (
     UNEXPECTED_FRAME,
 )
 from ferrymq_types_0_9_1.registry import (
-    decode_method,
     split_header,
     write_body_frames,
     write_header_frame,
@@ -137,6 +140,13 @@ _MAX_TEXT: Final = 255
 # such frames too.
 _SIZE_LENIENCE: Final = OVERHEAD
 _BASIC: Final = 60
+# The indices of basic.publish and basic.deliver.
+_PUBLISH: Final = 0x003C0028
+_DELIVER: Final = 0x003C003C
+# The payloads of basic.publish that were read last: how many there are at most, how long each is.
+_MOST_KNOWN: Final = 256
+_LONGEST_KNOWN: Final = 256
+_known: Final[dict[bytes, Method]] = {}
 
 
 @final
@@ -209,6 +219,10 @@ class ServerConnection:
     def lingering(self) -> bool:
         """Whether the client may still have to read why the connection has ended."""
         return not self._in_eof
+
+    def is_established(self) -> bool:
+        """Return whether the handshake is over, and no close has begun."""
+        return self.state == OPENED
 
     def holds_input(self) -> bool:
         """Return whether input waits for a decision of the user, and more should not be read."""
@@ -597,6 +611,34 @@ class ServerConnection:
             write_header_frame(output, channel, _BASIC, len(body), properties)
             write_body_frames(output, channel, body, self.frame_max)
 
+    def send_delivery(
+        self,
+        channel: i64,
+        consumer: bytes,
+        tag: i64,
+        redelivered: bool,
+        place: bytes,
+        properties: bytes,
+        body: bytes,
+    ) -> None:
+        """Write a basic.deliver with its content, as `send_content` does, without an object for the
+        method. Without effect on a channel that is not open.
+
+        `consumer` is the consumer tag, `place` the exchange and the routing key, all of them
+        encoded short strings.
+        """
+        if self._is_open(channel):
+            output = self._output
+            mark = begin_frame(output, METHOD, channel)
+            write_i32_be(output, _DELIVER)
+            output.write(consumer)
+            write_i64_be(output, tag)
+            output.append(1 if redelivered else 0)
+            output.write(place)
+            end_frame(output, mark)
+            write_raw_header(output, channel, _BASIC, len(body), properties)
+            write_body_frames(output, channel, body, self.frame_max)
+
     def _is_open(self, channel: i64) -> bool:
         # There are channels only while the connection is open.
         found = self.channels.get(int(channel))
@@ -769,6 +811,22 @@ def _as_fault(error: PeerFault | DecodeError) -> PeerFault:
         return PeerFault(COMMAND_INVALID, str(error))
     code = FRAME_ERROR if error.field.startswith("frame.") else SYNTAX_ERROR
     return PeerFault(code, str(error))
+
+
+def decode_method(data: bytes, start: i64, end: i64) -> Method:
+    """Read a method from `data[start:end]`; raises as the registry's function. A basic.publish
+    comes again and again, so the objects of the last ones are shared. Nobody changes them."""
+    size = end - start
+    if size < 4 or size > _LONGEST_KNOWN or read_i32_be(data, start) != _PUBLISH:
+        return registry.decode_method(data, start, end)
+    payload = data[start:end]
+    method = _known.get(payload)
+    if method is None:
+        method = registry.decode_method(data, start, end)
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[payload] = method
+    return method
 
 
 def _reply_text(code: i64, text: str) -> str:
