@@ -33,7 +33,7 @@ from ferrymq_broker.values.names import DEFAULT_SPACE, VHOST
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.client_handler import ClientHandler
-    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.node import Node, NodeHistory
     from ferrymq_broker.store.page_store import PageStore
     from ferrymq_broker.store.store import Store
 
@@ -48,7 +48,8 @@ class Broker:
 
     `hosts` has the virtual hosts by hostname, in lower case. Clients with other hostnames get the
     default virtual host, unless `strict_hosts` is set. `alarms` are the reasons why producers get
-    no credit at the moment: ``memory``, ``disk``.
+    no credit at the moment: ``memory``, ``disk``. `history` has the samples of all virtual hosts
+    together; None without history.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class Broker:
         "users",
         "unfinished",
         "alarms",
+        "history",
         "_gathering",
         "_schedule",
     )
@@ -114,6 +116,7 @@ class Broker:
         # Bytes of incomplete messages, of all connections.
         self.unfinished: Budget = Budget()
         self.alarms: set[str] = self.credit.alarms
+        self.history: NodeHistory | None = None
         self.memory: MemoryWatch = MemoryWatch(self.agenda, self.set_alarm, self._page_soon)
         # Whether a pass that reads more from disk has been scheduled.
         self._gathering = False

@@ -15,6 +15,7 @@ from ferrymq_broker.management.errors import (
     NOT_IMPLEMENTED,
     ManagementError,
 )
+from ferrymq_broker.management.history import ARGUMENTS, HISTORY, history_of_node, rates_of_node
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.sliced_query import Steps, finish, sift, when_over
@@ -40,6 +41,8 @@ class DeclaredNodes(EntityType):
 
     base = PREFIX + "node"
     settings: tuple[str, ...] = ()
+    # Whether the broker keeps rates and history of these nodes.
+    sampled: bool = True
 
     def __init__(self, space: AddressSpace) -> None:
         self.space = space
@@ -52,13 +55,16 @@ class DeclaredNodes(EntityType):
         self.attributes: tuple[str, ...] = tuple(self.describe(fresh))
 
     def operations(self) -> dict[str, Operation]:
-        """Return CREATE, READ, UPDATE and DELETE."""
-        return {
+        """Return CREATE, READ, UPDATE and DELETE, and HISTORY if there is any."""
+        operations = {
             "CREATE": Operation(self.create, self.settings),
             "READ": Operation(self.read),
             "UPDATE": Operation(self.update, self.settings),
             "DELETE": Operation(self.delete, ("if-empty", "if-unused")),
         }
+        if self.sampled:
+            operations[HISTORY] = Operation(self.history, ARGUMENTS)
+        return operations
 
     def authorise(self, operation: str, call: Call) -> None:
         """Check the rights at the node's address, and at addresses that its settings direct
@@ -121,6 +127,8 @@ class DeclaredNodes(EntityType):
         settings = policy_attributes(policy_of(node))
         described = node.describe()
         described.pop("type", None)
+        if self.sampled:
+            described.update(rates_of_node(node))
         return {"name": node.address, **settings, **described, **settings}
 
     def shown(self, identity: str) -> dict[str, object]:
@@ -184,6 +192,10 @@ class DeclaredNodes(EntityType):
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Change the policy of a node. Raises `ManagementError` or `BrokerError`."""
         raise ManagementError(NOT_IMPLEMENTED, f"the settings of a {self.short} cannot be changed")
+
+    def history(self, call: Call) -> Result:
+        """Handle HISTORY: return the samples of the last minutes, hours or day."""
+        return history_of_node(call, self.find(call.required_name()))
 
     def delete(self, call: Call) -> Result | Steps[Result]:
         """Handle DELETE: close the node's links with ``amqp:resource-deleted``, and drop its

@@ -25,6 +25,7 @@ from ferrymq_broker.management.errors import (
     NO_CONTENT,
     ManagementError,
 )
+from ferrymq_broker.management.history import ARGUMENTS, HISTORY, history_of_node, rates_of_node
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes, expect_kept, when_gone
 from ferrymq_broker.management.operation import Call, Operation, Result
@@ -90,6 +91,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
             "READ": Operation(self.read),
             "UPDATE": Operation(self.update, _QUEUE),
             "DELETE": Operation(self.delete, ("if-empty", "if-unused")),
+            HISTORY: Operation(self.history, ARGUMENTS),
             "ADD-RULE": Operation(self.add_rule, ("rule", TRUE, FALSE, SQL, CORRELATION, "action")),
             "REMOVE-RULE": Operation(self.remove_rule, ("rule",)),
             "LIST-RULES": Operation(self.list_rules, ("skip", "top")),
@@ -248,6 +250,10 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         topic.change_subscription(subscription, policy)
         return Result(self.shown(subscription.address), description="updated")
 
+    def history(self, call: Call) -> Result:
+        """Handle HISTORY: return the samples of the last minutes, hours or day."""
+        return history_of_node(call, self._found(call)[1].queue)
+
     def add_rule(self, call: Call) -> Result:
         """Handle ADD-RULE: from its first rule on, a subscription gets only what its rules say."""
         topic, subscription = self._found(call)
@@ -302,6 +308,7 @@ def _describe(topic: Topic, subscription: Subscription) -> dict[str, object]:
     facts = {key: value for key, value in described.items() if key not in settings}
     return {
         **facts,
+        **rates_of_node(subscription.queue),
         "name": subscription.address,
         "topic": topic.address,
         "durable": described["durable"],
