@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Agenda, Node, NodeHistory
 
 HISTORY: Final = "HISTORY"
+# The attributes that come from the samples.
+RATES: Final = frozenset(("in-rate", "out-rate", "oldest-age"))
 # The arguments of HISTORY.
 ARGUMENTS: Final = ("seconds",)
 # The seconds that HISTORY goes back if the request does not say.

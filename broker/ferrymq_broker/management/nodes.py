@@ -7,7 +7,7 @@ from typing import Final
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.config.nodes import kind_of, policy_attributes
 from ferrymq_broker.management.authorisation import ANY, expect_of_node
-from ferrymq_broker.management.entity import PREFIX, EntityType, deleted
+from ferrymq_broker.management.entity import COMMON, PREFIX, EntityType, Show, deleted
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
     CONFLICT,
@@ -15,7 +15,13 @@ from ferrymq_broker.management.errors import (
     NOT_IMPLEMENTED,
     ManagementError,
 )
-from ferrymq_broker.management.history import ARGUMENTS, HISTORY, history_of_node, rates_of_node
+from ferrymq_broker.management.history import (
+    ARGUMENTS,
+    HISTORY,
+    RATES,
+    history_of_node,
+    rates_of_node,
+)
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.sliced_query import Steps, finish, sift, when_over
@@ -31,8 +37,6 @@ _DECLARED: Final = (
     "deleted; but the configuration declares it, so it is made again when a client uses it, "
     "and when the broker starts"
 )
-# The attributes that every entity has.
-_COMMON: Final = ("name", "identity", "type")
 
 
 class DeclaredNodes(EntityType):
@@ -53,6 +57,8 @@ class DeclaredNodes(EntityType):
         scratch = AddressSpace("", Agenda(), TimerHeap(), 1)
         fresh = scratch.create("fresh", node_policy(self.short, {}))
         self.attributes: tuple[str, ...] = tuple(self.describe(fresh))
+        # The attributes that `Node.figures` has too. A setting of the same name takes precedence.
+        self._figures = frozenset(fresh.figures()) - frozenset(policy_attributes(policy_of(fresh)))
 
     def operations(self) -> dict[str, Operation]:
         """Return CREATE, READ, UPDATE and DELETE, and HISTORY if there is any."""
@@ -121,6 +127,29 @@ class DeclaredNodes(EntityType):
         if node is None or node.kind != self.short:
             return None
         return self.describe(node)
+
+    def row_shower(self, identities: list[str], names: list[str]) -> Show:
+        """Return a function that shows figures and rates of a node; all attributes if the names
+        have others."""
+        wanted = frozenset(names).difference(COMMON)
+        figures = bool(wanted - RATES)
+        rates = bool(wanted & RATES) and self.sampled
+        if not wanted - RATES <= self._figures:
+            return self.show
+        nodes = self.space.nodes
+
+        def show(identity: str) -> dict[str, object] | None:
+            node = nodes.get(identity)
+            if node is None or node.kind != self.short:
+                return None
+            row: dict[str, object] = {}
+            if figures:
+                row.update(node.figures())
+            if rates:
+                row.update(rates_of_node(node))
+            return row
+
+        return show
 
     def describe(self, node: Node) -> dict[str, object]:
         """Return figures and settings of a node of the kind."""
@@ -269,4 +298,4 @@ def policy_of(node: Node) -> NodePolicy:
 
 def _settings(call: Call) -> dict[str, object]:
     """Return the settings among the arguments."""
-    return {key: value for key, value in call.arguments.items() if key not in _COMMON}
+    return {key: value for key, value in call.arguments.items() if key not in COMMON}

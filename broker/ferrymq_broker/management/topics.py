@@ -17,7 +17,7 @@ from ferrymq_broker.management.authorisation import (
     forbidden,
     reading,
 )
-from ferrymq_broker.management.entity import IndexedType
+from ferrymq_broker.management.entity import COMMON, IndexedType, Show
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
     CONFLICT,
@@ -25,7 +25,13 @@ from ferrymq_broker.management.errors import (
     NO_CONTENT,
     ManagementError,
 )
-from ferrymq_broker.management.history import ARGUMENTS, HISTORY, history_of_node, rates_of_node
+from ferrymq_broker.management.history import (
+    ARGUMENTS,
+    HISTORY,
+    RATES,
+    history_of_node,
+    rates_of_node,
+)
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes, expect_kept, when_gone
 from ferrymq_broker.management.operation import Call, Operation, Result
@@ -80,9 +86,13 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         self._sessions = QueueSessions(lambda call: self._found(call)[1].queue)
         scratch = AddressSpace("", Agenda(), TimerHeap(), 1)
         topic = Topic("fresh", scratch, TopicPolicy())
-        self.attributes: tuple[str, ...] = tuple(
-            _describe(topic, topic.declare_subscription("fresh"))
-        )
+        fresh = topic.declare_subscription("fresh")
+        self.attributes: tuple[str, ...] = tuple(_describe(topic, fresh))
+        # The attributes that are read without the settings. A setting of the same name is another
+        # thing.
+        self._brief = frozenset(
+            (*fresh.queue.figures(), *fresh.terms(), *RATES, "topic", *COMMON)
+        ) - frozenset(policy_attributes(fresh.queue.policy)).difference(fresh.terms())
 
     def operations(self) -> dict[str, Operation]:
         """Return the operations. A subscription has those of a queue."""
@@ -165,6 +175,28 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
                 for subscription in node.subscriptions():
                     found[subscription.address] = (node, subscription)
         return dict(sorted(found.items()))
+
+    def row_shower(self, identities: list[str], names: list[str]) -> Show:
+        """Return a function that shows figures and rates; all attributes if the names have
+        others."""
+        entries = self.entries()
+        if not self._brief.issuperset(names):
+            return self.shower_of(entries)
+
+        def show(identity: str) -> dict[str, object] | None:
+            entry = entries.get(identity)
+            if entry is None:
+                return None
+            topic, subscription = entry
+            return {
+                **subscription.queue.figures(),
+                **rates_of_node(subscription.queue),
+                "topic": topic.address,
+                **subscription.terms(),
+                "refused": subscription.refused,
+            }
+
+        return show
 
     def describe(self, entry: tuple[Topic, Subscription]) -> dict[str, object]:
         """Return the attributes of a subscription."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import unicodedata
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
@@ -34,6 +36,10 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 _BY_IDENTITY: Final = ("session", "link")
 # Kinds whose name consists of several attributes, which are columns of their own.
 _BY_COLUMNS: Final = ("fence",)
+# The columns between two columns of a table.
+_GAP: Final = 3
+# The most rows of a table whose long texts are folded at the width of the terminal.
+_FOLDED: Final = 1000
 # The width of output for programs, so that nothing is cut off.
 _ENDLESS: Final = 10_000
 
@@ -57,6 +63,44 @@ def print_json(value: object) -> None:
 
 def print_list(columns: list[str], rows: list[dict[str, object]]) -> None:
     """Print a table with a row for each entity."""
+    cells = [[text_of(row.get(column)) for column in columns] for row in rows]
+    widths = [
+        max(width_of(text) for text in (column, *(row[at] for row in cells)))
+        for at, column in enumerate(columns)
+    ]
+    terminal = sys.stdout.isatty()
+    width = sum(widths) + _GAP * (len(widths) - 1)
+    if terminal and width > shutil.get_terminal_size().columns and len(rows) <= _FOLDED:
+        _print_folded(columns, rows)
+        return
+    numbers = [any(_is_number(row.get(column)) for row in rows) for column in columns]
+    head = _line(columns, widths, numbers)
+    lines = [f"\x1b[1m{head}\x1b[0m" if terminal else head, "─" * width]
+    lines += [_line(row, widths, numbers) for row in cells]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _line(row: list[str], widths: list[int], numbers: list[bool]) -> str:
+    """Return a row of a table: numbers at the right of their column, texts at the left."""
+    cells = []
+    for text, width, number in zip(row, widths, numbers, strict=True):
+        space = " " * (width - (len(text) if text.isascii() else width_of(text)))
+        cells.append(space + text if number else text + space)
+    return (" " * _GAP).join(cells).rstrip()
+
+
+def width_of(text: str) -> int:
+    """Return the number of columns that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )
+
+
+def _print_folded(columns: list[str], rows: list[dict[str, object]]) -> None:
+    """Print a table that is wider than the terminal: long texts take several lines."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         numbers = any(_is_number(row.get(column)) for row in rows)
@@ -97,7 +141,7 @@ def _printable(text: str) -> str:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _flat(before: str, attributes: dict[str, object]) -> list[tuple[str, object]]:
