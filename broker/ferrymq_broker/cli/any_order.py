@@ -11,7 +11,8 @@ class AnyOrderGroup(TyperGroup):
     """A group of commands. Its options may stand before the command or after it:
     ``admin --url URL list queues --user NAME`` is ``admin --user NAME list queues --url URL``.
 
-    An option that the group and the command have belongs to the command.
+    If the group and the command have different options of one name, the place decides. If they have
+    the same option, it is the command's: the group has it only to show it in its help.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -33,8 +34,8 @@ class AnyOrderGroup(TyperGroup):
         place = 0
         while place < at:
             end = place + _length(args[place], of_group)
-            # The group has some options of its commands only to show them in its help.
-            (after if _name(args[place]) in of_command else before).extend(args[place:end])
+            shared = _is_same(of_group, of_command, _name(args[place]))
+            (after if shared else before).extend(args[place:end])
             place = end
         place = at + 1
         while place < len(args) and args[place] != "--":
@@ -48,10 +49,10 @@ class AnyOrderGroup(TyperGroup):
         return [*before, args[at], *after, *args[place:]]
 
 
-def _options(command: Any) -> dict[str, bool]:
-    """Return the options of a command or a group, each with whether it has a value."""
+def _options(command: Any) -> dict[str, Any]:
+    """Return the options of a command or a group by name."""
     return {
-        name: not param.is_flag
+        name: param
         for param in command.params
         if param.param_type_name == "option"
         for name in (*param.opts, *param.secondary_opts)
@@ -63,6 +64,12 @@ def _name(word: str) -> str:
     return word.partition("=")[0] if word.startswith("-") else ""
 
 
-def _length(word: str, options: dict[str, bool]) -> int:
+def _is_same(of_group: dict[str, Any], of_command: dict[str, Any], name: str) -> bool:
+    """Return whether the group and the command have the same option."""
+    return name in of_group and name in of_command and of_group[name].help == of_command[name].help
+
+
+def _length(word: str, options: dict[str, Any]) -> int:
     """Return the number of words of an option with its value; 1 for any other word."""
-    return 2 if options.get(word, False) else 1
+    param = options.get(word)
+    return 1 if param is None or param.is_flag else 2

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Agenda
     from ferrymq_broker.nodes.topics.subscription_registry import EndedSubscriptions
 
+# The units of work (`slices`) of making an array.
+_ARRAY: Final = 4
 # The subscriptions of a deleted topic that are still counted.
 _FEW: Final = 100
 # A stored message with more bytes is not read for the time of its arrival.
@@ -319,6 +321,7 @@ class Sampler(Timer):
         if not series.kept and self.arrays < self._most:
             series.keep()
             self.arrays += 1
+            self.broker.agenda.slices.spend(_ARRAY)
         series.record(self._tick, ins, outs, depth, oldest)
         if series.kept:
             self._seen += 1

@@ -6,14 +6,12 @@ import json
 import shutil
 import sys
 import unicodedata
-from typing import Final
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.cli.rendering import plain
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # The default columns of lists, after the name.
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
@@ -65,7 +63,7 @@ def print_list(columns: list[str], rows: list[dict[str, object]]) -> None:
     """Print a table with a row for each entity."""
     cells = [[text_of(row.get(column)) for column in columns] for row in rows]
     widths = [
-        max(width_of(text) for text in (column, *(row[at] for row in cells)))
+        max(map(width_of, (column, *(row[at] for row in cells))))
         for at, column in enumerate(columns)
     ]
     terminal = sys.stdout.isatty()
@@ -84,8 +82,10 @@ def _line(row: list[str], widths: list[int], numbers: list[bool]) -> str:
     """Return a row of a table: numbers at the right of their column, texts at the left."""
     cells = []
     for text, width, number in zip(row, widths, numbers, strict=True):
-        space = " " * (width - (len(text) if text.isascii() else width_of(text)))
-        cells.append(space + text if number else text + space)
+        if not text.isascii():
+            # `width` counts columns of the terminal.
+            width += len(text) - width_of(text)
+        cells.append(text.rjust(width) if number else text.ljust(width))
     return (" " * _GAP).join(cells).rstrip()
 
 
@@ -101,6 +101,11 @@ def width_of(text: str) -> int:
 
 def _print_folded(columns: list[str], rows: list[dict[str, object]]) -> None:
     """Print a table that is wider than the terminal: long texts take several lines."""
+    # Imported where it is needed, because it takes longer than most requests.
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         numbers = any(_is_number(row.get(column)) for row in rows)
@@ -112,6 +117,9 @@ def _print_folded(columns: list[str], rows: list[dict[str, object]]) -> None:
 
 def print_entity(attributes: dict[str, object]) -> None:
     """Print an entity with an attribute on each line. Entries of maps have dotted names."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -122,6 +130,12 @@ def print_entity(attributes: dict[str, object]) -> None:
 
 def text_of(value: object) -> str:
     """Return the text of a value in a table."""
+    # First those that long tables have.
+    kind = type(value)
+    if kind is int:
+        return str(value)
+    if kind is str and value != "":
+        return _printable(str(value))
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -155,5 +169,7 @@ def _flat(before: str, attributes: dict[str, object]) -> list[tuple[str, object]
 
 
 def _print(table: Table) -> None:
+    from rich.console import Console
+
     terminal = sys.stdout.isatty()
     Console(width=None if terminal else _ENDLESS, soft_wrap=not terminal).print(table)
