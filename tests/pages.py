@@ -28,6 +28,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "broker/admin": (
         "broker/management/test_admin.py",
         "broker/management/test_admin_holds.py",
+        "broker/management/test_admin_list.py",
         "broker/management/test_admin_users.py",
     ),
     "broker/amqp-0-9-1": ("rabbitmq/channels_0_9_1/", "hostile/test_amqp_0_9_1.py"),
@@ -60,6 +61,8 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "rabbitmq/test_import.py",
     ),
     "broker/command-line": (
+        "broker/management/test_any_order.py",
+        "broker/management/test_admin_list.py",
         "broker/test_cli.py",
         "broker/test_commands_in_help.py",
         "broker/test_completion.py",
@@ -158,7 +161,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/locks/test_lock_transactions.py",
     ),
     "broker/management": ("broker/management/",),
-    "broker/monitoring": ("broker/monitoring/",),
+    "broker/monitoring": ("broker/monitoring/", "broker/history/"),
     "broker/open-network": (
         "broker/security/test_gate.py",
         "broker/limits/",

@@ -35,7 +35,7 @@ from ferrymq_broker.values.names import DEFAULT_SPACE, VHOST
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.client_handler import ClientHandler
-    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.node import Node, NodeHistory
     from ferrymq_broker.store.page_store import PageStore
     from ferrymq_broker.store.store import Store
 
@@ -50,7 +50,8 @@ class Broker:
 
     `hosts` has the virtual hosts by hostname, in lower case. Clients with other hostnames get the
     default virtual host, unless `strict_hosts` is set. `alarms` are the reasons why producers get
-    no credit at the moment: ``memory``, ``disk``.
+    no credit at the moment: ``memory``, ``disk``. `history` has the samples of all virtual hosts
+    together; None without history.
     """
 
     __slots__ = (
@@ -78,6 +79,7 @@ class Broker:
         "rates",
         "rate_limits",
         "alarms",
+        "history",
         "_gathering",
         "_schedule",
     )
@@ -120,6 +122,7 @@ class Broker:
         self.rates: RateReading = RateReading(self.agenda)
         self.rate_limits: RateLimits = RateLimits(self.agenda, self.timers, self.counters)
         self.alarms: set[str] = self.credit.alarms
+        self.history: NodeHistory | None = None
         self.memory: MemoryWatch = MemoryWatch(self.agenda, self.set_alarm, self._page_soon)
         # Whether a pass that reads more from disk has been scheduled.
         self._gathering = False

@@ -41,8 +41,10 @@ link from the management node. ``"dynamic"``: to a node that the peer makes. ``"
 both opens allow for pairs; otherwise, or if the peer refuses the pair, a link; otherwise a dynamic
 node."""
 
-# Entities requested at a time.
+# Entities requested at a time: with all attributes, and with a few of them.
 _PAGE: Final = 500
+_NARROW_PAGE: Final = 5000
+_FEW: Final = 10
 _INTERNAL_ERROR: Final = 500
 
 
@@ -141,18 +143,32 @@ def read_response(message: Message) -> ManagementResponse:
 
 
 class Query:
-    """QUERY that is made page by page. `done` is whether all rows have been read."""
+    """QUERY that is made page by page. `done` is whether all rows have been read, or `limit` of
+    them."""
 
-    def __init__(self, type: str | None, attributes: list[str] | None) -> None:
-        self.done: bool = False
+    def __init__(
+        self,
+        type: str | None,
+        attributes: list[str] | None,
+        sort: str | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self.done: bool = limit == 0
         self.body: dict[str, object] = {"attributeNames": list(attributes or [])}
+        if sort is not None:
+            self.body["sort"] = sort
         self._type = type
+        self._limit = limit
+        self._page = _NARROW_PAGE if attributes and len(attributes) <= _FEW else _PAGE
         self._offset = 0
 
     @property
     def properties(self) -> dict[str, object]:
         """The application-properties of the request for the next page."""
-        asked: dict[str, object] = {"offset": Int(self._offset), "count": Int(_PAGE)}
+        count = self._page
+        if self._limit is not None:
+            count = min(count, self._limit - self._offset)
+        asked: dict[str, object] = {"offset": Int(self._offset), "count": Int(count)}
         return asked if self._type is None else {"entityType": self._type, **asked}
 
     def read(self, response: ManagementResponse) -> list[dict[str, object]]:
@@ -161,8 +177,14 @@ class Query:
         names, rows = table.get("attributeNames"), table.get("results")
         if not isinstance(names, list) or not isinstance(rows, list):
             raise ManagementError(_INTERNAL_ERROR, "the response to a QUERY is no table")
-        # Entities deleted meanwhile are missing in the rows: the offset counts the requested rows.
-        self._offset += _PAGE
+        # There may be fewer rows than requested: the node has a limit of its own, and entities that
+        # were deleted meanwhile are missing. Then those behind them have moved up.
+        self._offset += len(rows)
         total = response.properties.get("total")
-        self.done = self._offset >= total if isinstance(total, int) else len(rows) < _PAGE
+        if not rows or self._offset == self._limit:
+            self.done = True
+        elif isinstance(total, int):
+            self.done = self._offset >= total
+        else:
+            self.done = len(rows) < self._page
         return [dict(zip(names, row, strict=True)) for row in rows]

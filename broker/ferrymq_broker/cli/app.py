@@ -39,6 +39,11 @@ _COMMANDS: Final = {
         "admin",
         "Inspect and change a running broker.",
     ),
+    "top": (
+        "ferrymq_broker.cli.top",
+        "top",
+        "Show the busiest nodes of a running broker, live.",
+    ),
     "user": (
         "ferrymq_broker.cli.user.app",
         "user",

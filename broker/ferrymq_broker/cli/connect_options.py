@@ -47,9 +47,14 @@ def take_options(
 ) -> None:
     """Store the options of a group of commands, which come before the command."""
     credentials = Credentials(user, password_file, token_file)
-    _SAID.set(ConnectOptions(credentials, TlsOptions(ca, cert, key, no_verify)))
+    set_options(ConnectOptions(credentials, TlsOptions(ca, cert, key, no_verify)))
+
+
+def set_options(options: ConnectOptions) -> None:
+    """Store the options of the command that is running, for `connecting_of_command`."""
+    _SAID.set(options)
 
 
 def connecting_of_command() -> ConnectOptions:
-    """Return the options before the command that is running."""
+    """Return the options of the command that is running."""
     return _SAID.get()

@@ -38,6 +38,7 @@ from ferrymq_broker.config.declarations import (
     VirtualHost,
 )
 from ferrymq_broker.config.errors import ConfigMistake, ConfigMistakes, Location
+from ferrymq_broker.config.history import History
 from ferrymq_broker.config.limits import Limits
 from ferrymq_broker.config.listeners import Listener, check_listener
 from ferrymq_broker.config.log import Log
@@ -143,6 +144,7 @@ class Config(Tables):
     unknown_hostname: Literal["default", "refuse"] = "default"
     security: Security = Field(default_factory=Security)
     http: Http = Field(default_factory=Http)
+    history: History = Field(default_factory=History)
     shutdown: Shutdown = Field(default_factory=Shutdown)
     personality: PersonalitySection = Field(default_factory=PersonalitySection)
     log: Log = Field(default_factory=Log)
@@ -276,6 +278,7 @@ __all__ = [
     "Capture",
     "Config",
     "Exchange",
+    "History",
     "Http",
     "Limits",
     "Listener",

@@ -163,6 +163,7 @@ OF_RECEIVERS: Final = (
 # The rights that operations need at the node; others need `MANAGE`.
 _OF_NODES: Final = {
     "READ": ANY,
+    "HISTORY": ANY,
     "CREATE": CREATE,
     "DELETE": DELETE,
     "CANCEL-SCHEDULED": SEND,

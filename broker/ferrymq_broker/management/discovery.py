@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ferrymq_broker.management.entity import EntityType
+from ferrymq_broker.management.entity import COMMON, EntityType
 from ferrymq_broker.management.errors import BAD_REQUEST, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.sliced_query import ROWS, Steps
+from ferrymq_broker.management.sorting import sorted_part
 from ferrymq_codec.scalars import Int
 
-# The most entities in one answer to a QUERY. Clients use an offset to get more.
+# The most entities in one answer to a QUERY: with all attributes, and with some of them as many as
+# have `VALUES` values. Clients use an offset to get more.
 PAGE: Final = 1000
+NARROW_PAGE: Final = 5000
+VALUES: Final = 50_000
 
 
 class Discovery:
@@ -25,7 +29,9 @@ class Discovery:
     def operations(self) -> dict[str, Operation]:
         """Return the operations by name."""
         return {
-            "QUERY": Operation(self.query, ("entityType", "offset", "count", "attributeNames")),
+            "QUERY": Operation(
+                self.query, ("entityType", "offset", "count", "attributeNames", "sort")
+            ),
             "GET-TYPES": Operation(self.get_types, ("entityType",)),
             "GET-ATTRIBUTES": Operation(self.get_attributes, ("entityType",)),
             "GET-OPERATIONS": Operation(self.get_operations, ("entityType",)),
@@ -36,14 +42,17 @@ class Discovery:
     def query(self, call: Call) -> Steps[Result]:
         """Handle QUERY: return attributes of many entities, as a table.
 
-        Results are sorted by type and identity, so that pages fit together. The property `count` is
-        the number of results in this answer, `total` the number of all. Entities that the party may
-        not READ are left out, and not counted.
+        Results are sorted by type and identity, so that pages fit together, and within a type by
+        the attribute `sort` if there is one. The property `count` is the number of results in this
+        answer, `total` the number of all. Entities that the party may not READ are left out, and
+        not counted.
         """
         offset = call.number("offset", 0)
-        count = min(call.number("count", PAGE), PAGE)
         types = self._selected(call)
         names = _attribute_names(call)
+        sort, descending = _sort_of(call, types)
+        most = min(max(VALUES // len(names), PAGE), NARROW_PAGE) if names else PAGE
+        count = min(call.number("count", PAGE), most)
         total = 0
         found: list[dict[str, object]] = []
         for type in types:
@@ -53,8 +62,12 @@ class Discovery:
             total += len(identities)
             start = max(0, offset - before)
             stop = max(0, offset + count - before)
-            page = identities[start:stop]
-            show = type.shower(page)
+            if sort:
+                value = _values_of(type, identities, sort)
+                page = yield from sorted_part(identities, value, descending, start, stop)
+            else:
+                page = identities[start:stop]
+            show = type.row_shower(page, names) if names else type.shower(page)
             for at, identity in enumerate(page, 1):
                 attributes = show(identity)
                 if attributes is not None:
@@ -119,9 +132,36 @@ def _attribute_names(call: Call) -> list[str]:
     return [str(name) for name in names]
 
 
+def _sort_of(call: Call, types: list[EntityType]) -> tuple[str, bool]:
+    """Return the attribute to sort by, empty for none, and whether in descending order. Raises
+    `ManagementError` if no entity has it."""
+    wanted = call.text("sort", "")
+    name = wanted.removeprefix("-")
+    if wanted and name not in COMMON and not any(name in type.attributes for type in types):
+        known = ", ".join(_columns(types, []))
+        raise ManagementError(
+            BAD_REQUEST, f"sort: there is no attribute {name[:200]!r}; the attributes are {known}"
+        )
+    return name, wanted != name
+
+
+def _values_of(type: EntityType, identities: list[str], name: str) -> Callable[[str], object]:
+    """Return a function that returns an attribute of each of these entities; None if it has
+    none."""
+    if name == "identity":
+        return lambda identity: identity
+    show = type.row_shower(identities, [name])
+
+    def value(identity: str) -> object:
+        attributes = show(identity)
+        return None if attributes is None else type.complete(identity, attributes).get(name)
+
+    return value
+
+
 def _columns(types: list[EntityType], found: list[dict[str, object]]) -> list[str]:
     """Return the names of all attributes of these types, first those that all entities have."""
-    names = {"name": None, "identity": None, "type": None}
+    names: dict[str, None] = dict.fromkeys(COMMON)
     for type in types:
         names.update(dict.fromkeys(type.attributes))
     for attributes in found:

@@ -18,6 +18,8 @@ T = TypeVar("T")
 Show: TypeAlias = Callable[[str], dict[str, object] | None]
 
 PREFIX: Final = "org.ferrymq."
+# The attributes that every entity has.
+COMMON: Final = ("name", "identity", "type")
 
 
 class EntityType:
@@ -71,6 +73,11 @@ class EntityType:
     def shower(self, identities: list[str]) -> Show:
         """Return a function that shows each of these entities as `show` does, for tables."""
         return self.show
+
+    def row_shower(self, identities: list[str], names: list[str]) -> Show:
+        """Return a function that shows each of these entities with at least the attributes
+        `names`, for tables. Types with many entities leave the others out."""
+        return self.shower(identities)
 
     def read(self, call: Call) -> Result:
         """Handle READ."""

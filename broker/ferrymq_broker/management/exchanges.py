@@ -40,6 +40,7 @@ class ExchangeEntities(DeclaredNodes):
     """The exchanges, by address."""
 
     short = "exchange"
+    sampled = False
     settings: tuple[str, ...] = tuple(
         field.alias or name for name, field in ExchangeSettings.model_fields.items()
     )

@@ -7,7 +7,7 @@ from typing import Final
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.config.nodes import kind_of, policy_attributes
 from ferrymq_broker.management.authorisation import ANY, expect_of_node
-from ferrymq_broker.management.entity import PREFIX, EntityType, deleted
+from ferrymq_broker.management.entity import COMMON, PREFIX, EntityType, Show, deleted
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
     CONFLICT,
@@ -16,6 +16,13 @@ from ferrymq_broker.management.errors import (
     ManagementError,
 )
 from ferrymq_broker.management.node_links import NodeLinks
+from ferrymq_broker.management.history import (
+    ARGUMENTS,
+    HISTORY,
+    RATES,
+    history_of_node,
+    rates_of_node,
+)
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.sliced_query import Steps, finish, sift, when_over
@@ -31,8 +38,6 @@ _DECLARED: Final = (
     "deleted; but the configuration declares it, so it is made again when a client uses it, "
     "and when the broker starts"
 )
-# The attributes that every entity has.
-_COMMON: Final = ("name", "identity", "type")
 
 
 class DeclaredNodes(EntityType):
@@ -43,6 +48,8 @@ class DeclaredNodes(EntityType):
     settings: tuple[str, ...] = ()
     # What lists the links of nodes; None if that is not wanted.
     links: NodeLinks | None = None
+    # Whether the broker keeps rates and history of these nodes.
+    sampled: bool = True
 
     def __init__(self, space: AddressSpace) -> None:
         self.space = space
@@ -53,17 +60,23 @@ class DeclaredNodes(EntityType):
         scratch = AddressSpace("", Agenda(), TimerHeap(), 1)
         fresh = scratch.create("fresh", node_policy(self.short, {}))
         self.attributes: tuple[str, ...] = tuple(self.describe(fresh))
+        # The attributes that `Node.figures` has too. A setting of the same name takes precedence.
+        self._figures = frozenset(fresh.figures()) - frozenset(policy_attributes(policy_of(fresh)))
 
     def operations(self) -> dict[str, Operation]:
-        """Return CREATE, READ, UPDATE and DELETE, and LIST-LINKS if links are known."""
+        """Return CREATE, READ, UPDATE and DELETE, LIST-LINKS if links are known, and HISTORY if
+        there is any."""
         links = self.links
-        return {
+        operations = {
             "CREATE": Operation(self.create, self.settings),
             "READ": Operation(self.read),
             "UPDATE": Operation(self.update, self.settings),
             "DELETE": Operation(self.delete, ("if-empty", "if-unused")),
             **({} if links is None else links.operations(self._named)),
         }
+        if self.sampled:
+            operations[HISTORY] = Operation(self.history, ARGUMENTS)
+        return operations
 
     def authorise(self, operation: str, call: Call) -> None:
         """Check the rights at the node's address, and at addresses that its settings direct
@@ -124,11 +137,36 @@ class DeclaredNodes(EntityType):
             return None
         return self.describe(node)
 
+    def row_shower(self, identities: list[str], names: list[str]) -> Show:
+        """Return a function that shows figures and rates of a node; all attributes if the names
+        have others."""
+        wanted = frozenset(names).difference(COMMON)
+        figures = bool(wanted - RATES)
+        rates = bool(wanted & RATES) and self.sampled
+        if not wanted - RATES <= self._figures:
+            return self.show
+        nodes = self.space.nodes
+
+        def show(identity: str) -> dict[str, object] | None:
+            node = nodes.get(identity)
+            if node is None or node.kind != self.short:
+                return None
+            row: dict[str, object] = {}
+            if figures:
+                row.update(node.figures())
+            if rates:
+                row.update(rates_of_node(node))
+            return row
+
+        return show
+
     def describe(self, node: Node) -> dict[str, object]:
         """Return figures and settings of a node of the kind."""
         settings = policy_attributes(policy_of(node))
         described = node.describe()
         described.pop("type", None)
+        if self.sampled:
+            described.update(rates_of_node(node))
         return {"name": node.address, **settings, **described, **settings}
 
     def shown(self, identity: str) -> dict[str, object]:
@@ -192,6 +230,10 @@ class DeclaredNodes(EntityType):
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Change the policy of a node. Raises `ManagementError` or `BrokerError`."""
         raise ManagementError(NOT_IMPLEMENTED, f"the settings of a {self.short} cannot be changed")
+
+    def history(self, call: Call) -> Result:
+        """Handle HISTORY: return the samples of the last minutes, hours or day."""
+        return history_of_node(call, self.find(call.required_name()))
 
     def delete(self, call: Call) -> Result | Steps[Result]:
         """Handle DELETE: close the node's links with ``amqp:resource-deleted``, and drop its
@@ -265,4 +307,4 @@ def policy_of(node: Node) -> NodePolicy:
 
 def _settings(call: Call) -> dict[str, object]:
     """Return the settings among the arguments."""
-    return {key: value for key, value in call.arguments.items() if key not in _COMMON}
+    return {key: value for key, value in call.arguments.items() if key not in COMMON}

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from ferrymq import __version__
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.management.entity import EntityType
+from ferrymq_broker.management.history import ARGUMENTS, HISTORY, history_of, rates_of_all
+from ferrymq_broker.management.operation import Call, Operation, Result
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
@@ -36,6 +38,9 @@ class BrokerEntities(EntityType):
         "settled-messages-dropped",
         "bytes-received",
         "bytes-sent",
+        "in-rate",
+        "out-rate",
+        "oldest-age",
     )
 
     def __init__(self, broker: Broker, space: AddressSpace) -> None:
@@ -45,6 +50,14 @@ class BrokerEntities(EntityType):
     def identities(self) -> list[str]:
         """Return the only identity."""
         return ["broker"]
+
+    def operations(self) -> dict[str, Operation]:
+        """Return READ and HISTORY."""
+        return {**super().operations(), HISTORY: Operation(self.history, ARGUMENTS)}
+
+    def history(self, call: Call) -> Result:
+        """Handle HISTORY: return the samples of the whole broker."""
+        return history_of(call, self._broker.history, self._broker.agenda)
 
     def _hosts(self) -> list[str]:
         broker = self._broker
@@ -74,6 +87,7 @@ class BrokerEntities(EntityType):
             "settled-messages-dropped": int(counters.messages_dropped),
             "bytes-received": int(counters.bytes_received),
             "bytes-sent": int(counters.bytes_sent),
+            **rates_of_all(broker.history, broker.agenda),
         }
 
 
@@ -88,11 +102,22 @@ class VirtualHostEntities(EntityType):
         "connections",
         "max-nodes",
         "auto-create",
+        "in-rate",
+        "out-rate",
+        "oldest-age",
     )
 
     def __init__(self, broker: Broker, space: AddressSpace) -> None:
         self._broker = broker
         self._space = space
+
+    def operations(self) -> dict[str, Operation]:
+        """Return READ and HISTORY."""
+        return {**super().operations(), HISTORY: Operation(self.history, ARGUMENTS)}
+
+    def history(self, call: Call) -> Result:
+        """Handle HISTORY: return the samples of the virtual host."""
+        return history_of(call, self._space.history, self._broker.agenda)
 
     def identities(self) -> list[str]:
         """Return the only identity."""
@@ -113,4 +138,5 @@ class VirtualHostEntities(EntityType):
             "connections": sum(1 for h in self._broker.handlers if h.client.space is space),
             "max-nodes": int(space.max_nodes),
             "auto-create": space.auto_create is not None,
+            **rates_of_all(space.history, self._broker.agenda),
         }

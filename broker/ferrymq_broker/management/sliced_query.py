@@ -26,7 +26,17 @@ _SLICE: Final = 0.004
 WAITING: Final = 1000
 # Operations that change nothing.
 _LOOKS: Final = frozenset(
-    {"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", "LOCATE", "LIST-SESSIONS", "LIST-LINKS"}
+    {
+        "READ",
+        "QUERY",
+        "PEEK",
+        "PEEK-SCHEDULED",
+        "RANGES",
+        "LOCATE",
+        "LIST-SESSIONS",
+        "LIST-LINKS",
+        "HISTORY",
+    }
 )
 
 

@@ -17,13 +17,20 @@ from ferrymq_broker.management.authorisation import (
     forbidden,
     reading,
 )
-from ferrymq_broker.management.entity import IndexedType
+from ferrymq_broker.management.entity import COMMON, IndexedType, Show
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
     CONFLICT,
     CREATED,
     NO_CONTENT,
     ManagementError,
+)
+from ferrymq_broker.management.history import (
+    ARGUMENTS,
+    HISTORY,
+    RATES,
+    history_of_node,
+    rates_of_node,
 )
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.node_links import NodeLinks
@@ -82,9 +89,13 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         self._sessions = QueueSessions(lambda call: self._found(call)[1].queue)
         scratch = AddressSpace("", Agenda(), TimerHeap(), 1)
         topic = Topic("fresh", scratch, TopicPolicy())
-        self.attributes: tuple[str, ...] = tuple(
-            _describe(topic, topic.declare_subscription("fresh"))
-        )
+        fresh = topic.declare_subscription("fresh")
+        self.attributes: tuple[str, ...] = tuple(_describe(topic, fresh))
+        # The attributes that are read without the settings. A setting of the same name is another
+        # thing.
+        self._brief = frozenset(
+            (*fresh.queue.figures(), *fresh.terms(), *RATES, "topic", *COMMON)
+        ) - frozenset(policy_attributes(fresh.queue.policy)).difference(fresh.terms())
 
     def operations(self) -> dict[str, Operation]:
         """Return the operations. A subscription has those of a queue."""
@@ -94,6 +105,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
             "READ": Operation(self.read),
             "UPDATE": Operation(self.update, _QUEUE),
             "DELETE": Operation(self.delete, ("if-empty", "if-unused")),
+            HISTORY: Operation(self.history, ARGUMENTS),
             "ADD-RULE": Operation(self.add_rule, ("rule", TRUE, FALSE, SQL, CORRELATION, "action")),
             "REMOVE-RULE": Operation(self.remove_rule, ("rule",)),
             "LIST-RULES": Operation(self.list_rules, ("skip", "top")),
@@ -168,6 +180,28 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
                 for subscription in node.subscriptions():
                     found[subscription.address] = (node, subscription)
         return dict(sorted(found.items()))
+
+    def row_shower(self, identities: list[str], names: list[str]) -> Show:
+        """Return a function that shows figures and rates; all attributes if the names have
+        others."""
+        entries = self.entries()
+        if not self._brief.issuperset(names):
+            return self.shower_of(entries)
+
+        def show(identity: str) -> dict[str, object] | None:
+            entry = entries.get(identity)
+            if entry is None:
+                return None
+            topic, subscription = entry
+            return {
+                **subscription.queue.figures(),
+                **rates_of_node(subscription.queue),
+                "topic": topic.address,
+                **subscription.terms(),
+                "refused": subscription.refused,
+            }
+
+        return show
 
     def describe(self, entry: tuple[Topic, Subscription]) -> dict[str, object]:
         """Return the attributes of a subscription."""
@@ -253,6 +287,10 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         topic.change_subscription(subscription, policy)
         return Result(self.shown(subscription.address), description="updated")
 
+    def history(self, call: Call) -> Result:
+        """Handle HISTORY: return the samples of the last minutes, hours or day."""
+        return history_of_node(call, self._found(call)[1].queue)
+
     def add_rule(self, call: Call) -> Result:
         """Handle ADD-RULE: from its first rule on, a subscription gets only what its rules say."""
         topic, subscription = self._found(call)
@@ -307,6 +345,7 @@ def _describe(topic: Topic, subscription: Subscription) -> dict[str, object]:
     facts = {key: value for key, value in described.items() if key not in settings}
     return {
         **facts,
+        **rates_of_node(subscription.queue),
         "name": subscription.address,
         "topic": topic.address,
         "durable": described["durable"],

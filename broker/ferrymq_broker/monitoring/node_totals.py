@@ -65,7 +65,7 @@ BY_KIND: Final[dict[str, tuple[str, ...]]] = {
     "queue": _OF_QUEUES,
     SUBSCRIPTION: _OF_QUEUES,
     "topic": ("published", "refused", "duplicates"),
-    "stream": ("published",),
+    "stream": ("published", "delivered"),
     "exchange": ("published", "refused", "unroutable"),
 }
 

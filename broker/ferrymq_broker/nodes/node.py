@@ -116,6 +116,12 @@ def no_session() -> BrokerError:
     return BrokerError("ferrymq:timeout", "no session with messages was free in time")
 
 
+class NodeHistory:
+    """The interface of the samples of one node, or of a virtual host (`history/`)."""
+
+    __slots__ = ()
+
+
 class Space:
     """The virtual host, as its nodes see it.
 
@@ -133,7 +139,8 @@ class Space:
     routing key of a message before anything else, `copies_annotation` the one that has a list of
     further routing keys; empty without one. `personality` is what clients
     of another broker expect; None without any. `forwarding` has the queues that are sending on the
-    present message, the first one first.
+    present message, the first one first. `history` has the samples of all nodes together; None
+    without history.
     """
 
     __slots__ = (
@@ -156,6 +163,7 @@ class Space:
         "copies_annotation",
         "personality",
         "forwarding",
+        "history",
     )
 
     def __init__(
@@ -166,6 +174,7 @@ class Space:
         self.services: int = 0
         self.personality: Personality | None = None
         self.forwarding: list[Node] = []
+        self.history: NodeHistory | None = None
         self.agenda: Agenda = agenda
         self.timers: TimerHeap = timers
         self.durables: dict[str, Node] = {}
@@ -250,7 +259,7 @@ class Node(Stored):
     exists. `origin` is who created the node: ``configuration``, ``management``, or empty for a
     client's link. `owner` is the number of the connection that a dynamic node was created for, 0
     for any other node. `declared` is whether the configuration declares the node by name, so that
-    it stays even if unused.
+    it stays even if unused. `history` has the samples of the node; None until the first one.
     """
 
     __slots__ = (
@@ -272,6 +281,7 @@ class Node(Stored):
         "origin",
         "owner",
         "declared",
+        "history",
     )
 
     def __init__(self, address: str, space: Space, lifetime: i64 = PERMANENT) -> None:
@@ -301,6 +311,7 @@ class Node(Stored):
         self.origin: str = ""
         self.owner: i64 = 0
         self.declared: bool = False
+        self.history: NodeHistory | None = None
 
     @property
     def kind(self) -> str:

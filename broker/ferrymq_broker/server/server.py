@@ -19,6 +19,7 @@ from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.event_log import log
+from ferrymq_broker.history.sampler import Sampler
 from ferrymq_broker.management.setup import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_stats import StoreStats
@@ -179,6 +180,8 @@ class BrokerServer:
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 keeper = self._storage if space is self.broker.default else None
                 install_management(space, self.broker, keeper, self.tables.dialects)
+            if config.history.enabled:
+                self.history: Sampler = Sampler(self.broker, config.history.max_bytes)
             self.capture = _make_capture(config.capture, self.broker, self.clock)
             if self.monitoring is not None:
                 self.monitoring.watch(

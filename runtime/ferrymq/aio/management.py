@@ -125,11 +125,17 @@ class ManagementClient(Opened):
         type: str | None = None,
         attributes: list[str] | None = None,
         *,
+        sort: str | None = None,
+        limit: int | None = None,
         timeout: Timeout = "default",
     ) -> AsyncIterator[dict[str, object]]:
-        """Iterate over all entities of a type, or of every type, with these attributes or with all.
-        Entities are requested page by page; `timeout` is for each page."""
-        query = Query(type, attributes)
+        """Iterate over entities of a type, or of every type, with these attributes or with all.
+
+        `sort` is an attribute by which ferrymq sorts, ``-name`` in descending order; `limit` is how
+        many entities to return at most. Entities are requested page by page; `timeout` is for each
+        page.
+        """
+        query = Query(type, attributes, sort, limit)
         while not query.done:
             for row in await self.page(query, timeout):
                 yield row

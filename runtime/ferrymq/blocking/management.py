@@ -64,10 +64,12 @@ class ManagementClient(Face[aio.ManagementClient]):
         type: str | None = None,
         attributes: list[str] | None = None,
         *,
+        sort: str | None = None,
+        limit: int | None = None,
         timeout: Timeout = "default",
     ) -> Iterator[dict[str, object]]:
         """Iterate over entities, page by page; see `aio.ManagementClient.query`."""
-        query = Query(type, attributes)
+        query = Query(type, attributes, sort, limit)
         while not query.done:
             yield from self._portal.run(lambda: self._behind.page(query, timeout))
 

@@ -81,7 +81,7 @@ def test_a_stream_comes_back_with_everything_that_was_on_disk() -> None:
     net.run()
     net, disk, again = crash(disk, StreamPolicy(partitions=2))
     # Counters begin anew, and there are no readers.
-    anew = {"published": 0, "producers": 0, "consumers": 0, "groups": []}
+    anew = {"published": 0, "delivered": 0, "producers": 0, "consumers": 0, "groups": []}
     assert again is not stream and again.describe() == figures | anew
     assert [(text(d.payload), message_annotations(d.payload)) for d in _all(net)] == before
     assert len(before) == 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from http import HTTPStatus
 from typing import Annotated, Final
 
@@ -20,6 +22,7 @@ from ferrymq_broker.cli.admin.session import (
 )
 from ferrymq_broker.cli.admin.tables import columns_of, print_entity, print_json, print_list
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
+from ferrymq_broker.config.errors import ConfigError
 
 # The kinds of nodes that have links.
 NODES: Final = ("queue", "subscription", "stream", "topic", "exchange")
@@ -46,6 +49,23 @@ def list_entities(
             help="Only the links of this node, those that hold the most messages first.",
         ),
     ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort", "-s", metavar="A", help="Sort by an attribute; -A in descending order."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=0, metavar="N", help="Show at most so many."),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show them again and again until Ctrl-C.")
+    ] = False,
+    interval: Annotated[
+        float,
+        typer.Option("--interval", min=0.1, metavar="SECONDS", help="Time between two, with -w."),
+    ] = 2.0,
     url: Url = DEFAULT_URL,
     virtual_host: VirtualHost = None,
     as_json: Json = False,
@@ -56,20 +76,50 @@ def list_entities(
     if of is not None and kind != "link":
         raise typer.BadParameter("only links are listed by their node", param_hint="--of")
     wanted = None if columns is None else [name.strip() for name in columns.split(",")]
+    attributes = columns_of(kind) if wanted is None and not as_json else wanted
 
-    async def work(management: ManagementClient) -> list[dict[str, object]]:
-        attributes = wanted
-        if wanted is None and not as_json:
-            attributes = columns_of(kind)
-        if of is not None:
-            return (await links_of(management, of))[0]
-        return [entity async for entity in management.query(kind, attributes)]
+    def print_all(entities: list[dict[str, object]]) -> None:
+        if as_json:
+            print_json(entities)
+        else:
+            print_list(attributes or [], entities)
 
-    entities = ask(url, virtual_host, work)
-    if as_json:
-        print_json(entities)
-    else:
-        print_list(wanted or columns_of(kind), entities)
+    async def work(management: ManagementClient) -> None:
+        named = [*(wanted or ()), *([] if sort is None else [sort.removeprefix("-")])]
+        if named:
+            await _expect_attributes(management, kind, named)
+        while True:
+            if of is None:
+                query = management.query(kind, attributes, sort=sort, limit=limit)
+                entities = [entity async for entity in query]
+            else:
+                entities = (await links_of(management, of))[0]
+            if watch and sys.stdout.isatty():
+                # Clear the terminal.
+                sys.stdout.write("\x1b[H\x1b[J")
+            print_all(entities)
+            sys.stdout.flush()
+            if not watch:
+                return
+            await asyncio.sleep(interval)
+
+    try:
+        ask(url, virtual_host, work)
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+
+
+async def _expect_attributes(management: ManagementClient, kind: str, named: list[str]) -> None:
+    """Raise `ConfigError` if entities of the kind have no attribute of one of these names."""
+    known = {"name": None, "identity": None, "type": None}
+    response = await management.request("GET-ATTRIBUTES", properties={"entityType": kind})
+    for names in response.map().values():
+        if isinstance(names, list):
+            known.update(dict.fromkeys(names))
+    for name in named:
+        if name not in known:
+            raise ConfigError(f"there is no column {name!r}; the columns are {', '.join(known)}")
 
 
 def show(

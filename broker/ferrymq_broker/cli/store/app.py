@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from ferrymq_broker.cli.any_order import AnyOrderGroup
 from ferrymq_broker.cli.connect_options import take_options
 from ferrymq_broker.cli.store.copy import backup, compact
 from ferrymq_broker.cli.store.export import export
@@ -12,6 +13,7 @@ from ferrymq_broker.cli.store.verify import info, verify
 
 store: typer.Typer = typer.Typer(
     name="store",
+    cls=AnyOrderGroup,
     help="Inspect, check, copy, export and import the files of a store.",
     no_args_is_help=True,
     add_completion=False,

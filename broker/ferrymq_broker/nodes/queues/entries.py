@@ -491,14 +491,20 @@ class QueueEntries:
                 return entry
         return None
 
-    def first_sequence(self) -> i64:
-        """Return a sequence that is not above that of any entry."""
-        least = self.published + 1
+    def first_entry(self) -> Entry | None:
+        """Return the entry of the message that came first, or the place of its run; None without a
+        message."""
+        found: Entry | None = None
         for priority_level in self.priority_levels:
             entry = priority_level.first
-            if entry is not None and entry.sequence < least:
-                least = entry.sequence
-        return least
+            if entry is not None and (found is None or entry.sequence < found.sequence):
+                found = entry
+        return found
+
+    def first_sequence(self) -> i64:
+        """Return a sequence that is not above that of any entry."""
+        entry = self.first_entry()
+        return self.published + 1 if entry is None else entry.sequence
 
     def pointed(self, priority_level: PriorityLevel) -> set[Entry]:
         """Return the entries of a level to which cursors, browsers and other pointers point."""

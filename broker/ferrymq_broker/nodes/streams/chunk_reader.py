@@ -188,6 +188,7 @@ class ChunkStreamReader(StreamReader):
             self.give_up(consumer, cursor, self._covered - 1, len(message.payload))
             return False
         self.next = self._covered
+        self.stream.delivered += self._builder.count
         # After a gap, the next chunk begins there.
         self._begin_at(cursor.at())
         self.count_sent(len(message.payload))

@@ -91,6 +91,7 @@ class RecordStreamReader(StreamReader):
                     self.give_up(consumer, cursor, offset, len(message.payload))
                     return False
                 cursor.skipped = 0
+                self.stream.delivered += 1
             else:
                 self.scanned += filter.price(message)
             cursor.index = index + 1

@@ -72,7 +72,8 @@ class _Turns(Timer):
 class Stream(PartitionOwner):
     """A stream. `incarnation` is different for each stream that has had the same address; `holds`
     keep records that limits must not drop; `groups` has the readers by consumer group. `created` is
-    when the stream was created, in milliseconds since the epoch, 0 if that is not known."""
+    when the stream was created, in milliseconds since the epoch, 0 if that is not known.
+    `delivered` counts records sent to readers since the broker was started."""
 
     __slots__ = (
         "incarnation",
@@ -81,6 +82,7 @@ class Stream(PartitionOwner):
         "readers",
         "holds",
         "groups",
+        "delivered",
         "_recovered",
         "_next",
         "_parked",
@@ -100,6 +102,7 @@ class Stream(PartitionOwner):
         self.readers: list[StreamReader] = []
         self.holds: RetentionHolds = RetentionHolds(self)
         self.groups: ReaderGroups = ReaderGroups()
+        self.delivered: i64 = 0
         # The number of messages that came before the broker was started.
         self._recovered: i64 = 0
         # The partition for the next message that names neither a partition nor a key.
@@ -398,6 +401,25 @@ class Stream(PartitionOwner):
             count += partition.message_count()
         return count
 
+    def published(self) -> i64:
+        """Return the number of records appended since the broker was started."""
+        count: i64 = 0
+        for partition in self.partitions:
+            count += partition.log.next
+        return count - self._recovered
+
+    def began(self) -> i64:
+        """Return when the oldest record was appended, in milliseconds since the epoch; 0 without a
+        record."""
+        began: i64 = 0
+        for partition in self.partitions:
+            log = partition.log
+            if log.first < log.next:
+                time = log.began()
+                if began == 0 or time < began:
+                    began = time
+        return began
+
     def range(self, partition: i64) -> tuple[int, int]:
         """Return the offset of a partition's first record and that of the next record."""
         log = self.partitions[partition].log
@@ -411,20 +433,19 @@ class Stream(PartitionOwner):
     def figures(self) -> dict[str, int]:
         """Return the counters of all partitions together."""
         size: i64 = 0
-        published: i64 = 0
         beyond: i64 = 0
         producers = len(self.producers)
         for partition in self.partitions:
             producers += len(partition.producers)
             size += partition.log.bytes
-            published += partition.log.next
             if partition.held != ENDLESS:
                 beyond += partition.beyond(partition.held)
         return {
             "records": int(self.message_count()),
             "bytes": int(size),
             "bytes-for-holds": int(beyond),
-            "published": int(published - self._recovered),
+            "published": int(self.published()),
+            "delivered": int(self.delivered),
             "consumers": len(self.readers),
             "producers": producers,
         }

@@ -120,29 +120,29 @@ class Subscription:
     def describe(self) -> dict[str, object]:
         """Return its settings and figures, with those of its queue."""
         answer = dict(self.queue.describe())
+        answer.update({"name": self.name, "type": "subscription", "address": self.address})
+        answer.update(self.terms())
+        answer["refused"] = self.refused
+        return answer
+
+    def terms(self) -> dict[str, object]:
+        """Return what it is, by public names: whose it is, how long it lasts, what it wants."""
         filter = self.filter
         rules = self.rules
-        answer.update(
-            {
-                "name": self.name,
-                "type": "subscription",
-                "address": self.address,
-                "durable": self.kept,
-                "declared": self.declared,
-                "shared": self.shared,
-                "global": self.everywhere,
-                "filter": "" if filter is None else filter.key,
-                "rules": None if rules is None else len(rules),
-                "container": self.container,
-                "user": "" if self.user is None else self.user,
-                "link-name": self.link_name,
-                "links": len(self.links),
-                "expiry-policy": self.expiry_policy,
-                "timeout": self.timeout,
-                "refused": self.refused,
-            }
-        )
-        return answer
+        return {
+            "durable": self.kept,
+            "declared": self.declared,
+            "shared": self.shared,
+            "global": self.everywhere,
+            "filter": "" if filter is None else filter.key,
+            "rules": None if rules is None else len(rules),
+            "container": self.container,
+            "user": "" if self.user is None else self.user,
+            "link-name": self.link_name,
+            "links": len(self.links),
+            "expiry-policy": self.expiry_policy,
+            "timeout": self.timeout,
+        }
 
 
 class SubscriptionOwner(Node):

@@ -1,0 +1,1 @@
+"""Rates and history: samples of the counters that nodes have in any case."""
