@@ -19,6 +19,7 @@ from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.events import DeliveryReceived, Terminated
 from ferrymq.engine.link import Link
 from ferrymq.engine.receiver import ReceiverLink
+from ferrymq_broker.history.series import PERIOD
 from ferrymq_types.messaging import Accepted, Source, Target
 from ferrymq_types.transactions import Coordinator, Declare, Declared, Discharge, TransactionalState
 
@@ -351,6 +352,27 @@ def listed(ground: Ground) -> None:
         _manage(ground, "QUERY", "org.amqp.management", "self", body)
 
 
+def listed_sorted(ground: Ground) -> None:
+    """List the first 5 000 of 50 000 queues by an attribute, a few attributes of each."""
+    _many_queues(ground, ground.size(50_000))
+    ground.begin()
+    for sort in ("-available", "max-length", "-in-rate"):
+        body: dict[str, object] = {
+            "count": 5_000,
+            "entityType": "queue",
+            "attributeNames": ["name", "available", "acquired", "bytes", "in-rate"],
+            "sort": sort,
+        }
+        _manage(ground, "QUERY", "org.amqp.management", "self", body)
+
+
+def sampled(ground: Ground) -> None:
+    """Take the first samples of 50 000 queues, each of which has got a message."""
+    _many_queues(ground, ground.size(50_000), True)
+    ground.begin()
+    time.sleep(2.5 * PERIOD / 1000)
+
+
 def topic_deleted(ground: Ground) -> None:
     """Delete a topic with 20 000 subscriptions and their links."""
     _topic(ground, ground.size(20_000))
@@ -381,7 +403,7 @@ def _topic(ground: Ground, count: int) -> list[Peer]:
     return peers
 
 
-def _many_queues(ground: Ground, count: int) -> None:
+def _many_queues(ground: Ground, count: int, filled: bool = False) -> None:
     peer = ground.peer("maker")
     session = peer.session()
     for first in range(0, count, LINKS):
@@ -390,6 +412,10 @@ def _many_queues(ground: Ground, count: int) -> None:
             for number in range(first, min(first + LINKS, count))
         ]
         peer.supplied(links)
+        if filled:
+            for link in links:
+                link.send(SMALL, settled=True)
+            peer.flush()
         peer.detach(links)
 
 
@@ -460,6 +486,8 @@ SCENARIOS: Final = [
     Scenario("/metrics of 50 000 queues", scraped("/metrics")),
     Scenario("/metrics/nodes of 50 000 queues", scraped("/metrics/nodes")),
     Scenario("50 000 queues are listed", listed),
+    Scenario("50 000 queues are sorted and listed", listed_sorted),
+    Scenario("50 000 queues are sampled", sampled),
     Scenario("a topic with 20 000 subscriptions is deleted", topic_deleted),
     Scenario("20 000 subscribers of a topic vanish", subscribers_lost),
     Scenario("90 MiB for 10 browsers that do not read", large.unread(90, 10), large.CONFIGURATION),

@@ -6,8 +6,9 @@ import pytest
 
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.shown_links import ShownLink, ShownSession
-from ferrymq_broker.management import connections, discovery, manager, sliced_query
+from ferrymq_broker.management import connections, discovery, manager, sliced_query, sorting
 from ferrymq_broker.management.connections import links_of, sessions_of
+from ferrymq_broker.management.entity import Show
 from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.queues import QueueEntities
 from ferrymq_broker.management.termini import TerminusEntities
@@ -29,14 +30,14 @@ def crowded(net: Network, monkeypatch: pytest.MonkeyPatch) -> Network:
     return net
 
 
-def post(asker: Asker, count: int, type: str = "queue") -> None:
+def post(asker: Asker, requests: int, type: str = "queue", **arguments: object) -> None:
     """Ask, and do not wait."""
-    for number in range(count):
+    for number in range(requests):
         sections = request_sections(
             "QUERY",
             "org.amqp.management",
             "self",
-            {"entityType": type},
+            {"entityType": type, **arguments},
             reply_to=asker.reply_to,
             message_id=number,
         )
@@ -101,6 +102,37 @@ def test_no_pass_reads_the_attributes_of_a_whole_page(
         before = len(shown)
     table = read_answer(ann.receiver.take()[0].payload).map()
     assert isinstance(table["results"], list) and len(table["results"]) == NODES
+
+
+def test_no_pass_sorts_all_entities(crowded: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = crowded
+    monkeypatch.setattr(sorting, "_STEP", 7)
+    read: list[str] = []
+    show = QueueEntities.row_shower
+
+    def counted(self: QueueEntities, identities: list[str], names: list[str]) -> Show:
+        inner = show(self, identities, names)
+
+        def shown(identity: str) -> dict[str, object] | None:
+            read.append(identity)
+            return inner(identity)
+
+        return shown
+
+    monkeypatch.setattr(QueueEntities, "row_shower", counted)
+    guard(net, rule("user:ann", "manage", "*"))
+    ann = user(net, "ann")
+    net.run()
+    post(ann, 1, sort="-available", attributeNames=["name"], count=5)
+    before = 0
+    while not ann.receiver.deliveries:
+        turn(net, ann)
+        assert len(read) - before <= 7
+        before = len(read)
+    assert len(read) == NODES + 5
+    assert read_answer(ann.receiver.take()[0].payload).map()["results"] == [
+        [f"q00{number}"] for number in range(5)
+    ]
 
 
 def test_who_goes_away_costs_nothing_more(crowded: Network) -> None:
