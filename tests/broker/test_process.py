@@ -158,6 +158,22 @@ def test_the_configuration_file_counts(tmp_path: Path) -> None:
         assert "sesame" not in errors
 
 
+@pytest.mark.parametrize("abstract", [False, True], ids=["file", "abstract"])
+def test_the_service_manager_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, abstract: bool
+) -> None:
+    address = f"@ferrymq-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(60)
+        manager.bind("\0" + address[1:] if abstract else address)
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        with serve("--listen", "amqp://127.0.0.1:0") as (process, _):
+            assert manager.recv(100) == b"READY=1"
+            process.terminate()
+            assert manager.recv(100) == b"STOPPING=1"
+            assert process.wait() == 0
+
+
 def test_the_version() -> None:
     pattern = r"ferrymq \d+\.\d+\.\d+\S* \((compiled|interpreted)\)\n"
     said = re.fullmatch(pattern, run("--version").stdout)

@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -90,14 +91,31 @@ async def _serve(
         if server.monitoring is not None:
             announce(f"monitoring {server.monitoring.url}")
         announce("ready")
+        _tell_service_manager("READY=1")
         tune_garbage_collector()
         keeper = asyncio.create_task(_keep_house(server.broker))
         await stop.wait()
         keeper.cancel()
+        _tell_service_manager("STOPPING=1")
         log.info("stopping")
         audit.stopping("told to stop")
     finally:
         await server.close()
+
+
+def _tell_service_manager(state: str) -> None:
+    """Tell systemd the state of the broker (sd_notify(3)), if systemd has started the process and
+    wants to know."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            # A name that begins with @ is in the abstract namespace.
+            manager.connect("\0" + address[1:] if address.startswith("@") else address)
+            manager.send(state.encode())
+    except OSError as error:
+        log.warning("the service manager cannot be told", reason=str(error))
 
 
 async def _start(server: BrokerServer, stop: asyncio.Event) -> bool:
