@@ -89,9 +89,6 @@ class ClientHandler(ConnectionPort):
     def on_secured(self) -> None:
         """Note that TLS is established: other logins may be allowed now."""
 
-    def resume_input(self) -> None:
-        """Read from the client again, which has waited because of a rate limit."""
-
     # -- the end -------------------------------------------------------------------------
 
     def close(self, error: Error | None, now: float) -> None:

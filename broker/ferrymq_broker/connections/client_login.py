@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
-    from ferrymq_broker.connections.client_handler import ClientHandler
     from ferrymq_broker.connections.connected_client import ConnectedClient
     from ferrymq_broker.connections.connection_port import ConnectionPort
     from ferrymq_broker.connections.link_names import LinkHolder
@@ -156,13 +155,13 @@ class ClientLogin:
         if self._token_expiry is not None:
             self._token_expiry.renew_login()
 
-    def count_opened(self, owner: ClientHandler, container: str) -> str:
+    def count_opened(self, owner: ConnectionPort, container: str) -> str:
         """Count the connection as open, and return an empty text; if its user has too many, return
         what to tell the client."""
         broker = self._broker
         client = self._client
         if broker.users.enter(client):
-            broker.rate_limits.enter(owner)
+            broker.rate_limits.enter(owner, client)
             broker.counters.connections_opened += 1
             log.info(
                 "connection opened",

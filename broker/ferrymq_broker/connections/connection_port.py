@@ -28,6 +28,9 @@ class ConnectionPort:
     def close_soon(self, error: Error) -> None:
         """Close the connection from the broker's side, in another pass."""
 
+    def resume_input(self) -> None:
+        """Read from the client again, which has waited because of a rate limit."""
+
     def catch_up(self) -> bool:
         """Process events that were put off, and return whether all of them are done."""
         return True

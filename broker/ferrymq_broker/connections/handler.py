@@ -249,7 +249,7 @@ class ConnectionHandler(ClientHandler):
         return throttle is not None and throttle.holds_input()
 
     def resume_input(self) -> None:
-        """See `ClientHandler.resume_input`."""
+        """See `ConnectionPort.resume_input`."""
         self.connection.note_input(self.broker.clock.now)
         if self.rearm is not None:
             self.rearm()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
     from ferrymq.engine.events import ScramKeysRequested
     from ferrymq_broker.broker import Broker
-    from ferrymq_broker.connections.client_handler import ClientHandler
     from ferrymq_broker.connections.connection_port import ConnectionPort
     from ferrymq_broker.connections.link_names import LinkHolder
     from ferrymq_broker.connections.parts import ConnectionParts
@@ -68,7 +67,7 @@ class ConnectionLogin(ClientLogin):
         """Tell the client that its login has failed."""
         self._connection.reject_authentication(code)
 
-    def open(self, owner: ClientHandler, links: LinkHolder, open: Open) -> None:
+    def open(self, owner: ConnectionPort, links: LinkHolder, open: Open) -> None:
         """Open the connection to the virtual host that the client names, or close it at once.
 
         `owner` is told if the client loses its rights; the rights of `links` are checked then.

@@ -17,8 +17,8 @@ from mypy_extensions import i64
 from ferrymq_broker.timers import Timer, TimerHeap
 
 if TYPE_CHECKING:
-    from ferrymq_broker.connections.client_handler import ClientHandler
     from ferrymq_broker.connections.connected_client import ConnectedClient
+    from ferrymq_broker.connections.connection_port import ConnectionPort
     from ferrymq_broker.counters import Counters
     from ferrymq_broker.nodes.node import Agenda, Producer
 
@@ -108,12 +108,12 @@ class _InputTimer(Timer):
 class ClientThrottle:
     """The rate limits of one connection: its own, and those of its user.
 
-    `handler` is None when the connection is over. `user` is the user whose limits count, None
+    `owner` is the connection, None when it is over. `user` is the user whose limits count, None
     without any.
     """
 
     __slots__ = (
-        "handler",
+        "owner",
         "user",
         "_messages",
         "_bytes",
@@ -132,14 +132,14 @@ class ClientThrottle:
 
     def __init__(
         self,
-        handler: ClientHandler,
+        owner: ConnectionPort,
         messages: list[RateBucket],
         bytes: list[RateBucket],
         agenda: Agenda,
         timers: TimerHeap,
         counters: Counters,
     ) -> None:
-        self.handler: ClientHandler | None = handler
+        self.owner: ConnectionPort | None = owner
         self.user: str | None = None
         self._messages = messages
         self._bytes = bytes
@@ -280,14 +280,14 @@ class ClientThrottle:
         """Read from the client again."""
         self._holds_input = False
         self._note()
-        if self.handler is not None:
-            self.handler.resume_input()
+        if self.owner is not None:
+            self.owner.resume_input()
 
     # -- the end ---------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Cancel the timers, because the connection is over."""
-        self.handler = None
+        self.owner = None
         self._holds_input = False
         if self._producers:
             self._producers = {}
@@ -345,9 +345,8 @@ class RateLimits:
         self._counters = counters
         self._users: dict[str, UserBuckets] = {}
 
-    def enter(self, handler: ClientHandler) -> None:
+    def enter(self, owner: ConnectionPort, client: ConnectedClient) -> None:
         """Give a connection that has opened its limits, if there are any."""
-        client = handler.client
         messages = self._buckets(self.messages)
         bytes = self._buckets(self.bytes)
         user = client.user
@@ -364,7 +363,7 @@ class RateLimits:
             bytes += shared.bytes
         if messages or bytes:
             throttle = ClientThrottle(
-                handler, messages, bytes, self._agenda, self._timers, self._counters
+                owner, messages, bytes, self._agenda, self._timers, self._counters
             )
             throttle.user = user if shared is not None else None
             client.throttle = throttle

@@ -203,8 +203,8 @@ class SessionEntities(_OfConnections[ShownSession]):
         }
 
     def describe(self, entry: ShownSession) -> dict[str, object]:
-        """Return the attributes of a session."""
-        return entry.describe()
+        """Return the attributes of a session; None for those that its protocol does not have."""
+        return {**dict.fromkeys(self.attributes), "name": entry.identity(), **entry.describe()}
 
 
 class LinkEntities(_OfConnections[ShownLink]):
@@ -299,8 +299,10 @@ def links_of(handler: ClientHandler) -> list[ShownLink]:
 
 
 def describe_link(link: ShownLink, counts: UnsettledCounts) -> dict[str, object]:
-    """Return the attributes of a link, with those of its client."""
-    attributes = link.describe(counts)
+    """Return the attributes of a link, with those of its client; None for those that its protocol
+    does not have."""
+    attributes: dict[str, object] = dict.fromkeys(LinkEntities.attributes)
+    attributes.update(link.describe(counts))
     attributes["user"] = link.client.user
     attributes["peer"] = link.client.peer
     attributes["properties"] = _plain(attributes.get("properties"))

@@ -286,7 +286,7 @@ class ChannelConnection(ClientHandler):
         return throttle is not None and throttle.holds_input()
 
     def resume_input(self) -> None:
-        """See `ClientHandler.resume_input`."""
+        """See `ConnectionPort.resume_input`."""
         self.engine.note_input(self.broker.clock.now)
         if self.rearm is not None:
             self.rearm()

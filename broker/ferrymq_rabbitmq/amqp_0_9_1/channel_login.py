@@ -20,7 +20,6 @@ from ferrymq_types_0_9_1.constants import NOT_ALLOWED
 
 if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
-    from ferrymq_broker.connections.client_handler import ClientHandler
     from ferrymq_broker.connections.connected_client import ConnectedClient
     from ferrymq_broker.connections.connection_port import ConnectionPort
     from ferrymq_broker.connections.link_names import LinkHolder
@@ -114,7 +113,7 @@ class ChannelLogin(ClientLogin):
         self.pending = Login(owner, event, self._client.transport)
         self._engine.refuse_login(reason)
 
-    def open(self, owner: ClientHandler, holder: LinkHolder, name: str) -> None:
+    def open(self, owner: ConnectionPort, holder: LinkHolder, name: str) -> None:
         """Enter the virtual host that the client names, or close the connection.
 
         `owner` is told if the client loses its rights; the rights of `holder` are checked then.

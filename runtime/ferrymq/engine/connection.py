@@ -20,6 +20,8 @@ window updates are held back until the output is taken, so that consecutive ones
 `ConnectionSettings.max_output`, transfers wait when the buffer has that many bytes, and each call
 of `data_to_send` makes room for the next transfers: call it while `has_output` is true and the
 transport takes more.
+
+One module because it is one class: opening, reading, timers and closing change the same state.
 """
 
 from __future__ import annotations
