@@ -160,6 +160,17 @@ class ConnectionAccess:
         if self.on_grant is not None:
             self.on_grant()
 
+    def follow(self, rules_for: Callable[[UserIdentity], list[Rule]] | None) -> None:
+        """Take the present rules of the virtual host; None if the broker has none any more. The
+        rights of tokens follow too. The caller checks the links of the connection again."""
+        self.open = rules_for is None
+        self._rules = bind_rules(
+            [] if rules_for is None else rules_for(self.identity), self.identity
+        )
+        if rules_for is not None:
+            self.grants.follow(rules_for)
+        self._known.clear()
+
     def end_login(self) -> None:
         """End the rights of the login. Only tokens give rights from now on; refusals by rules
         stay."""

@@ -6,7 +6,11 @@ import importlib.metadata
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.management.entity import EntityType
+from ferrymq_broker.management.errors import CONFLICT, ManagementError
+from ferrymq_broker.management.live import LiveKeepers
+from ferrymq_broker.management.operation import Call, Operation, Result
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
@@ -38,9 +42,32 @@ class BrokerEntities(EntityType):
         "bytes-sent",
     )
 
-    def __init__(self, broker: Broker, space: AddressSpace) -> None:
+    def __init__(
+        self, broker: Broker, space: AddressSpace, keepers: LiveKeepers | None = None
+    ) -> None:
         self._broker = broker
         self._space = space
+        # What concerns all tenants is managed in the default virtual host alone.
+        self._keepers = keepers if space is broker.default else None
+
+    def operations(self) -> dict[str, Operation]:
+        """Return READ, and in the default virtual host RELOAD."""
+        operations = {"READ": Operation(self.read)}
+        if self._keepers is not None:
+            operations["RELOAD"] = Operation(self.reload)
+        return operations
+
+    def reload(self, call: Call) -> Result:
+        """Handle RELOAD: read the configuration and the files that it names again, and apply what
+        can change while the broker runs."""
+        call.expect_only()
+        self.shown(call.required_name())
+        assert self._keepers is not None
+        try:
+            found = self._keepers.config.reload()
+        except ConfigError as error:
+            raise ManagementError(CONFLICT, str(error)) from None
+        return Result({"differences": [each.attributes() for each in found]})
 
     def identities(self) -> list[str]:
         """Return the only identity."""

@@ -198,6 +198,35 @@ class Authenticators(Authenticator):
         good = [watched.refresh(force) for watched in self._watched]
         return all(good)
 
+    def mechanisms_of_users(self) -> dict[str, tuple[str, ...]]:
+        """Return the mechanisms that accept the password of each user, by the user's name."""
+        passwords = self._passwords
+        if passwords is None:
+            return {}
+        return {
+            name: (
+                *(
+                    each
+                    for each in SCRAM_MECHANISMS
+                    if passwords.scram_keys(each, name) is not None
+                ),
+                "PLAIN",
+            )
+            for name in passwords.users()
+        }
+
+    def retire(self) -> None:
+        """End when the last login that is under way has been decided. Others take over."""
+        if not self._tasks:
+            self.close()
+        for task in self._tasks:
+            task.add_done_callback(self._close_after)
+
+    def _close_after(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks:
+            self.close()
+
     def close(self) -> None:
         """Stop all logins."""
         for task in self._tasks:

@@ -14,6 +14,7 @@ from ferrymq_broker.cli.admin.entities import (
     update,
 )
 from ferrymq_broker.cli.admin.messages import move, peek, purge
+from ferrymq_broker.cli.admin.reload import reload
 from ferrymq_broker.cli.admin.stream_holds import holds, release
 from ferrymq_broker.cli.connect_options import take_options
 
@@ -27,5 +28,18 @@ admin: typer.Typer = typer.Typer(
 
 admin.callback(help="Inspect and change a running broker.")(take_options)
 admin.command("list")(list_entities)
-for _command in (show, create, update, delete, bind, unbind, purge, move, peek, holds, release):
+for _command in (
+    show,
+    create,
+    update,
+    delete,
+    bind,
+    unbind,
+    purge,
+    move,
+    peek,
+    holds,
+    release,
+    reload,
+):
     admin.command()(_command)

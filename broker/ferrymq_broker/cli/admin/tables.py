@@ -26,6 +26,8 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "connection": ("peer", "container-id", "user", "sessions", "links"),
     "session": ("connection", "channel", "links"),
     "link": ("connection", "role", "address", "credit", "delivery-count"),
+    "user": ("groups", "origin"),
+    "rule": ("who", "may", "may-not", "where", "origin"),
     "virtual-host": ("nodes", "connections", "max-nodes"),
     "broker": ("version", "connections", "links", "held-bytes", "alarms"),
     "store": ("bytes", "last-batch", "alarm", "path"),
