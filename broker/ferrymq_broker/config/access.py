@@ -165,9 +165,11 @@ class AccessRule(StrictSection):
 
 class KeptRule(AccessRule):
     """``[[rule]]`` in the file of rules that are made while the broker runs. The name is unique in
-    its virtual host. The order of the rules is that of the file."""
+    its virtual host. The order of the rules is that of the file. `label` is a text of the program
+    that has made the rule."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
+    label: Annotated[str, Field(max_length=4096)] = ""
     virtual_host: str = DEFAULT_SPACE
 
 

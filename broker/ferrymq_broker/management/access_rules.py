@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RuleEdit = Callable[[list[KeptRule]], list[KeptRule]]
 
 _SETTINGS: Final = ("who", "may", "may-not", "where")
+_ALL: Final = (*_SETTINGS, "label")
 # The name of a rule of the configuration is this and its position there.
 CONFIGURED: Final = "configuration/"
 
@@ -45,7 +46,7 @@ class RuleEntities(EntityType):
     come first; they cannot be changed here."""
 
     short = "rule"
-    attributes: tuple[str, ...] = ("name", "position", *_SETTINGS, "origin")
+    attributes: tuple[str, ...] = ("name", "position", *_ALL, "origin")
 
     def __init__(self, space: AddressSpace, keeper: RuleKeeper) -> None:
         self._host = space.name
@@ -54,9 +55,9 @@ class RuleEntities(EntityType):
     def operations(self) -> dict[str, Operation]:
         """Return CREATE, READ, UPDATE and DELETE."""
         return {
-            "CREATE": Operation(self.create, (*_SETTINGS, "before")),
+            "CREATE": Operation(self.create, (*_ALL, "before")),
             "READ": Operation(self.read),
-            "UPDATE": Operation(self.update, (*_SETTINGS, "before")),
+            "UPDATE": Operation(self.update, (*_ALL, "before")),
             "DELETE": Operation(self.delete),
         }
 
@@ -76,6 +77,7 @@ class RuleEntities(EntityType):
             "may": list(rule.may),
             "may-not": list(rule.may_not),
             "where": list(rule.where),
+            "label": rule.label if isinstance(rule, KeptRule) else "",
             "origin": "management" if isinstance(rule, KeptRule) else "configuration",
         }
 
@@ -92,7 +94,7 @@ class RuleEntities(EntityType):
         name = call.required_name()
         if name.startswith(CONFIGURED):
             raise ManagementError(BAD_REQUEST, f"names that begin with {CONFIGURED} are reserved")
-        rule = self._rule(name, {key: call.arguments.get(key, []) for key in _SETTINGS})
+        rule = self._rule(name, _given(call, _SETTINGS, []) | _given(call, ("label",), ""))
         before = self._before(call)
         there = self._rules().get(name)
         if there is not None:
@@ -106,8 +108,8 @@ class RuleEntities(EntityType):
         """Handle UPDATE: change a rule, or its place."""
         name = call.required_name()
         there = self._own(name)
-        settings = {key: getattr(there, key.replace("-", "_")) for key in _SETTINGS}
-        settings |= {key: call.arguments[key] for key in _SETTINGS if key in call.arguments}
+        settings = {key: getattr(there, key.replace("-", "_")) for key in _ALL}
+        settings |= {key: call.arguments[key] for key in _ALL if key in call.arguments}
         rule = self._rule(name, settings)
         before = self._before(call)
 
@@ -158,8 +160,12 @@ class RuleEntities(EntityType):
 
     def _before(self, call: Call) -> str | None:
         """Return the name of the rule that is to follow; empty for the end, None for no place."""
-        call.expect_only(*_SETTINGS, "before", "name", "identity", "type")
+        call.expect_only(*_ALL, "before", "name", "identity", "type")
         return call.text("before") if "before" in call.arguments else None
+
+
+def _given(call: Call, keys: Sequence[str], default: object) -> dict[str, object]:
+    return {key: call.arguments.get(key, default) for key in keys}
 
 
 def _placed(rules: list[KeptRule], rule: KeptRule, before: str | None) -> list[KeptRule]:

@@ -74,5 +74,7 @@ def _text(rules: Iterable[KeptRule]) -> str:
         settings["where"] = rule.where
         if rule.virtual_host != DEFAULT_SPACE:
             settings["virtual-host"] = rule.virtual_host
+        if rule.label:
+            settings["label"] = rule.label
         lines += toml_table("[[rule]]", settings)
     return "\n".join(lines) + "\n"

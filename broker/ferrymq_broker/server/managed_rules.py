@@ -95,7 +95,16 @@ class ManagedRules:
                     " rule first, or remove this one from the file of rules, and reload",
                 )
             return
+        if not broker.guarded and not rules[DEFAULT_SPACE]:
+            raise ManagementError(
+                CONFLICT,
+                "it is the first rule, and closes the broker for everything that no rule allows:"
+                " the first one must be in the default virtual host, to manage it further",
+            )
         space, access = broker.spaces[host], party.access
+        if not access.permits(MANAGE, ADDRESS):
+            # A party that manages the broker by its rights in the default virtual host.
+            return
         present = space.rules
         try:
             space.rules = rules.get(host, [])

@@ -10,11 +10,10 @@ from ferrymq_broker.config.nodes import SETTINGS, kind_of, policy_attributes
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.config.toml_text import toml_table
 from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPolicy
-from ferrymq_rabbitmq.address_v2 import exchange_address
+from ferrymq_rabbitmq.address_v2 import DEFAULT_VHOST, exchange_address
 from ferrymq_rabbitmq.definitions.access_rules import StatedRule
-from ferrymq_rabbitmq.definitions.document import DEFAULT_VHOST
 from ferrymq_rabbitmq.definitions.plan import HostPlan, ImportPlan, PlannedBinding
-from ferrymq_rabbitmq.pattern_policies import PatternPolicy
+from ferrymq_rabbitmq.policy_file import policy_table
 from ferrymq_rabbitmq.predeclared import PREDECLARED
 
 # Settings in milliseconds, which the file has as text with a unit.
@@ -33,7 +32,7 @@ def config_text(plan: ImportPlan, users_file: Path | None) -> str:
     lines += toml_table("[personality]", {"name": "rabbitmq"})
     for host in plan.hosts:
         for policy in host.policies:
-            lines += toml_table("[[personality.policy]]", _policy(host, policy))
+            lines += toml_table("[[personality.policy]]", policy_table(policy, host.vhost))
     if users_file is not None:
         lines += toml_table("[security]", {"users-file": str(users_file)})
     # The tables of the default virtual host come first: those of another one end them.
@@ -82,19 +81,6 @@ def _settings(kind: str, policy: QueuePolicy | StreamPolicy | ExchangePolicy) ->
         if key in known and value != _DEFAULTS[kind][key]:
             settings[key] = f"{value}ms" if key in _DURATIONS else value
     return settings
-
-
-def _policy(host: HostPlan, policy: PatternPolicy) -> dict[str, object]:
-    described: dict[str, object] = {"name": policy.name}
-    if host.vhost != DEFAULT_VHOST:
-        described["virtual-host"] = host.vhost
-    described["pattern"] = policy.pattern
-    described["apply-to"] = policy.apply_to
-    described["priority"] = policy.priority
-    if policy.operator:
-        described["operator"] = True
-    described["definition"] = dict(policy.definition)
-    return described
 
 
 def _rule(rule: StatedRule) -> dict[str, object]:
