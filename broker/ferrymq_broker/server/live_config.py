@@ -69,10 +69,12 @@ class LiveConfig:
         wanted = server.completed(loaded.config)
         personal = bool(before.personality.name)
         follows = personal and self._follows(before, wanted)
-        mistakes = check_files(wanted)[0]
+        mistakes, warnings = check_files(wanted)
         mistakes += contradictions(wanted, broker, _RID) + rule_mistakes(wanted)
         if mistakes:
             raise loaded.bad(mistakes)
+        for warning in warnings:
+            log.warning(warning)
         found = [
             replace(each, applied=live, note=note_of(each) if live else "")
             for each in differences(before, wanted)
