@@ -11,14 +11,21 @@ from ferrymq.engine.pairing import PAIRED
 from ferrymq_broker.nodes.personality import Personality
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.values.policy import ExchangePolicy
-from ferrymq_rabbitmq.address_v2 import MANAGEMENT, exchange_address, named, native, vhost_of
+from ferrymq_rabbitmq.address_v2 import (
+    DEFAULT_VHOST,
+    MANAGEMENT,
+    exchange_address,
+    named,
+    native,
+    vhost_of,
+)
 from ferrymq_rabbitmq.client_outcomes import meant_outcome
 from ferrymq_rabbitmq.deaths import record_death
 from ferrymq_rabbitmq.host_policies import HostPolicies
 from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.management_node import add_management
 from ferrymq_rabbitmq.pattern_policies import PatternPolicies, read_policies
-from ferrymq_rabbitmq.policy_file import PolicyFile
+from ferrymq_rabbitmq.policy_file import PolicyFile, policy_table
 from ferrymq_rabbitmq.predeclared import PREDECLARED
 from ferrymq_rabbitmq.routing import ROUTING_KEY, routed
 from ferrymq_rabbitmq.source_filters import grant_filters, meant_filters
@@ -90,6 +97,15 @@ class RabbitmqPersonality(Personality):
     def take(self, settings: Mapping[str, object]) -> None:
         """Use other policies, also for the queues and exchanges that exist."""
         self.host_policies.take(read_policies(settings.get("policy", []), vhost_of(self._space)))
+
+    def definitions(self, settings: dict[str, object]) -> dict[str, object]:
+        """Return the policies that count, with those of other virtual hosts."""
+        vhost = vhost_of(self._space)
+        tables = settings.get("policy", [])
+        assert isinstance(tables, list)
+        others = [each for each in tables if each.get("virtual-host", DEFAULT_VHOST) != vhost]
+        own = [policy_table(policy, vhost) for policy in self.policies.everything()]
+        return {"policy": [*others, *own]}
 
     def open_properties(self) -> dict[str, object]:
         """Return the product that clients look for, and what it really is."""

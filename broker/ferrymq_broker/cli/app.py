@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "trace": ("ferrymq_broker.cli.trace.command", "trace"),
     "cert": ("ferrymq_broker.cli.cert", "cert"),
     "admin": ("ferrymq_broker.cli.admin.app", "admin"),
+    "definitions": ("ferrymq_broker.cli.definitions.app", "definitions"),
     "store": ("ferrymq_broker.cli.store.app", "store"),
     "user": ("ferrymq_broker.cli.user.app", "user"),
 }

@@ -120,6 +120,9 @@ class AccessRule(StrictSection):
     address decides.
     """
 
+    # A name for people, and a text of the program that has made the rule.
+    name: Annotated[str, Field(max_length=255)] = ""
+    label: Annotated[str, Field(max_length=4096)] = ""
     who: Annotated[list[_Who], _OneOrMore, BeforeValidator(_as_list)]
     may: Annotated[list[_Right], Field(max_length=_MOST), BeforeValidator(_as_list)] = Field(
         default_factory=list
@@ -165,11 +168,9 @@ class AccessRule(StrictSection):
 
 class KeptRule(AccessRule):
     """``[[rule]]`` in the file of rules that are made while the broker runs. The name is unique in
-    its virtual host. The order of the rules is that of the file. `label` is a text of the program
-    that has made the rule."""
+    its virtual host. The order of the rules is that of the file."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
-    label: Annotated[str, Field(max_length=4096)] = ""
     virtual_host: str = DEFAULT_SPACE
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -99,13 +100,16 @@ def problems_of(places: SourceLocations, error: ValidationError) -> list[Problem
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], SourceLocations]:
-    """Read the tables of a TOML file, and the lines of its keys. Raises `BadFile`."""
+    """Read the tables of a TOML file, and the lines of its keys; or those of a JSON file, whose
+    name ends so, without lines. Raises `BadFile`."""
     try:
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
         raise BadFile(path, [Problem(0, error.strerror or str(error))]) from None
     except UnicodeDecodeError:
         raise BadFile(path, [Problem(0, "the file is not UTF-8")]) from None
+    if path.suffix == ".json":
+        return _read_json(path, text), SourceLocations("")
     try:
         said = tomllib.loads(text)
     except ValueError as error:
@@ -118,6 +122,18 @@ def read_toml(path: Path) -> tuple[dict[str, Any], SourceLocations]:
     except RecursionError:
         raise BadFile(path, [Problem(0, "tables and arrays are nested too deeply")]) from None
     return said, SourceLocations(text)
+
+
+def _read_json(path: Path, text: str) -> dict[str, Any]:
+    try:
+        said = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadFile(path, [Problem(error.lineno, error.msg)]) from None
+    except (ValueError, RecursionError):
+        raise BadFile(path, [Problem(0, "it is not valid JSON")]) from None
+    if not isinstance(said, dict):
+        raise BadFile(path, [Problem(0, "it must be a JSON object")])
+    return said
 
 
 def _explain(places: SourceLocations, details: ErrorDetails) -> list[Problem]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.errors import ConfigError
+from ferrymq_broker.management.definitions import definitions_of
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import CONFLICT, ManagementError
 from ferrymq_broker.management.live import LiveKeepers
@@ -51,11 +52,20 @@ class BrokerEntities(EntityType):
         self._keepers = keepers if space is broker.default else None
 
     def operations(self) -> dict[str, Operation]:
-        """Return READ, and in the default virtual host RELOAD."""
+        """Return READ, and in the default virtual host RELOAD and GET-DEFINITIONS."""
         operations = {"READ": Operation(self.read)}
         if self._keepers is not None:
             operations["RELOAD"] = Operation(self.reload)
+            operations["GET-DEFINITIONS"] = Operation(self.get_definitions)
         return operations
+
+    def get_definitions(self, call: Call) -> Result:
+        """Handle GET-DEFINITIONS: return what the broker has, as a configuration states it."""
+        call.expect_only()
+        self.shown(call.required_name())
+        assert self._keepers is not None
+        found = definitions_of(self._broker, self._keepers)
+        return Result({"definitions": found.document, "omitted": found.omitted})
 
     def reload(self, call: Call) -> Result:
         """Handle RELOAD: read the configuration and the files that it names again, and apply what

@@ -52,6 +52,11 @@ class Personality:
     def take(self, settings: Mapping[str, object]) -> None:
         """Use other settings, after `can_take` has returned True for them."""
 
+    def definitions(self, settings: dict[str, object]) -> dict[str, object]:
+        """Return the settings that make what was changed while the broker runs, by their keys.
+        `settings` are those of the configuration, with those of other virtual hosts."""
+        return {}
+
     # Whether the annotation with the offset of a record is a string.
     text_offsets: bool = False
     # The name of a further annotation with the offset of a record, an ulong; empty without one.

@@ -38,6 +38,11 @@ class LiveConfig:
         self._server = server
         self._reread = reread
 
+    @property
+    def in_force(self) -> Config:
+        """The configuration that is in force."""
+        return self._server.config
+
     def reload(self) -> Sequence[Difference]:
         """Read all files again, and apply what can change. Called within a pass. Raises
         `ConfigError`, and then the settings stay as they were."""

@@ -59,7 +59,11 @@ class ManagedRules:
         """Return the rules of a virtual host that are in the file."""
         return [rule for rule in self._kept if rule.virtual_host == host]
 
-    def edit(self, host: str, party: Party, edit: RuleEdit) -> None:
+    def hosts(self) -> Sequence[str]:
+        """Return the names of all virtual hosts."""
+        return list(self._broker.spaces)
+
+    def edit(self, host: str, party: Party | None, edit: RuleEdit) -> None:
         """See `RuleKeeper.edit`."""
         path = self._path
         if path is None:
@@ -80,7 +84,7 @@ class ManagedRules:
         except (ConfigError, OSError) as error:
             raise ManagementError(FAILED, f"the rules stay as they were: {error}") from None
 
-    def _check(self, kept: list[KeptRule], host: str, party: Party) -> None:
+    def _check(self, kept: list[KeptRule], host: str, party: Party | None) -> None:
         """Raise `ManagementError` if the rules open the broker, or take from the party the right to
         manage it."""
         for mistake in check_named(self._named, kept, ()):
@@ -101,6 +105,8 @@ class ManagedRules:
                 "it is the first rule, and closes the broker for everything that no rule allows:"
                 " the first one must be in the default virtual host, to manage it further",
             )
+        if party is None:
+            return
         space, access = broker.spaces[host], party.access
         if not access.permits(MANAGE, ADDRESS):
             # A party that manages the broker by its rights in the default virtual host.

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Final
 
-from ferrymq_broker.config.nodes import SETTINGS, kind_of, policy_attributes
+from ferrymq_broker.config.apply.stated_settings import stated_settings
+from ferrymq_broker.config.nodes import kind_of
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.config.toml_text import toml_table
-from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPolicy
+from ferrymq_broker.values.policy import ExchangePolicy
 from ferrymq_rabbitmq.address_v2 import DEFAULT_VHOST, exchange_address
 from ferrymq_rabbitmq.definitions.access_rules import StatedRule
 from ferrymq_rabbitmq.definitions.plan import HostPlan, ImportPlan, PlannedBinding
 from ferrymq_rabbitmq.policy_file import policy_table
 from ferrymq_rabbitmq.predeclared import PREDECLARED
-
-# Settings in milliseconds, which the file has as text with a unit.
-_DURATIONS: Final = ("message-ttl", "auto-delete", "max-age")
-_DEFAULTS: Final = {
-    "queue": policy_attributes(QueuePolicy()),
-    "stream": policy_attributes(StreamPolicy()),
-    "exchange": policy_attributes(ExchangePolicy()),
-}
 
 
 def config_text(plan: ImportPlan, users_file: Path | None) -> str:
@@ -51,7 +43,7 @@ def config_text(plan: ImportPlan, users_file: Path | None) -> str:
 def _nodes(lines: list[str], prefix: str, host: HostPlan) -> None:
     for queue in host.queues:
         kind = kind_of(queue.policy)
-        settings = {"name": queue.name, **_settings(kind, queue.policy)}
+        settings = {"name": queue.name, **stated_settings(queue.policy)}
         lines += toml_table(f"[[{prefix}{kind}]]", settings)
     bindings: dict[str, list[PlannedBinding]] = {}
     for binding in host.bindings:
@@ -64,23 +56,13 @@ def _nodes(lines: list[str], prefix: str, host: HostPlan) -> None:
         if name in bindings or exchange_address(name) in led_to:
             known[name] = ExchangePolicy(type=type)
     for name, policy in known.items():
-        settings = {"name": exchange_address(name), **_settings("exchange", policy)}
+        settings = {"name": exchange_address(name), **stated_settings(policy)}
         lines += toml_table(f"[[{prefix}exchange]]", settings)
         for binding in bindings.get(name, ()):
             bound: dict[str, object] = {"to": binding.destination, "key": binding.key}
             if binding.arguments:
                 bound["arguments"] = dict(binding.arguments)
             lines += toml_table(f"[[{prefix}exchange.binding]]", bound)
-
-
-def _settings(kind: str, policy: QueuePolicy | StreamPolicy | ExchangePolicy) -> dict[str, object]:
-    """Return the settings that differ from the defaults."""
-    known = {kebab(name) for name in SETTINGS[kind].model_fields}
-    settings: dict[str, object] = {}
-    for key, value in policy_attributes(policy).items():
-        if key in known and value != _DEFAULTS[kind][key]:
-            settings[key] = f"{value}ms" if key in _DURATIONS else value
-    return settings
 
 
 def _rule(rule: StatedRule) -> dict[str, object]:

@@ -126,6 +126,23 @@ async def test_nobody_locks_himself_out(tmp_path: Path) -> None:
         assert await names(management) == ["all"]
 
 
+async def test_rules_of_a_tenant(b: ConfiguredBroker) -> None:
+    there = {"virtual-host": "shop"}
+    alice = {"who": "user:alice", "may": "manage", "where": "$management"}
+    async with managed(b) as management:
+        await management.create("rule", "manager", {**alice, **there})
+        assert await names(management) == ["configuration/1"]
+        assert await refusal(management, "DELETE", "rule", "manager") == 404
+        nowhere = {**alice, "virtual-host": "y"}
+        assert await refusal(management, "CREATE", "rule", "x", nowhere) == 404
+        async with b.managed("alice", "s%C3%A9same", "vhost:shop") as shop:
+            assert await names(shop) == ["manager"]
+            elsewhere = {**alice, "virtual-host": "default"}
+            assert await refusal(shop, "CREATE", "rule", "x", elsewhere) == 403
+            assert await refusal(shop, "DELETE", "rule", "manager") == 409
+        await management.request("DELETE", "rule", "manager", there)
+
+
 async def test_without_files_nothing_is_changed(tmp_path: Path) -> None:
     async with broker(tmp_path) as b, b.managed() as management:
         for type, body in (("rule", {**OPEN, "who": "*"}), ("user", {"password": "x"})):
