@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ferrymq
+from ferrymq import rabbitmq
 from ferrymq.errors import ConnectionClosed, LinkDetached, ManagementError
 from ferrymq_broker.cli.app import make_app
 from ferrymq_broker.config.errors import ConfigError
@@ -275,3 +276,36 @@ def test_the_command_and_the_signal(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert any("queue[orders]" in line for line in process.stderr)
         assert "orders" in run("list", "queues")
+
+
+async def test_policies_of_a_personality(tmp_path: Path) -> None:
+    text = "[personality]\nname = 'rabbitmq'\n"
+    policy = "[[personality.policy]]\nname = 'p'\npattern = 'o'\ndefinition = { max-length = 3 }\n"
+    async with broker(tmp_path, text) as b:
+        async with ferrymq.connect(b.url()) as connection, rabbitmq.management(connection) as node:
+            await node.declare_queue("orders")
+        orders = b.server.broker.default.nodes["orders"]
+        assert isinstance(orders, Queue)
+        ((setting, _, _, applied),) = b.reload(text + policy)
+        assert (setting, applied, orders.policy.max_length) == ("personality.policy", True, 3)
+        ((setting, before, after, applied),) = b.reload(text + policy.replace("3", "4"))
+        assert setting == "personality.policy[p].definition.max-length" and applied
+        assert (before, after, orders.policy.max_length) == (3, 4, 4)
+        with pytest.raises(ConfigError, match="personality: policy"):
+            b.reload(text + policy.replace("'o'", "'('"))
+        b.reload(text)
+        assert orders.policy.max_length == 0
+        ((setting, _, _, applied),) = b.reload(text + "version = '4.0.0'\n")
+        assert (setting, applied) == ("personality.version", False)
+
+
+async def test_entities_of_a_personality_stay_declared(tmp_path: Path) -> None:
+    text = "[personality]\nname = 'azure'\n[[personality.queue]]\nname = 'orders'\n"
+    async with broker(tmp_path, text) as b:
+        orders = b.server.broker.default.nodes["orders"]
+        b.reload(text + "[[queue]]\nname = 'plain'\n")
+        assert orders.declared and "plain" in b.server.broker.default.nodes
+        ((setting, _, _, applied),) = b.reload(
+            text + "max-delivery-count = 3\n[[queue]]\nname = 'plain'\n"
+        )
+        assert setting.startswith("personality.queue[orders]") and not applied
