@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.addresses.declared_nodes import CONFIGURATION
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
@@ -44,10 +45,18 @@ class HostPolicies:
         self._vhost = vhost_of(space)
         self._configured = configured
         self._file = file
-        self.all: PatternPolicies = self._joined()
+        self.all: PatternPolicies = self.joined(configured)
+
+    def joined(self, configured: PatternPolicies) -> PatternPolicies:
+        """Return the policies of a configuration with those of the file. Raises ValueError, or
+        `ConfigError`, for a file that cannot be used."""
+        kept = PatternPolicies() if self._file is None else self._file.read(self._vhost)
+        for policy in configured.everything():
+            kept.put(policy)
+        return kept
 
     def take(self, configured: PatternPolicies) -> None:
-        """Use other policies of the configuration. Raises ValueError for a bad file."""
+        """Use other policies of the configuration, which `joined` accepts."""
         self._configured = configured
         self._replace()
 
@@ -88,18 +97,12 @@ class HostPolicies:
         try:
             self._file.edit(self._vhost, edit)
             self._replace()
-        except (ValueError, OSError) as error:
+        except (ConfigError, ValueError, OSError) as error:
             raise bad_request(f"the policies stay as they were: {error}") from None
-
-    def _joined(self) -> PatternPolicies:
-        kept = PatternPolicies() if self._file is None else self._file.read(self._vhost)
-        for policy in self._configured.everything():
-            kept.put(policy)
-        return kept
 
     def _replace(self) -> None:
         before = self.all
-        self.all = self._joined()
+        self.all = self.joined(self._configured)
         self._follow(before)
 
     def _follow(self, before: PatternPolicies) -> None:

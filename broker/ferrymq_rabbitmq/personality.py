@@ -90,7 +90,8 @@ class RabbitmqPersonality(Personality):
 
     def can_take(self, settings: Mapping[str, object]) -> bool:
         """Return whether only policies differ. Raises ValueError for wrong ones."""
-        read_policies(settings.get("policy", []), vhost_of(self._space))
+        configured = read_policies(settings.get("policy", []), vhost_of(self._space))
+        self.host_policies.joined(configured)
         same = (settings.get("version", _VERSION), settings.get("policies-file", ""))
         return same == (self.told_version, self._file) and set(settings) <= set(_KEYS)
 

@@ -64,7 +64,11 @@ class LiveConfig:
             audit.reloaded("configuration", str(error))
             raise
         for each in found:
-            log.info("a setting has changed", **each.attributes())
+            facts = {key: value for key, value in each.attributes().items() if key != "applied"}
+            if each.applied:
+                log.info("a setting has changed", **facts)
+            else:
+                log.warning("a setting has changed, which needs a restart", **facts)
         audit.reloaded("configuration")
         return found
 
