@@ -102,6 +102,10 @@ class Grants:
         for grant in self._grants.values():
             grant.rules = bind_rules(rules_for(grant.identity), grant.identity)
 
+    def are_subject_of(self, rule: Rule) -> bool:
+        """Return whether a rule is about the bearer of any token."""
+        return any(rule.is_about(grant.identity) for grant in self._grants.values())
+
     def reaches(self, right: i64, name: str, address: str) -> bool:
         """Return whether a token that gives the right at `name` is for `address` as well."""
         return any(

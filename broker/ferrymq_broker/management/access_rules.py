@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pydantic import ValidationError
 
 from ferrymq_broker.config.access import AccessRule, KeptRule
-from ferrymq_broker.management.entity import EntityType, deleted
+from ferrymq_broker.management.entity import EntityType, Show, deleted
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
     CONFLICT,
@@ -88,20 +88,22 @@ class RuleEntities(EntityType):
         """Return the attributes of a rule."""
         return self._show(self._host, identity)
 
-    def _show(self, host: str, identity: str) -> dict[str, object] | None:
+    def shower(self, identities: list[str]) -> Show:
+        """Return a function that shows each of these rules, after finding all once."""
+        return self._shower(self._host)
+
+    def _shower(self, host: str) -> Show:
         rules = self._rules(host)
-        rule = rules.get(identity)
-        if rule is None:
-            return None
-        return {
-            "position": list(rules).index(identity) + 1,
-            "who": list(rule.who),
-            "may": list(rule.may),
-            "may-not": list(rule.may_not),
-            "where": list(rule.where),
-            "label": rule.label,
-            "origin": "management" if isinstance(rule, KeptRule) else "configuration",
-        }
+        positions = {name: at for at, name in enumerate(rules, 1)}
+
+        def show(identity: str) -> dict[str, object] | None:
+            rule = rules.get(identity)
+            return None if rule is None else _described(rule, positions[identity])
+
+        return show
+
+    def _show(self, host: str, identity: str) -> dict[str, object] | None:
+        return self._shower(host)(identity)
 
     def _rules(self, host: str) -> dict[str, AccessRule]:
         rules: dict[str, AccessRule] = {}
@@ -192,6 +194,18 @@ class RuleEntities(EntityType):
                 f"the rule {name[:200]!r} is in the configuration: change it there, and reload",
             )
         return rule
+
+
+def _described(rule: AccessRule, position: int) -> dict[str, object]:
+    return {
+        "position": position,
+        "who": list(rule.who),
+        "may": list(rule.may),
+        "may-not": list(rule.may_not),
+        "where": list(rule.where),
+        "label": rule.label,
+        "origin": "management" if isinstance(rule, KeptRule) else "configuration",
+    }
 
 
 def _rule(name: str, host: str, settings: dict[str, object]) -> KeptRule:

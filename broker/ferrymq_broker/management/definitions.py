@@ -84,11 +84,11 @@ def _security(config: Config, keepers: LiveKeepers, found: BrokerDefinitions) ->
     file = security.users_file
     table: Table = {}
     groups: dict[str, list[str]] = {}
-    for name, user in sorted(keepers.users.users().items()):
-        for group in sorted(user.groups):
+    for name, its_groups in sorted(keepers.users.users().items()):
+        for group in sorted(its_groups):
             groups.setdefault(group, []).append(name)
         reason = "passwords are not exported; "
-        if file is None or user.configured:
+        if file is None or name in security.users:
             reason += "make the user again"
         else:
             reason += f"copy {file} beside the definitions, or make the user again"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ferrymq_broker.management.entity import EntityType, deleted
+from ferrymq_broker.management.entity import EntityType, Show, deleted
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.sliced_query import Steps
@@ -61,8 +61,11 @@ class PendingChange(Protocol):
 class UserKeeper(Protocol):
     """An object with the users of the broker."""
 
-    def users(self) -> Mapping[str, KnownUser]:
-        """Return the users with a password, by name."""
+    def users(self) -> Mapping[str, frozenset[str]]:
+        """Return the users with a password, by name, and their groups."""
+
+    def describe(self, name: str, groups: frozenset[str]) -> KnownUser:
+        """Return what is known of one of these users."""
 
     def begin(self, change: UserChange) -> PendingChange:
         """Begin a change. Raises `ManagementError` if users cannot be changed here."""
@@ -92,14 +95,24 @@ class UserEntities(EntityType):
 
     def show(self, identity: str) -> dict[str, object] | None:
         """Return what may be known of a user."""
-        user = self._keeper.users().get(identity)
-        if user is None:
-            return None
-        return {
-            "groups": sorted(user.groups),
-            "mechanisms": list(user.mechanisms),
-            "origin": "configuration" if user.configured else "file",
-        }
+        return self.shower([identity])(identity)
+
+    def shower(self, identities: list[str]) -> Show:
+        """Return a function that shows each of these users, after finding all once."""
+        users = self._keeper.users()
+
+        def show(identity: str) -> dict[str, object] | None:
+            groups = users.get(identity)
+            if groups is None:
+                return None
+            user = self._keeper.describe(identity, groups)
+            return {
+                "groups": sorted(user.groups),
+                "mechanisms": list(user.mechanisms),
+                "origin": "configuration" if user.configured else "file",
+            }
+
+        return show
 
     def create(self, call: Call) -> Steps[Result]:
         """Handle CREATE: add a user with a password."""
@@ -144,10 +157,10 @@ class UserEntities(EntityType):
         pending.finish()
 
     def _expect_own(self, name: str) -> None:
-        user = self._keeper.users().get(name)
-        if user is None:
+        groups = self._keeper.users().get(name)
+        if groups is None:
             raise self.missing(name)
-        if user.configured:
+        if self._keeper.describe(name, groups).configured:
             raise ManagementError(
                 CONFLICT,
                 f"the user {name[:200]!r} is in the configuration: change it there, and reload",

@@ -198,22 +198,15 @@ class Authenticators(Authenticator):
         good = [watched.refresh(force) for watched in self._watched]
         return all(good)
 
-    def mechanisms_of_users(self) -> dict[str, tuple[str, ...]]:
-        """Return the mechanisms that accept the password of each user, by the user's name."""
+    def mechanisms_of(self, username: str) -> list[str]:
+        """Return the mechanisms that accept the password of a user who has one."""
         passwords = self._passwords
         if passwords is None:
-            return {}
-        return {
-            name: (
-                *(
-                    each
-                    for each in SCRAM_MECHANISMS
-                    if passwords.scram_keys(each, name) is not None
-                ),
-                "PLAIN",
-            )
-            for name in passwords.users()
-        }
+            return []
+        proofs = [
+            each for each in SCRAM_MECHANISMS if passwords.scram_keys(each, username) is not None
+        ]
+        return [*proofs, "PLAIN"]
 
     def retire(self) -> None:
         """End when the last login that is under way has been decided. Others take over."""

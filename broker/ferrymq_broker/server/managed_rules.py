@@ -34,6 +34,7 @@ class ManagedRules:
         self._named = False
         self._configured: dict[str, list[AccessRule]] = {}
         self._kept: list[KeptRule] = []
+        self._in_force: dict[str, list[AccessRule]] = {}
         self.take(config)
 
     def take(self, config: Config, kept: list[KeptRule] | None = None) -> None:
@@ -127,13 +128,34 @@ class ManagedRules:
             )
 
     def _put(self, kept: list[KeptRule]) -> None:
-        self._kept = kept
-        replace_rules(self._broker, self._made(kept))
+        before, self._kept = self._in_force, kept
+        self._in_force = {name: self._stated(name, kept) for name in self._broker.spaces}
+        changed = {
+            name: [make_rule(rule) for rule in _changed(before.get(name, []), stated)]
+            for name, stated in self._in_force.items()
+        }
+        replace_rules(self._broker, self._made(kept), changed)
+
+    def _stated(self, host: str, kept: list[KeptRule]) -> list[AccessRule]:
+        """Return all rules of a virtual host, in their order."""
+        return [*self.configured(host), *(rule for rule in kept if rule.virtual_host == host)]
 
     def _made(self, kept: list[KeptRule]) -> dict[str, list[Rule]]:
         """Return all rules by virtual host, as the broker evaluates them."""
-        made: dict[str, list[Rule]] = {}
-        for name in self._broker.spaces:
-            stated = [*self.configured(name), *(rule for rule in kept if rule.virtual_host == name)]
-            made[name] = [make_rule(rule) for rule in stated]
-        return made
+        return {
+            name: [make_rule(rule) for rule in self._stated(name, kept)]
+            for name in self._broker.spaces
+        }
+
+
+def _changed(before: list[AccessRule], after: list[AccessRule]) -> list[AccessRule]:
+    """Return the rules that are new, or gone, or that have another place among the others: without
+    the equal ones at the beginning and at the end."""
+    start = 0
+    while start < min(len(before), len(after)) and before[start] == after[start]:
+        start += 1
+    end = 0
+    most = min(len(before), len(after)) - start
+    while end < most and before[-1 - end] == after[-1 - end]:
+        end += 1
+    return [*before[start : len(before) - end], *after[start : len(after) - end]]

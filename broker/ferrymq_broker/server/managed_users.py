@@ -34,15 +34,14 @@ class ManagedUsers:
         # One change after the other, because each replaces the file.
         self._worker: ThreadPoolExecutor | None = None
 
-    def users(self) -> Mapping[str, KnownUser]:
-        """Return the users by name."""
-        configured = self._config().security.users
-        authenticators = self._authenticators()
-        mechanisms = authenticators.mechanisms_of_users()
-        return {
-            name: KnownUser(groups, mechanisms.get(name, ()), name in configured)
-            for name, groups in authenticators.users().items()
-        }
+    def users(self) -> Mapping[str, frozenset[str]]:
+        """Return the users by name, and their groups."""
+        return self._authenticators().users()
+
+    def describe(self, name: str, groups: frozenset[str]) -> KnownUser:
+        """Return what is known of a user."""
+        mechanisms = tuple(self._authenticators().mechanisms_of(name))
+        return KnownUser(groups, mechanisms, name in self._config().security.users)
 
     def begin(self, change: UserChange) -> PendingUserChange:
         """See `UserKeeper.begin`."""

@@ -16,7 +16,7 @@ from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
 from ferrymq_broker.values.rights import MANAGE
 from ferrymq_rabbitmq.address_v2 import EXCHANGES, exchange_name
 from ferrymq_rabbitmq.arguments import ArgumentError, is_internal
-from ferrymq_rabbitmq.definitions.document import Definitions, HostDefinitions, Omission
+from ferrymq_rabbitmq.definitions.document import Definitions, Omission
 from ferrymq_rabbitmq.definitions.plan import HostPlan, PlannedNode, PlannedUser, make_plan
 from ferrymq_rabbitmq.host_policies import HostPolicies
 from ferrymq_rabbitmq.management.host_requests import HostRequests
@@ -76,7 +76,9 @@ def import_definitions_into(
             omitted.append(Omission("permissions", "", host.vhost, reason))
         elif host.rules and keepers is not None:
             rules = PermissionRules(space, keepers.rules, party)
-            _import_permissions(definitions.host(host.vhost), rules, counts, omitted)
+            count, wrong = rules.import_from(definitions.host(host.vhost))
+            counts["permissions"] += count
+            omitted += wrong
         _HostImport(space, host, requests, party, counts, omitted).run()
     return {"imported": counts, "omitted": [omission.plain() for omission in omitted]}
 
@@ -93,24 +95,6 @@ def _import_user(user: PlannedUser, keeper: UserKeeper) -> Steps[str]:
     except ManagementError as error:
         return error.description
     return ""
-
-
-def _import_permissions(
-    part: HostDefinitions,
-    rules: PermissionRules,
-    counts: dict[str, int],
-    omitted: list[Omission],
-) -> None:
-    """Make rules of the permissions in one virtual host. What has no equal is omitted already."""
-    for entry in part.permissions:
-        user = str(entry.get("user"))
-        topics = [each for each in part.topic_permissions if each.get("user") == user]
-        try:
-            rules.put(user, entry, topics)
-        except (RequestRefused, ManagementError) as error:
-            omitted.append(Omission("permission", user, part.name, error.description))
-        else:
-            counts["permissions"] += 1
 
 
 class _HostImport:

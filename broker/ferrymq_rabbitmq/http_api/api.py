@@ -535,11 +535,7 @@ class _Work:
         if not self._broker.guarded and view.vhost != DEFAULT_VHOST:
             # The first rule closes the broker; administrators have to keep their rights.
             self._permission_rules(self._view(DEFAULT_VHOST)).expect_managed()
-        new, omitted = self._permission_rules(view).put(user, body)
-        if omitted:
-            self._permission_rules(view).delete(user)
-            raise bad_request("; ".join(omission.reason for omission in omitted))
-        return new
+        return self._permission_rules(view).put(user, body)
 
     def _host_policies(self, vhost: str) -> HostPolicies:
         personality = self._managed_view(vhost).space.personality

@@ -15,6 +15,8 @@ from ferrymq_broker.event_log import log
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ferrymq_broker.access.rules import Rule
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.connections.client_handler import ClientHandler
@@ -24,8 +26,11 @@ _ERROR: Final = Error(
 )
 
 
-def replace_rules(broker: Broker, rules: dict[str, list[Rule]]) -> None:
-    """Give the virtual hosts other rules, by their names. Called within a pass."""
+def replace_rules(
+    broker: Broker, rules: Mapping[str, list[Rule]], changed: Mapping[str, Sequence[Rule]]
+) -> None:
+    """Give the virtual hosts other rules, by their names. `changed` are those that were there or
+    are there now; clients that none of these is about keep their rights. Called within a pass."""
     for name, space in broker.spaces.items():
         space.rules = rules.get(name, [])
     guarded = broker.takes_tokens or any(space.rules for space in broker.spaces.values())
@@ -35,9 +40,12 @@ def replace_rules(broker: Broker, rules: dict[str, list[Rule]]) -> None:
         for space in broker.spaces.values():
             space.strangers = None if guarded else ConnectionAccess(UserIdentity(None), None)
     for handler in list(broker.handlers):
+        space = handler.client.space
         # Without an open the client has no rights yet.
-        if int(handler.client.id) in handler.client.space.publishers:
-            _follow(handler, guarded, turned)
+        if int(handler.client.id) in space.publishers:
+            concerned = handler.client.access.is_subject_of(changed.get(space.name, ()))
+            if turned or concerned:
+                _follow(handler, guarded, turned)
 
 
 def _follow(handler: ClientHandler, guarded: bool, turned: bool) -> None:
