@@ -14,7 +14,7 @@ from ferrymq_broker.config.apply.live_settings import in_force, is_live, note_of
 from ferrymq_broker.config.apply.redeclare import redeclare
 from ferrymq_broker.config.apply.store_conflicts import contradictions
 from ferrymq_broker.config.apply.subscriptions import rule_mistakes
-from ferrymq_broker.config.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError, ConfigMistake
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.security.rules_file import read_rules
@@ -77,7 +77,10 @@ class LiveConfig:
         broker, before = server.broker, server.config
         wanted = server.completed(loaded.config)
         personal = bool(before.personality.name)
-        follows = personal and self._follows(before, wanted)
+        try:
+            follows = personal and self._follows(before, wanted)
+        except ValueError as error:
+            raise loaded.bad([ConfigMistake(("personality",), str(error))]) from None
         mistakes, warnings = check_files(wanted)
         mistakes += contradictions(wanted, broker, _RID) + rule_mistakes(wanted)
         if mistakes:
@@ -115,17 +118,13 @@ class LiveConfig:
         return found
 
     def _follows(self, before: Config, wanted: Config) -> bool:
-        """Return whether the personality can take its new settings. Raises `ConfigError`."""
-        if before.personality.name != wanted.personality.name:
-            return False
-        try:
-            return all(
-                space.personality is not None
-                and space.personality.can_take(wanted.personality.settings)
-                for space in self._server.broker.spaces.values()
-            )
-        except ValueError as error:
-            raise ConfigError(f"personality: {error}") from None
+        """Return whether the personality can take its new settings. Raises ValueError for wrong
+        ones."""
+        return before.personality.name == wanted.personality.name and all(
+            space.personality is not None
+            and space.personality.can_take(wanted.personality.settings)
+            for space in self._server.broker.spaces.values()
+        )
 
     def _redeclare(self, before: Config, after: Config) -> None:
         """Declare the nodes; if that fails, declare the old ones. Raises `ConfigError`."""

@@ -1,7 +1,9 @@
 """Applies other declarations to a broker that runs: nodes, patterns, aliases, redirects, bindings.
 
-Nodes and bindings that are not declared any more stay, because messages would be lost. They are
-kept only as long as they are used, as any others.
+Only what is declared in another way than before is touched: what management has changed or deleted
+stays so until its declaration changes, or until the next start. Nodes and bindings that are not
+declared any more stay, because messages would be lost. They are kept only as long as they are used,
+as any others.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.apply.declare import fill_tables
-from ferrymq_broker.config.declarations import Nodes, Tables
+from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.policy_resolution import auto_created, resolve_policy
 from ferrymq_broker.nodes.dead_letter_index import dead_letter_addresses_of
@@ -36,12 +38,48 @@ def _refill(
     if space.personality is None:
         # A personality decides itself which nodes are made.
         space.auto_create, space.auto_create_topic = auto_created(nodes)
-    _clear(before, old, space)
-    fill_tables(after, new, space)
+    old_declarations = _declarations(before, old)
+    new_declarations = _declarations(after, new)
+    _clear(before, _without(old, old_declarations, new, new_declarations), space)
+    fill_tables(after, _without(new, new_declarations, old, old_declarations), space)
     declared = space.declared
     for node in space.nodes.values():
         if node.declared and not declared.keeps(node.address):
             node.declared = False
+
+
+def _declarations(config: Config, tables: Tables) -> dict[str, object]:
+    """Return what is declared for each name: the policy of the node, and its bindings."""
+    return {
+        entry.name: (
+            resolve_policy(kind, entry, config.policies),
+            entry.binding if isinstance(entry, Exchange) else [],
+        )
+        for kind, _, entry in tables.declared()
+        if entry.name is not None
+    }
+
+
+def _without(
+    tables: Tables, own: dict[str, object], other: Tables, others: dict[str, object]
+) -> Tables:
+    """Return the tables without the nodes and subscriptions that `other` declares in the same way.
+    Patterns and redirects are replaced as a whole; so are aliases, which may lead to one another,
+    if any of them differs."""
+    same = {name for name, declared in own.items() if others.get(name) == declared}
+    kept: dict[str, object] = {
+        kind: [entry for entry in entries if entry.name is None or entry.name not in same]
+        for kind, entries in (
+            ("queue", tables.queue),
+            ("topic", tables.topic),
+            ("stream", tables.stream),
+            ("exchange", tables.exchange),
+        )
+    }
+    kept["subscription"] = [each for each in tables.subscription if each not in other.subscription]
+    if tables.alias == other.alias:
+        kept["alias"] = []
+    return tables.model_copy(update=kept)
 
 
 def _clear(config: Config, old: Tables, space: AddressSpace) -> None:
