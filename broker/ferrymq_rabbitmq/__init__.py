@@ -22,7 +22,7 @@ def make(
     space: AddressSpace, broker: Broker, settings: Mapping[str, object], folder: Path
 ) -> Personality:
     """Return the personality of a virtual host. Raises `ValueError` for wrong settings."""
-    return RabbitmqPersonality(space, broker, settings)
+    return RabbitmqPersonality(space, broker, settings, folder)
 
 
 def administer(host: HttpHost) -> HttpHandler:

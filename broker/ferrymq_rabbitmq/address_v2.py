@@ -22,6 +22,8 @@ from ferrymq_broker.values.names import DEFAULT_SPACE, DYNAMIC, PART
 QUEUES: Final = "/queues/"
 EXCHANGES: Final = "/exchanges/"
 MANAGEMENT: Final = "/management"
+# The name of the default virtual host.
+DEFAULT_VHOST: Final = "/"
 # The beginning of names that clients do not give to queues and exchanges.
 RESERVED: Final = "amq."
 # The beginnings of native addresses that are those of no queue of a client.
@@ -69,7 +71,7 @@ def is_queue_name(name: str) -> bool:
 
 def vhost_of(space: Space) -> str:
     """Return the name by which clients know a virtual host; the default one is ``/``."""
-    return "/" if space.name == DEFAULT_SPACE else space.name
+    return DEFAULT_VHOST if space.name == DEFAULT_SPACE else space.name
 
 
 def decoded(segment: str, address: str) -> str:

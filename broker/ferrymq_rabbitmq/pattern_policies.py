@@ -79,9 +79,25 @@ class PatternPolicies:
         found = (each for each in self._policies.values() if each.operator == operator)
         return sorted(found, key=lambda policy: policy.name)
 
+    def everything(self) -> list[PatternPolicy]:
+        """Return the policies and the operator policies."""
+        return list(self._policies.values())
+
+    def get(self, name: str, operator: bool = False) -> PatternPolicy | None:
+        """Return the policy of a name; None if there is none."""
+        return self._policies.get((name, operator))
+
     def put(self, policy: PatternPolicy) -> None:
         """Add a policy; it replaces one of the same name."""
         self._policies[policy.name, policy.operator] = policy
+
+    def drop(self, name: str, operator: bool = False) -> None:
+        """Remove a policy, if there is one of this name."""
+        self._policies.pop((name, operator), None)
+
+    def copy(self) -> PatternPolicies:
+        """Return the same policies, which change independently."""
+        return PatternPolicies(self.everything())
 
     def find(self, kind: str, name: str, operator: bool = False) -> PatternPolicy | None:
         """Return the policy that counts for a name of a kind; None if there is none."""

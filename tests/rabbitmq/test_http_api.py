@@ -246,8 +246,16 @@ async def test_the_broker_itself() -> None:
         failed = await client.get("health/checks/port-listener/1", 503)
         assert failed["status"] == "failed" and failed["ports"] == [client.port]
         await client.get("health/checks/other", 404)
-        refused = await client.ask("PUT", "users/new", {"password": "x"}, 405)
-        assert "ferrymq user" in refused["reason"]
+        # What is made while the broker runs needs a file to survive.
+        for path, body, setting in (
+            ("users/new", {"password": "x", "tags": ""}, "users-file"),
+            ("policies/%2F/new", {"pattern": "x", "definition": {}}, "policies-file"),
+        ):
+            refused = await client.ask("PUT", path, body, 400)
+            assert setting in refused["reason"]
+        await client.ask("PUT", "vhosts/shop", {}, 204)
+        refused = await client.ask("PUT", "vhosts/new", {}, 405)
+        assert "configuration" in refused["reason"]
         await client.get("nothing", 404)
         assert await client.get("parameters") == []
 
@@ -315,7 +323,10 @@ async def test_rights_count() -> None:
 async def test_definitions_come_in_and_go_out() -> None:
     async with api() as client:
         report = await client.ask("POST", "definitions", DEFINITIONS.read_bytes())
-        assert report["imported"] == {"queues": 4, "exchanges": 2, "bindings": 3, "policies": 2}
+        nodes = {"queues": 4, "exchanges": 2, "bindings": 3, "policies": 2}
+        assert report["imported"] == {**nodes, "users": 0, "permissions": 0}
+        reasons = {each["reason"].partition(": ")[2] for each in report["omitted"]}
+        assert {"set [security] users-file", "set [security] rules-file"} <= reasons
         orders = await client.get("queues/%2F/orders")
         assert (orders["policy"], orders["operator_policy"]) == ("dlx", "op")
         assert orders["arguments"] == {"x-message-ttl": 60000}
@@ -323,7 +334,7 @@ async def test_definitions_come_in_and_go_out() -> None:
         assert {each["name"] for each in told["queues"]} == {"orders", "q1", "st", "app-in"}
         assert len(told["bindings"]) == 3
         again = await client.ask("POST", "definitions", json.dumps(told))
-        assert again["imported"] == {"queues": 4, "exchanges": 2, "bindings": 3, "policies": 1}
+        assert again["imported"] == {**nodes, "users": 0, "permissions": 0}
         assert [each["name"] for each in (await client.get("definitions/shop"))["queues"]] == [
             "app-in"
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
@@ -159,6 +159,23 @@ class ConnectionAccess:
         self._known.clear()
         if self.on_grant is not None:
             self.on_grant()
+
+    def follow(self, rules_for: Callable[[UserIdentity], list[Rule]] | None) -> None:
+        """Take the present rules of the virtual host; None if the broker has none any more. The
+        rights of tokens follow too. The caller checks the links of the connection again."""
+        self.open = rules_for is None
+        self._rules = bind_rules(
+            [] if rules_for is None else rules_for(self.identity), self.identity
+        )
+        if rules_for is not None:
+            self.grants.follow(rules_for)
+        self._known.clear()
+
+    def is_subject_of(self, rules: Sequence[Rule]) -> bool:
+        """Return whether any of the rules is about the client, or about the bearer of a token."""
+        return any(
+            rule.is_about(self.identity) or self.grants.are_subject_of(rule) for rule in rules
+        )
 
     def end_login(self) -> None:
         """End the rights of the login. Only tokens give rights from now on; refusals by rules

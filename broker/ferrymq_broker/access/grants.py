@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import final
 
 from mypy_extensions import i64
 
 from ferrymq_broker.access.identity import UserIdentity
-from ferrymq_broker.access.rules import BoundRules
+from ferrymq_broker.access.rules import BoundRules, Rule, bind_rules
 from ferrymq_broker.values.names import PART
 
 
@@ -95,6 +96,15 @@ class Grants:
         for grant in over:
             del self._grants[grant.scope]
         return over
+
+    def follow(self, rules_for: Callable[[UserIdentity], list[Rule]]) -> None:
+        """Take the present rules of the virtual host for the bearers of all tokens."""
+        for grant in self._grants.values():
+            grant.rules = bind_rules(rules_for(grant.identity), grant.identity)
+
+    def are_subject_of(self, rule: Rule) -> bool:
+        """Return whether a rule is about the bearer of any token."""
+        return any(rule.is_about(grant.identity) for grant in self._grants.values())
 
     def reaches(self, right: i64, name: str, address: str) -> bool:
         """Return whether a token that gives the right at `name` is for `address` as well."""

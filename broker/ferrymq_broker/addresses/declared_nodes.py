@@ -67,6 +67,18 @@ class Declarations:
         self.lead_to(node)
         exchange.bind(node.address, key, dict(arguments))
 
+    def forget(self, names: list[str]) -> None:
+        """Forget declared nodes, and the declared bindings of exchanges among them. The nodes and
+        their bindings stay."""
+        for name in names:
+            self.policies.pop(name, None)
+            for binding in self._by_exchange.pop(name, []):
+                there = self._by_destination[binding.destination]
+                there.remove(binding)
+                if not there:
+                    del self._by_destination[binding.destination]
+                    self._led_to.discard(binding.destination)
+
     def bind_again(self, space: AddressSpace, node: Node) -> None:
         """Restore the declared bindings from and to a node that was made again."""
         if isinstance(node, Exchange):

@@ -44,6 +44,11 @@ _COMMANDS: Final = {
         "top",
         "Show the busiest nodes of a running broker, live.",
     ),
+    "definitions": (
+        "ferrymq_broker.cli.definitions.app",
+        "definitions",
+        "Export and import what a broker has: nodes, bindings, aliases, policies, rules, users.",
+    ),
     "user": (
         "ferrymq_broker.cli.user.app",
         "user",

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from ferrymq_broker.cli.options import Json
 from ferrymq_broker.cli.start_check import foresee
+from ferrymq_broker.config.access import AccessRule, KeptRule
 from ferrymq_broker.config.apply.explain import (
     Explanation,
     explain,
@@ -33,6 +34,7 @@ from ferrymq_broker.config.nodes import kind_of, policy_attributes
 from ferrymq_broker.config.policy_resolution import resolve_policy
 from ferrymq_broker.config.source_locations import SourceLocations
 from ferrymq_broker.config.units import format_size
+from ferrymq_broker.security.rules_file import read_rules
 from ferrymq_broker.security.tls_reload import check_files
 from ferrymq_broker.server.logs import configure_logging
 
@@ -106,7 +108,11 @@ def check_config(
         found = explain(config, address, host)
         access: AccessExplanation | None = None
         if who is not None:
-            access = explain_access(config, address, read_identity(who, config), host)
+            security = config.security
+            kept: list[KeptRule] = []
+            if security.rules_file is not None:
+                kept = read_rules(security.rules_file, security.names_somebody)
+            access = explain_access(config, address, read_identity(who, config), host, kept)
         if as_json:
             _print_json(_explained(found, access, places))
         else:
@@ -183,10 +189,16 @@ def _host(config: Config, places: SourceLocations, name: str) -> dict[str, objec
         "aliases": {alias.name: alias.to for alias in tables.alias},
         "redirects": {each.name: f"{each.host}:{each.port}" for each in tables.redirect},
         "rules": [
-            {"line": places.line((*place, "rule", at)), **rule.model_dump(by_alias=True)}
+            {"line": places.line((*place, "rule", at)), **_stated(rule)}
             for at, rule in enumerate(tables.rule)
         ],
     }
+
+
+def _stated(rule: AccessRule) -> dict[str, object]:
+    """Return the settings of a rule, without an empty name and label."""
+    optional = {key for key in ("name", "label") if not getattr(rule, key)}
+    return rule.model_dump(by_alias=True, exclude=optional)
 
 
 def _print_summary(file: Path, config: Config, places: SourceLocations) -> None:
@@ -294,7 +306,11 @@ def _explained(
             "open": access.open,
             "groups": access.groups,
             "rights": {
-                each.right: {"given": each.given, "line": places.line(each.location) or None}
+                each.right: {
+                    "given": each.given,
+                    "line": None if each.kept else places.line(each.location) or None,
+                    "rule": each.kept or None,
+                }
                 for each in access.verdicts
             },
             "notes": access.notes,
@@ -312,6 +328,8 @@ def access_lines(who: str, access: AccessExplanation, places: SourceLocations) -
         verdict = "may" if each.given else "may not"
         line = places.line(each.location)
         why = f"says the rule on line {line}" if line else "because no rule says so"
+        if each.kept:
+            why = f"says the rule {each.kept!r} in the file of rules"
         lines.append(f"  {verdict:7} {each.right}, {why}")
     lines += [f"  {note}" for note in access.notes]
     return lines

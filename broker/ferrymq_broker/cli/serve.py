@@ -12,7 +12,7 @@ import ferrymq_broker.cli.structlog_alone  # noqa: F401
 from ferrymq import __version__
 from ferrymq_broker.cli.build_variant import build_variant
 from ferrymq_broker.config.errors import ConfigError
-from ferrymq_broker.config.load import load_config
+from ferrymq_broker.config.load import LoadedConfig, load_with_places
 from ferrymq_broker.config.model import Config, Http, Listener, Log
 from ferrymq_broker.config.url import parse_listen_url
 from ferrymq_broker.event_log import log
@@ -68,20 +68,21 @@ def serve(
     """
     if data is not None and memory:
         raise typer.BadParameter("--data and --memory exclude each other")
-    settings = _with_options(
-        Config() if config is None else load_config(config, data),
-        listen,
-        http,
-        log_level,
-        log_format,
-        data,
-        memory,
-        personality,
-    )
+
+    def read() -> LoadedConfig:
+        assert config is not None
+        loaded, places = load_with_places(config, data)
+        return LoadedConfig(config, complete(loaded), places)
+
+    def complete(loaded: Config) -> Config:
+        return _with_options(loaded, listen, http, log_level, log_format, data, memory, personality)
+
+    settings = complete(Config()) if config is None else read().config
+    reread = None if config is None else read
     configure_logging(settings.log)
     log.info("starting", version=__version__, build=build_variant())
     if not sys.stderr.isatty():
-        run_broker(settings, _announce, LoggedProgress())
+        run_broker(settings, _announce, LoggedProgress(), reread)
         return
     # Imported only for a terminal, because importing rich takes a while.
     from ferrymq_broker.cli.progress import RunProgress
@@ -92,7 +93,7 @@ def serve(
             progress.stop()
             _announce(line)
 
-        run_broker(settings, announce, progress.reach)
+        run_broker(settings, announce, progress.reach, reread)
 
 
 def _with_options(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from ferrymq_broker.config.errors import ConfigMistake, Location
+from ferrymq_broker.config.errors import ConfigMistake, ConfigMistakes, Location
 from ferrymq_broker.config.section import StrictSection
-from ferrymq_broker.values.names import MAX_ADDRESS_LENGTH, USER_PLACEHOLDER
+from ferrymq_broker.values.names import DEFAULT_SPACE, MAX_ADDRESS_LENGTH, USER_PLACEHOLDER
 from ferrymq_broker.values.rights import ALL, RIGHTS
 
 # Stands for every client in `who`, and for all rights in `may` and `may-not`.
@@ -119,6 +120,9 @@ class AccessRule(StrictSection):
     address decides.
     """
 
+    # A name for people, and a text of the program that has made the rule.
+    name: Annotated[str, Field(max_length=255)] = ""
+    label: Annotated[str, Field(max_length=4096)] = ""
     who: Annotated[list[_Who], _OneOrMore, BeforeValidator(_as_list)]
     may: Annotated[list[_Right], Field(max_length=_MOST), BeforeValidator(_as_list)] = Field(
         default_factory=list
@@ -162,8 +166,35 @@ class AccessRule(StrictSection):
         return NOBODY in kinds and bool(self.may_not)
 
 
+class KeptRule(AccessRule):
+    """``[[rule]]`` in the file of rules that are made while the broker runs. The name is unique in
+    its virtual host. The order of the rules is that of the file."""
+
+    name: Annotated[str, Field(min_length=1, max_length=255)]
+    virtual_host: str = DEFAULT_SPACE
+
+
+class KeptRules(StrictSection):
+    """The whole file of rules."""
+
+    rule: list[KeptRule] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        known: dict[tuple[str, str], int] = {}
+        mistakes: list[ConfigMistake] = []
+        for at, rule in enumerate(self.rule):
+            first = known.setdefault((rule.virtual_host, rule.name), at)
+            if first != at:
+                reason = f"two rules have the name {rule.name!r}"
+                mistakes.append(ConfigMistake(("rule", at, "name"), reason, ("rule", first)))
+        if mistakes:
+            raise ConfigMistakes(mistakes)
+        return self
+
+
 def check_named(
-    names_somebody: bool, rules: list[AccessRule], place: Location
+    names_somebody: bool, rules: Sequence[AccessRule], place: Location
 ) -> list[ConfigMistake]:
     """Return the mistakes of rules that tell users apart although user names are not checked.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -59,14 +60,56 @@ def load_config(path: Path, data: Path | None = None) -> Config:
     return load_with_places(path, data)[0]
 
 
+class LoadedConfig(NamedTuple):
+    """A configuration with its file and the lines of its keys. Options of the command line may have
+    replaced some of its values."""
+
+    path: Path
+    config: Config
+    places: SourceLocations
+
+    def bad(self, mistakes: list[ConfigMistake]) -> BadFile:
+        """Return the error for a valid file that does not fit other files or the broker."""
+        return BadFile.of(self.path, self.places, mistakes)
+
+
 def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, SourceLocations]:
     """Read the configuration and the lines of its keys. Raises `BadFile`."""
+    said, places = read_toml(path)
+    problems = [
+        Problem(places.line(location), _unknown(location))
+        for location in _underscored(said, Config, ())
+    ]
+    if data is not None and isinstance(said.setdefault("store", {}), dict):
+        said["store"]["path"] = str(data.absolute())
+    config = None
+    try:
+        config = Config.model_validate(said, context={FOLDER: path.parent})
+    except ValidationError as error:
+        problems += problems_of(places, error)
+    if config is None or problems:
+        # Remove equal texts, because pydantic reports a value of a union for each member of the
+        # union.
+        raise BadFile(path, sorted(dict.fromkeys(problems)))
+    return config, places
+
+
+def problems_of(places: SourceLocations, error: ValidationError) -> list[Problem]:
+    """Return the mistakes that a validation has found, with their lines."""
+    return [problem for details in error.errors() for problem in _explain(places, details)]
+
+
+def read_toml(path: Path) -> tuple[dict[str, Any], SourceLocations]:
+    """Read the tables of a TOML file, and the lines of its keys; or those of a JSON file, whose
+    name ends so, without lines. Raises `BadFile`."""
     try:
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
         raise BadFile(path, [Problem(0, error.strerror or str(error))]) from None
     except UnicodeDecodeError:
         raise BadFile(path, [Problem(0, "the file is not UTF-8")]) from None
+    if path.suffix == ".json":
+        return _read_json(path, text), SourceLocations("")
     try:
         said = tomllib.loads(text)
     except ValueError as error:
@@ -78,24 +121,19 @@ def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, Sour
         raise BadFile(path, [Problem(int(found[1]), message[: found.start()])]) from None
     except RecursionError:
         raise BadFile(path, [Problem(0, "tables and arrays are nested too deeply")]) from None
-    places = SourceLocations(text)
-    problems = [
-        Problem(places.line(location), _unknown(location))
-        for location in _underscored(said, Config, ())
-    ]
-    if data is not None and isinstance(said.setdefault("store", {}), dict):
-        said["store"]["path"] = str(data.absolute())
-    config = None
+    return said, SourceLocations(text)
+
+
+def _read_json(path: Path, text: str) -> dict[str, Any]:
     try:
-        config = Config.model_validate(said, context={FOLDER: path.parent})
-    except ValidationError as error:
-        for details in error.errors():
-            problems += _explain(places, details)
-    if config is None or problems:
-        # Remove equal texts, because pydantic reports a value of a union for each member of the
-        # union.
-        raise BadFile(path, sorted(dict.fromkeys(problems)))
-    return config, places
+        said = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadFile(path, [Problem(error.lineno, error.msg)]) from None
+    except (ValueError, RecursionError):
+        raise BadFile(path, [Problem(0, "it is not valid JSON")]) from None
+    if not isinstance(said, dict):
+        raise BadFile(path, [Problem(0, "it must be a JSON object")])
+    return said
 
 
 def _explain(places: SourceLocations, details: ErrorDetails) -> list[Problem]:

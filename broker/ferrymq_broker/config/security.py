@@ -18,6 +18,8 @@ class Security(Section):
     `users_file` that ``ferrymq user`` writes, only these users may connect, and with `anonymous`
     clients that give no name.
 
+    `rules_file` is the file of the rules that are made while the broker runs.
+
     `groups` are the users of each group. `plain_without_tls` accepts unencrypted passwords from
     other machines, although everybody on the network can read them. After `failed_logins` in a
     minute, from one address or for one user, further logins are refused for a while; with 0 never.
@@ -29,6 +31,7 @@ class Security(Section):
     anonymous: bool | None = None
     users: dict[str, SecretStr] = Field(default_factory=dict)
     users_file: File | None = None
+    rules_file: File | None = None
     groups: dict[str, list[str]] = Field(default_factory=dict)
     plain_without_tls: bool = False
     # The user of a client certificate; the first rule that matches decides.

@@ -492,4 +492,5 @@ class ConnectionLinks(LinkHolder):
             put_on_record(self.client, lacking, "link")
             producer.refuse(lacking.condition, lacking.description)
             return 1
+        producer.check_messages()
         return 0

@@ -106,12 +106,7 @@ class ProducerLink(ProducerPort):
             # A message in the queue must not also be kept by the delivery if the client never
             # settles.
             self._direct = None
-        if isinstance(node, Exchange) and parts.client.access.asks_for_parts():
-            # Access rules may exist for the routing keys of messages.
-            self._direct = None
-        if isinstance(node, Relay) and not parts.client.access.open:
-            # The right at the destination may end before the link does.
-            self._direct = None
+        self.check_messages()
         if parts.shared.screen is not None:
             self._direct = None
         # What changes the messages of clients of another broker; services take requests as they
@@ -131,6 +126,16 @@ class ProducerLink(ProducerPort):
         self._tags: Tags | None = None
         # The terminus that outlives the link, or None.
         self.memory: TargetTerminus | None = None
+
+    def check_messages(self) -> None:
+        """Check every message from now on if its rights may not be those of the link."""
+        access = self.parts.client.access
+        if isinstance(self.node, Exchange) and access.asks_for_parts():
+            # Access rules may exist for the routing keys of messages.
+            self._direct = None
+        if isinstance(self.node, Relay) and not access.open:
+            # The right at the destination may end before the link does.
+            self._direct = None
 
     def remember_tags(self, tags: Tags) -> None:
         """Remember the outcomes of this link's deliveries, by their tags."""

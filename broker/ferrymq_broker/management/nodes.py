@@ -15,7 +15,6 @@ from ferrymq_broker.management.errors import (
     NOT_IMPLEMENTED,
     ManagementError,
 )
-from ferrymq_broker.management.node_links import NodeLinks
 from ferrymq_broker.management.history import (
     ARGUMENTS,
     HISTORY,
@@ -23,6 +22,7 @@ from ferrymq_broker.management.history import (
     history_of_node,
     rates_of_node,
 )
+from ferrymq_broker.management.node_links import NodeLinks
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.policies import node_policy
 from ferrymq_broker.management.sliced_query import Steps, finish, sift, when_over

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 from ferrymq import __version__
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.errors import ConfigError
+from ferrymq_broker.management.definitions import definitions_of
 from ferrymq_broker.management.entity import EntityType
+from ferrymq_broker.management.errors import CONFLICT, ManagementError
 from ferrymq_broker.management.history import ARGUMENTS, HISTORY, history_of, rates_of_all
+from ferrymq_broker.management.live import LiveKeepers
 from ferrymq_broker.management.operation import Call, Operation, Result
 
 if TYPE_CHECKING:
@@ -43,17 +47,45 @@ class BrokerEntities(EntityType):
         "oldest-age",
     )
 
-    def __init__(self, broker: Broker, space: AddressSpace) -> None:
+    def __init__(
+        self, broker: Broker, space: AddressSpace, keepers: LiveKeepers | None = None
+    ) -> None:
         self._broker = broker
         self._space = space
+        # What concerns all tenants is managed in the default virtual host alone.
+        self._keepers = keepers if space is broker.default else None
+
+    def operations(self) -> dict[str, Operation]:
+        """Return READ and HISTORY, and in the default virtual host RELOAD and GET-DEFINITIONS."""
+        operations = {**super().operations(), HISTORY: Operation(self.history, ARGUMENTS)}
+        if self._keepers is not None:
+            operations["RELOAD"] = Operation(self.reload)
+            operations["GET-DEFINITIONS"] = Operation(self.get_definitions)
+        return operations
+
+    def get_definitions(self, call: Call) -> Result:
+        """Handle GET-DEFINITIONS: return what the broker has, as a configuration states it."""
+        call.expect_only()
+        self.shown(call.required_name())
+        assert self._keepers is not None
+        found = definitions_of(self._broker, self._keepers)
+        return Result({"definitions": found.document, "omitted": found.omitted})
+
+    def reload(self, call: Call) -> Result:
+        """Handle RELOAD: read the configuration and the files that it names again, and apply what
+        can change while the broker runs."""
+        call.expect_only()
+        self.shown(call.required_name())
+        assert self._keepers is not None
+        try:
+            found = self._keepers.config.reload()
+        except ConfigError as error:
+            raise ManagementError(CONFLICT, str(error)) from None
+        return Result({"differences": [each.attributes() for each in found]})
 
     def identities(self) -> list[str]:
         """Return the only identity."""
         return ["broker"]
-
-    def operations(self) -> dict[str, Operation]:
-        """Return READ and HISTORY."""
-        return {**super().operations(), HISTORY: Operation(self.history, ARGUMENTS)}
 
     def history(self, call: Call) -> Result:
         """Handle HISTORY: return the samples of the whole broker."""

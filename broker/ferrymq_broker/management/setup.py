@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.management import ADDRESS
+from ferrymq_broker.management.access_rules import RuleEntities
 from ferrymq_broker.management.aliases import AliasEntities
 from ferrymq_broker.management.connections import ConnectionEntities, LinkEntities, SessionEntities
 from ferrymq_broker.management.dialect import ManagementDialect
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.exchanges import BindingEntities, ExchangeEntities
 from ferrymq_broker.management.fences import FenceEntities
+from ferrymq_broker.management.live import LiveKeepers
 from ferrymq_broker.management.manager import Manager, failed
 from ferrymq_broker.management.node_links import NodeLinks
 from ferrymq_broker.management.nodes import DeclaredNodes
@@ -21,6 +23,7 @@ from ferrymq_broker.management.store import StoreEntities, StoreKeeper
 from ferrymq_broker.management.streams import StreamEntities
 from ferrymq_broker.management.termini import TerminusEntities
 from ferrymq_broker.management.topics import SubscriptionEntities, TopicEntities
+from ferrymq_broker.management.users import UserEntities
 from ferrymq_broker.nodes.service import ServiceNode
 
 if TYPE_CHECKING:
@@ -33,9 +36,11 @@ def install(
     broker: Broker,
     keeper: StoreKeeper | None = None,
     dialects: Sequence[ManagementDialect] = (),
+    keepers: LiveKeepers | None = None,
 ) -> ServiceNode:
     """Add the management node to `space`, and return it. With a `keeper` it manages the store too,
-    and it has the types of the `dialects`.
+    and it has the types of the `dialects`. With `keepers` it manages the rules of the virtual host,
+    and in the default one the users and the configuration.
 
     Called once for every virtual host.
     """
@@ -53,7 +58,7 @@ def install(
         connections,
         SessionEntities(connections),
         LinkEntities(connections),
-        BrokerEntities(broker, space),
+        BrokerEntities(broker, space, keepers),
         VirtualHostEntities(broker, space),
     ]
     links = NodeLinks(connections)
@@ -62,6 +67,10 @@ def install(
             type.links = links
     if keeper is not None:
         types.append(StoreEntities(keeper))
+    if keepers is not None:
+        types.append(RuleEntities(space, keepers.rules))
+        if space is broker.default:
+            types.append(UserEntities(keepers.users))
     for dialect in dialects:
         types += dialect.make_types(space)
     manager = Manager(types, space.name, dialects)

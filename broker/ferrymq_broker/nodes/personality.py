@@ -6,6 +6,7 @@ A package outside the broker makes one personality for each virtual host. Addres
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
@@ -42,6 +43,19 @@ class Personality:
         Called once, when stored nodes exist and the configuration of the broker has been applied.
         Raises `ConfigError` for what cannot be declared.
         """
+
+    def can_take(self, settings: Mapping[str, object]) -> bool:
+        """Return whether the virtual host can have other settings of the configuration while it
+        runs. Raises ValueError for wrong settings."""
+        return False
+
+    def take(self, settings: Mapping[str, object]) -> None:
+        """Use other settings, after `can_take` has returned True for them."""
+
+    def definitions(self, settings: dict[str, object]) -> dict[str, object]:
+        """Return the settings that make what was changed while the broker runs, by their keys.
+        `settings` are those of the configuration, with those of other virtual hosts."""
+        return {}
 
     # Whether the annotation with the offset of a record is a string.
     text_offsets: bool = False

@@ -198,6 +198,28 @@ class Authenticators(Authenticator):
         good = [watched.refresh(force) for watched in self._watched]
         return all(good)
 
+    def mechanisms_of(self, username: str) -> list[str]:
+        """Return the mechanisms that accept the password of a user who has one."""
+        passwords = self._passwords
+        if passwords is None:
+            return []
+        proofs = [
+            each for each in SCRAM_MECHANISMS if passwords.scram_keys(each, username) is not None
+        ]
+        return [*proofs, "PLAIN"]
+
+    def retire(self) -> None:
+        """End when the last login that is under way has been decided. Others take over."""
+        if not self._tasks:
+            self.close()
+        for task in self._tasks:
+            task.add_done_callback(self._close_after)
+
+    def _close_after(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks:
+            self.close()
+
     def close(self) -> None:
         """Stop all logins."""
         for task in self._tasks:

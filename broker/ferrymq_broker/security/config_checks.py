@@ -10,6 +10,8 @@ from ferrymq_broker.config.apply.rules import make_rule
 from ferrymq_broker.config.declarations import Tables
 from ferrymq_broker.config.errors import ConfigError, ConfigMistake
 from ferrymq_broker.config.model import Config
+from ferrymq_broker.security.rules_file import read_rules
+from ferrymq_broker.values.names import DEFAULT_SPACE
 from ferrymq_broker.values.rights import MANAGE
 
 Found = tuple[list[ConfigMistake], list[str]]
@@ -34,6 +36,24 @@ def check_users(config: Config) -> Found:
     if not users and not config.security.users:
         warnings.append(f"{path}: the file has no users yet")
     return [], warnings
+
+
+def check_rules(config: Config) -> Found:
+    """Return errors and warnings about the file of rules."""
+    security = config.security
+    path = security.rules_file
+    if path is None:
+        return [], []
+    hosts = {DEFAULT_SPACE, *(host.name for host in config.virtual_host)}
+    try:
+        rules = read_rules(path, security.names_somebody)
+    except ConfigError as error:
+        return [ConfigMistake(("security", "rules-file"), str(error))], []
+    strange = sorted({rule.virtual_host for rule in rules} - hosts)
+    return [], [
+        f"{path}: there are rules for the virtual host {name!r}, which does not exist"
+        for name in strange
+    ]
 
 
 def check_store(config: Config) -> Found:

@@ -17,7 +17,12 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.config.tls import BadTlsError, Tls
 from ferrymq_broker.event_log import log
-from ferrymq_broker.security.config_checks import check_store, check_users, warnings_of_strangers
+from ferrymq_broker.security.config_checks import (
+    check_rules,
+    check_store,
+    check_users,
+    warnings_of_strangers,
+)
 from ferrymq_broker.security.token_setup import check_tokens
 
 if TYPE_CHECKING:
@@ -150,7 +155,7 @@ def _tls_of_monitoring(config: Config) -> Tls | None:
 def check_files(config: Config) -> tuple[list[ConfigMistake], list[str]]:
     """Return errors and warnings about the files that a configuration names."""
     mistakes, warnings = check_tokens(config)
-    for found, odd in (check_users(config), check_store(config)):
+    for found, odd in (check_users(config), check_rules(config), check_store(config)):
         mistakes += found
         warnings += odd
     warnings += warnings_of_strangers(config)

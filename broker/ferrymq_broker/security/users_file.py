@@ -13,9 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-import secrets
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,11 +24,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ferrymq.engine.scram import MAX_ITERATIONS, ScramKeys
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.section import kebab
+from ferrymq_broker.security.file_replacement import locked, replace_file
 from ferrymq_broker.security.hashing import check_hash
 from ferrymq_broker.security.users import StoredUser, check_name
-
-if sys.platform != "win32":
-    import fcntl
 
 FORMAT: Final = 1
 # The most bytes of a file of users.
@@ -138,26 +134,7 @@ def write_users(path: Path, users: dict[str, StoredUser]) -> None:
         indent=1,
         ensure_ascii=False,
     ).encode()
-    # Write to the target of a symbolic link.
-    path = path.resolve()
-    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            _take_after(path, descriptor)
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(new, path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    replace_file(path, data)
 
 
 @contextmanager
@@ -168,38 +145,10 @@ def edited_users(path: Path) -> Iterator[dict[str, StoredUser]]:
     Raises `UsersFileError`, and `OSError` if the file cannot be written.
     """
     path = path.resolve()
-    with _locked(path.parent):
+    with locked(path.parent):
         users = read_users(path) if path.exists() else {}
         yield users
         write_users(path, users)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Lock the folder, because the file itself is replaced."""
-    if sys.platform == "win32":
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _take_after(path: Path, descriptor: int) -> None:
-    """Give the new file the owner and permissions of the old one, for example if root changes
-    it."""
-    if os.name != "posix":
-        return
-    try:
-        old = path.stat()
-    except FileNotFoundError:
-        return
-    if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
 
 
 class _TwiceError(ValueError):

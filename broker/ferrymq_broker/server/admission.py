@@ -39,15 +39,28 @@ class Admission:
     ) -> None:
         self._config = config
         self._broker = broker
+        self._changed = changed
+        self._verifier = verifier
         self._product: dict[str, object] = {
             "product": "ferrymq",
             "version": __version__,
             # Replaced after the login.
             AUTHENTICATED: False,
         }
-        self.authenticators: Authenticators = make_authenticators(
-            config.security, changed, verifier=verifier
-        )
+        self.authenticators: Authenticators = self.make_authenticators(config)
+
+    def make_authenticators(self, config: Config) -> Authenticators:
+        """Return the authenticators of a configuration. Raises `ConfigError` if a file that it
+        names cannot be used."""
+        return make_authenticators(config.security, self._changed, verifier=self._verifier)
+
+    def take(self, config: Config, authenticators: Authenticators | None = None) -> None:
+        """Use another configuration for new connections, and other authenticators if they are
+        given. Logins that are under way end with the earlier ones."""
+        self._config = config
+        if authenticators is not None:
+            self.authenticators.retire()
+            self.authenticators = authenticators
 
     def authenticator_for(self, transport: ClientTransport) -> Authenticator:
         """Return the authenticator for this client."""

@@ -24,6 +24,7 @@ from ferrymq_broker.server.housekeeping import (
     find_unmap,
     tune_garbage_collector,
 )
+from ferrymq_broker.server.live_config import Reread
 from ferrymq_broker.server.logs import reopen_logs
 from ferrymq_broker.server.server import BrokerServer
 from ferrymq_broker.server.startup_progress import OnProgress
@@ -34,9 +35,13 @@ STORE_FAILED: Final = 70
 
 
 def run_broker(
-    config: Config, announce: Callable[[str], None], on_progress: OnProgress | None = None
+    config: Config,
+    announce: Callable[[str], None],
+    on_progress: OnProgress | None = None,
+    reread: Reread | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then close in good order.
+    """Serve until SIGTERM or SIGINT, then close in good order. SIGHUP reads the configuration again
+    with `reread`, and applies what can change.
 
     `announce` is called with ``listening URL`` for each listener, ``monitoring URL`` if there is
     one, then ``ready``; `on_progress` is called with the steps before that. Raises `OSError` if a
@@ -44,7 +49,7 @@ def run_broker(
     fails later, the process ends at once, with the status `STORE_FAILED`.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, announce, on_progress))
+        runner.run(_serve(config, announce, on_progress, reread))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -63,11 +68,14 @@ def _end_at_once(error: StoreError) -> None:
 
 
 async def _serve(
-    config: Config, announce: Callable[[str], None], on_progress: OnProgress | None
+    config: Config,
+    announce: Callable[[str], None],
+    on_progress: OnProgress | None,
+    reread: Reread | None,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    server = BrokerServer(config, on_failure=_end_at_once, on_progress=on_progress)
+    server = BrokerServer(config, on_failure=_end_at_once, on_progress=on_progress, reread=reread)
     server.on_reload.append(reopen_logs)
 
     def on_signal() -> None:

@@ -14,12 +14,14 @@ from ferrymq_broker.capture.release import release_all
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.apply.declare import declare, make_hosts
 from ferrymq_broker.config.capture import Capture
+from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.event_log import log
 from ferrymq_broker.history.sampler import Sampler
+from ferrymq_broker.management.live import LiveKeepers
 from ferrymq_broker.management.setup import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_stats import StoreStats
@@ -33,6 +35,9 @@ from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.http_handlers import HttpHandlers
 from ferrymq_broker.server.kick_users import UserKick
 from ferrymq_broker.server.listeners import Listeners
+from ferrymq_broker.server.live_config import LiveConfig, Reread
+from ferrymq_broker.server.managed_rules import ManagedRules
+from ferrymq_broker.server.managed_users import ManagedUsers
 from ferrymq_broker.server.personalities import find_personality, take_personality
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
@@ -63,7 +68,8 @@ class BrokerServer:
 
     If the store fails while the broker runs, nothing more is written to any client, all connections
     are dropped, `on_failure` is called once with the error, in the event loop, and `close` raises
-    the error. `on_progress` is called with the progress of the start.
+    the error. `on_progress` is called with the progress of the start. `reread` reads the
+    configuration again for `reload`; None if it does not change.
     """
 
     def __init__(
@@ -73,6 +79,7 @@ class BrokerServer:
         *,
         on_failure: Callable[[StoreError], object] | None = None,
         on_progress: OnProgress | None = None,
+        reread: Reread | None = None,
     ) -> None:
         self.config: Config = Config() if config is None else config
         self.clock: Clock = Clock() if clock is None else clock
@@ -109,6 +116,7 @@ class BrokerServer:
         # Functions that read files again, for `reload`.
         self.on_reload: list[Callable[[], object]] = []
         self._authenticators: Authenticators | None = None
+        self.live: LiveConfig = LiveConfig(self, reread)
 
     @property
     def addresses(self) -> list[ListenAddress]:
@@ -155,15 +163,16 @@ class BrokerServer:
                     config,
                     self.broker,
                     lambda: self._readiness,
-                    lambda transport: self._authenticators,
+                    lambda transport: self._authenticators and self.admission.authenticators,
                     self.tls.monitoring,
                 )
                 await self.monitoring.start()
             make_hosts(config, self.broker)
+            self.rules: ManagedRules = ManagedRules(config, self.broker)
             if config.personality.name:
                 package = find_personality(config.personality.name)
                 self.tables = self.tables.joined(package.tables)
-                config = self.config = _with_frames_of(config, self.tables)
+                config = self.config = self.completed(config)
                 take_personality(package, self.broker, config.personality)
             self.tables.add_words(self.broker)
             # Set the time for recovery and declarations.
@@ -176,10 +185,14 @@ class BrokerServer:
                 config.security, self.broker, self.clock, self.tables.signature_types
             )
             declare(config, self.broker)
+            self.users: ManagedUsers = ManagedUsers(
+                lambda: self.config, lambda: self.admission.authenticators
+            )
+            keepers = LiveKeepers(self.live, self.users, self.rules)
             for space in self.broker.spaces.values():
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 keeper = self._storage if space is self.broker.default else None
-                install_management(space, self.broker, keeper, self.tables.dialects)
+                install_management(space, self.broker, keeper, self.tables.dialects, keepers)
             if config.history.enabled:
                 self.history: Sampler = Sampler(self.broker, config.history.max_bytes)
             self.capture = _make_capture(config.capture, self.broker, self.clock)
@@ -194,13 +207,13 @@ class BrokerServer:
             else:
                 self.capture.start()
             self.broker.finish_pass()
-            user_kick = UserKick(lambda: self.connections)
+            self.user_kick: UserKick = UserKick(lambda: self.connections)
             limits = config.limits
             self.connection_limits: ConnectionLimits = ConnectionLimits(
                 limits.connections, limits.connections_per_address, self.broker.counters
             )
             self.connection_limits.begin()
-            self.admission: Admission = Admission(config, self.broker, user_kick, verifier)
+            self.admission: Admission = Admission(config, self.broker, self.user_kick, verifier)
             self._authenticators = self.admission.authenticators
             self.on_reload.append(lambda: self.admission.authenticators.refresh(force=True))
             for warning in warnings_of_strangers(config):
@@ -209,9 +222,10 @@ class BrokerServer:
                 self.broker,
                 self.http_handlers,
                 lambda space: request_tokens(self.broker, space, verifier),
-                self.admission.authenticators.is_required,
-                self.admission.authenticators.users,
+                lambda transport: self.admission.authenticators.is_required(transport),
+                lambda: self.admission.authenticators.users(),
                 lambda: self.addresses,
+                keepers,
             )
             await self._listeners.start(config.listener)
             if self.failure is not None:
@@ -358,14 +372,22 @@ class BrokerServer:
             self._settled.set()
 
     def reload(self) -> None:
-        """Read files again that may change while the broker runs, such as certificates."""
-        log.info("reloading")
-        for call in self.on_reload:
-            try:
-                call()
-            except Exception:
-                # Read the other files all the same.
-                log.exception("internal error")
+        """Read the configuration again, and files that it names, such as certificates, in a pass
+        of its own. What is wrong is logged, and changes nothing."""
+        self.broker.begin_pass(self.clock.now())
+        try:
+            self.live.reload()
+        except ConfigError:
+            # It has been logged.
+            pass
+        except Exception:
+            log.exception("internal error")
+        finally:
+            self.broker.finish_pass()
+
+    def completed(self, config: Config) -> Config:
+        """Return a configuration with what the personality adds to it."""
+        return _with_frames_of(config, self.tables)
 
     def hurry(self) -> None:
         """Make `close` wait no longer for clients to settle messages, or for capture."""
@@ -401,7 +423,8 @@ class BrokerServer:
             if timer is not None:
                 timer.cancel()
         if self._authenticators is not None:
-            self._authenticators.close()
+            self.admission.authenticators.close()
+            self.users.close()
         if self.failure is None:
             self.broker.finish_work()
         try:

@@ -2,59 +2,49 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Final
 
-from ferrymq_broker.config.nodes import SETTINGS, kind_of, policy_attributes
+from ferrymq_broker.config.apply.stated_settings import stated_settings
+from ferrymq_broker.config.nodes import kind_of
 from ferrymq_broker.config.section import kebab
-from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPolicy
-from ferrymq_rabbitmq.address_v2 import exchange_address
+from ferrymq_broker.config.toml_text import toml_table
+from ferrymq_broker.values.policy import ExchangePolicy
+from ferrymq_rabbitmq.address_v2 import DEFAULT_VHOST, exchange_address
 from ferrymq_rabbitmq.definitions.access_rules import StatedRule
-from ferrymq_rabbitmq.definitions.document import DEFAULT_VHOST
 from ferrymq_rabbitmq.definitions.plan import HostPlan, ImportPlan, PlannedBinding
-from ferrymq_rabbitmq.pattern_policies import PatternPolicy
+from ferrymq_rabbitmq.policy_file import policy_table
 from ferrymq_rabbitmq.predeclared import PREDECLARED
-
-# Settings in milliseconds, which the file has as text with a unit.
-_DURATIONS: Final = ("message-ttl", "auto-delete", "max-age")
-_DEFAULTS: Final = {
-    "queue": policy_attributes(QueuePolicy()),
-    "stream": policy_attributes(StreamPolicy()),
-    "exchange": policy_attributes(ExchangePolicy()),
-}
 
 
 def config_text(plan: ImportPlan, users_file: Path | None) -> str:
     """Return the text of a configuration file (TOML). `users_file` is the file of the users, as the
     configuration names it."""
     lines = [f"# Made by ferrymq import-definitions, from RabbitMQ {plan.version or '?'}."]
-    _table(lines, "[personality]", {"name": "rabbitmq"})
+    lines += toml_table("[personality]", {"name": "rabbitmq"})
     for host in plan.hosts:
         for policy in host.policies:
-            _table(lines, "[[personality.policy]]", _policy(host, policy))
+            lines += toml_table("[[personality.policy]]", policy_table(policy, host.vhost))
     if users_file is not None:
-        _table(lines, "[security]", {"users-file": str(users_file)})
+        lines += toml_table("[security]", {"users-file": str(users_file)})
     # The tables of the default virtual host come first: those of another one end them.
     for host in sorted(plan.hosts, key=lambda host: host.vhost != DEFAULT_VHOST):
         prefix = ""
         if host.vhost != DEFAULT_VHOST:
-            _table(lines, "[[virtual-host]]", {"name": host.space})
+            lines += toml_table("[[virtual-host]]", {"name": host.space})
             prefix = "virtual-host."
         _nodes(lines, prefix, host)
         for rule in host.rules:
             if users_file is not None:
-                _table(lines, f"[[{prefix}rule]]", _rule(rule))
+                lines += toml_table(f"[[{prefix}rule]]", _rule(rule))
     return "\n".join(lines) + "\n"
 
 
 def _nodes(lines: list[str], prefix: str, host: HostPlan) -> None:
     for queue in host.queues:
         kind = kind_of(queue.policy)
-        settings = {"name": queue.name, **_settings(kind, queue.policy)}
-        _table(lines, f"[[{prefix}{kind}]]", settings)
+        settings = {"name": queue.name, **stated_settings(queue.policy)}
+        lines += toml_table(f"[[{prefix}{kind}]]", settings)
     bindings: dict[str, list[PlannedBinding]] = {}
     for binding in host.bindings:
         bindings.setdefault(binding.source, []).append(binding)
@@ -66,36 +56,13 @@ def _nodes(lines: list[str], prefix: str, host: HostPlan) -> None:
         if name in bindings or exchange_address(name) in led_to:
             known[name] = ExchangePolicy(type=type)
     for name, policy in known.items():
-        settings = {"name": exchange_address(name), **_settings("exchange", policy)}
-        _table(lines, f"[[{prefix}exchange]]", settings)
+        settings = {"name": exchange_address(name), **stated_settings(policy)}
+        lines += toml_table(f"[[{prefix}exchange]]", settings)
         for binding in bindings.get(name, ()):
             bound: dict[str, object] = {"to": binding.destination, "key": binding.key}
             if binding.arguments:
                 bound["arguments"] = dict(binding.arguments)
-            _table(lines, f"[[{prefix}exchange.binding]]", bound)
-
-
-def _settings(kind: str, policy: QueuePolicy | StreamPolicy | ExchangePolicy) -> dict[str, object]:
-    """Return the settings that differ from the defaults."""
-    known = {kebab(name) for name in SETTINGS[kind].model_fields}
-    settings: dict[str, object] = {}
-    for key, value in policy_attributes(policy).items():
-        if key in known and value != _DEFAULTS[kind][key]:
-            settings[key] = f"{value}ms" if key in _DURATIONS else value
-    return settings
-
-
-def _policy(host: HostPlan, policy: PatternPolicy) -> dict[str, object]:
-    described: dict[str, object] = {"name": policy.name}
-    if host.vhost != DEFAULT_VHOST:
-        described["virtual-host"] = host.vhost
-    described["pattern"] = policy.pattern
-    described["apply-to"] = policy.apply_to
-    described["priority"] = policy.priority
-    if policy.operator:
-        described["operator"] = True
-    described["definition"] = dict(policy.definition)
-    return described
+            lines += toml_table(f"[[{prefix}exchange.binding]]", bound)
 
 
 def _rule(rule: StatedRule) -> dict[str, object]:
@@ -105,25 +72,3 @@ def _rule(rule: StatedRule) -> dict[str, object]:
         if value:
             stated[kebab(field.name)] = list(value) if isinstance(value, tuple) else value
     return stated
-
-
-def _table(lines: list[str], header: str, settings: Mapping[str, object]) -> None:
-    lines += ["", header]
-    lines += [f"{key} = {_toml(value)}" for key, value in settings.items()]
-
-
-def _toml(value: object) -> str:
-    """Return a value as TOML."""
-    if isinstance(value, str):
-        # JSON leaves DEL as it is, which TOML does not allow.
-        return json.dumps(value).replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_toml(item) for item in value)}]"
-    if isinstance(value, dict):
-        items = (f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items())
-        return f"{{ {', '.join(items)} }}"
-    return '""'

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
+from ferrymq_rabbitmq.address_v2 import DEFAULT_VHOST
 from ferrymq_rabbitmq.pattern_policies import PatternPolicy, policy_of
-
-DEFAULT_VHOST: Final = "/"
 
 Entry = Mapping[str, object]
 

@@ -12,6 +12,7 @@ from typing import Final
 from ferrymq_broker.values.names import DEFAULT_SPACE, MAX_ADDRESS_LENGTH
 from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPolicy
 from ferrymq_rabbitmq.address_v2 import (
+    DEFAULT_VHOST,
     RESERVED,
     exchange_address,
     exchange_name,
@@ -29,7 +30,6 @@ from ferrymq_rabbitmq.arguments import (
 )
 from ferrymq_rabbitmq.definitions.access_rules import StatedRule, rules_of, rules_of_tags
 from ferrymq_rabbitmq.definitions.document import (
-    DEFAULT_VHOST,
     Definitions,
     Entry,
     HostDefinitions,
@@ -149,31 +149,41 @@ def make_plan(definitions: Definitions) -> ImportPlan:
 # -- users ------------------------------------------------------------------------------------
 
 
-def _user(entry: Entry, omitted: list[Omission]) -> PlannedUser | None:
-    name = text_of(entry, "name", "users")
-    tags = entry.get("tags", [])
+def groups_of_tags(tags: object) -> tuple[str, ...]:
+    """Return the groups for the tags of a user: a list, or a text with commas."""
     groups = tags.split(",") if isinstance(tags, str) else tags
-    kept = tuple(str(tag).strip() for tag in groups if tag) if isinstance(groups, list) else ()
-    for tag in kept:
-        if tag == "policymaker":
-            reason = "tag policymaker: policies are part of the configuration; the tag is a group"
-            omitted.append(Omission("user", name, "", reason))
-    algorithm = _ALGORITHMS.get(
-        str(entry.get("hashing_algorithm", "rabbit_password_hashing_sha256"))
-    )
+    if not isinstance(groups, list):
+        return ()
+    return tuple(str(tag).strip() for tag in groups if str(tag).strip())
+
+
+def hash_in(entry: Entry) -> tuple[str, bytes, bytes]:
+    """Return the algorithm, the salt and the digest of a user's password. Raises ValueError."""
+    named = entry.get("hashing_algorithm", "rabbit_password_hashing_sha256")
+    algorithm = _ALGORITHMS.get(str(named))
+    if algorithm is None:
+        raise ValueError(f"hashing_algorithm: {named!r} is none that is known here")
     try:
         hashed = base64.b64decode(str(entry.get("password_hash", "")), validate=True)
     except binascii.Error:
         hashed = b""
-    reason = ""
-    if algorithm is None:
-        reason = f"hashing_algorithm: {entry.get('hashing_algorithm')!r} is none that is known here"
-    elif len(hashed) <= _SALT:
-        reason = "it has no password; ferrymq user add makes one"
-    if algorithm is None or reason:
-        omitted.append(Omission("user", name, "", reason))
+    if len(hashed) <= _SALT:
+        raise ValueError("it has no password; ferrymq user add makes one")
+    return algorithm, hashed[:_SALT], hashed[_SALT:]
+
+
+def _user(entry: Entry, omitted: list[Omission]) -> PlannedUser | None:
+    name = text_of(entry, "name", "users")
+    kept = groups_of_tags(entry.get("tags", []))
+    for tag in kept:
+        if tag == "policymaker":
+            reason = "tag policymaker: policies are part of the configuration; the tag is a group"
+            omitted.append(Omission("user", name, "", reason))
+    try:
+        algorithm, salt, digest = hash_in(entry)
+    except ValueError as error:
+        omitted.append(Omission("user", name, "", str(error)))
         return None
-    salt, digest = hashed[:_SALT], hashed[_SALT:]
     usual = hashlib.new(algorithm, salt + _GUEST.encode(), usedforsecurity=False).digest()
     if name == _GUEST and digest == usual:
         reason = (

@@ -1,5 +1,5 @@
-"""Import into a running broker: everything but users, permissions and virtual hosts, which are in
-its files."""
+"""Import into a running broker: everything but virtual hosts. Users, permissions and policies need
+the files in which the broker keeps them."""
 
 from __future__ import annotations
 
@@ -10,33 +10,59 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.errors import ManagementError
+from ferrymq_broker.management.sliced_query import Steps
+from ferrymq_broker.management.users import SaltedHash, UserChange, UserEntities, UserKeeper
 from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
 from ferrymq_broker.values.rights import MANAGE
 from ferrymq_rabbitmq.address_v2 import EXCHANGES, exchange_name
 from ferrymq_rabbitmq.arguments import ArgumentError, is_internal
 from ferrymq_rabbitmq.definitions.document import Definitions, Omission
-from ferrymq_rabbitmq.definitions.plan import HostPlan, PlannedNode, make_plan
+from ferrymq_rabbitmq.definitions.plan import HostPlan, PlannedNode, PlannedUser, make_plan
+from ferrymq_rabbitmq.host_policies import HostPolicies
 from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.request_refused import RequestRefused
-from ferrymq_rabbitmq.pattern_policies import policies_of
+from ferrymq_rabbitmq.permission_rules import PermissionRules
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.management.live import LiveKeepers
     from ferrymq_broker.nodes.link_terms import Party
 
 _IN_FILES = "a running broker does not change its file of users: import with --users-file"
 
 
 def import_definitions_into(
-    broker: Broker, definitions: Definitions, party_in: Callable[[AddressSpace], Party]
-) -> dict[str, object]:
-    """Declare what definitions have, with the rights of the party in each virtual host. Return the
-    report: how many things of each kind were ``imported``, or existed already in the same form, and
-    the ``omitted`` ones. Raises ValueError for definitions that are malformed."""
+    broker: Broker,
+    definitions: Definitions,
+    party_in: Callable[[AddressSpace], Party],
+    keepers: LiveKeepers | None = None,
+) -> Steps[dict[str, object]]:
+    """Declare what definitions have, with the rights of the party in each virtual host; users and
+    permissions only with `keepers`. Return the report: how many things of each kind were
+    ``imported``, or existed already in the same form, and the ``omitted`` ones. Raises ValueError
+    for definitions that are malformed."""
     plan = make_plan(definitions)
     omitted = plan.omitted
-    omitted += [Omission("user", user.name, "", _IN_FILES) for user in plan.users]
     counts = {"queues": 0, "exchanges": 0, "bindings": 0, "policies": 0}
+    whole = keepers is not None
+    if keepers is None:
+        omitted += [Omission("user", user.name, "", _IN_FILES) for user in plan.users]
+    else:
+        counts |= {"users": 0, "permissions": 0}
+        for user in plan.users:
+            reason = yield from _import_user(user, keepers.users)
+            if reason:
+                omitted.append(Omission("user", user.name, "", reason))
+            else:
+                counts["users"] += 1
+        if not broker.guarded and any(host.rules for host in plan.hosts):
+            # The first rule closes the broker; administrators have to keep their rights.
+            first = PermissionRules(broker.default, keepers.rules, party_in(broker.default))
+            try:
+                first.expect_managed()
+            except ManagementError as error:
+                omitted.append(Omission("permissions", "", "", error.description))
+                keepers = None
     for host in plan.hosts:
         space = broker.spaces.get(host.space)
         requests = getattr(None if space is None else space.personality, "requests", None)
@@ -44,11 +70,31 @@ def import_definitions_into(
             reason = "there is no such virtual host: it has to be in the configuration"
             omitted.append(Omission("virtual host", host.vhost, "", reason))
             continue
-        if host.rules:
+        party = party_in(space)
+        if host.rules and not whole:
             reason = "permissions are rules of the configuration: import with --config"
             omitted.append(Omission("permissions", "", host.vhost, reason))
-        _HostImport(space, host, requests, party_in(space), counts, omitted).run()
+        elif host.rules and keepers is not None:
+            rules = PermissionRules(space, keepers.rules, party)
+            count, wrong = rules.import_from(definitions.host(host.vhost))
+            counts["permissions"] += count
+            omitted += wrong
+        _HostImport(space, host, requests, party, counts, omitted).run()
     return {"imported": counts, "omitted": [omission.plain() for omission in omitted]}
+
+
+def _import_user(user: PlannedUser, keeper: UserKeeper) -> Steps[str]:
+    """Make a user, unless there is one of this name. Return why not; empty if it was made."""
+    if user.name in keeper.users():
+        return "there is a user of this name already, who stays"
+    password = SaltedHash(user.algorithm, user.salt, user.digest)
+    try:
+        yield from UserEntities(keeper).change(
+            UserChange(user.name, password, user.groups, new=True)
+        )
+    except ManagementError as error:
+        return error.description
+    return ""
 
 
 class _HostImport:
@@ -97,14 +143,25 @@ class _HostImport:
             reason = "policies need the right to manage the broker"
             self._omitted.append(Omission("policies", "", host.vhost, reason))
             return
+        policies = getattr(self._space.personality, "host_policies", None)
+        assert isinstance(policies, HostPolicies)
         for policy in host.policies:
-            policies_of(self._space).put(policy)
+            try:
+                if policies.kept:
+                    policies.put(policy)
+                else:
+                    policies.put_for_now(policy)
+            except RequestRefused as error:
+                reason = error.description
+                self._omitted.append(Omission("policy", policy.name, host.vhost, reason))
+                continue
             self._counts["policies"] += 1
-            reason = (
-                "it counts until the broker ends; to keep it, put it into the configuration as "
-                "[[personality.policy]]"
-            )
-            self._omitted.append(Omission("policy", policy.name, host.vhost, reason))
+            if not policies.kept:
+                reason = (
+                    "it counts until the broker ends; to keep it, put it into the configuration as "
+                    "[[personality.policy]], or set policies-file"
+                )
+                self._omitted.append(Omission("policy", policy.name, host.vhost, reason))
 
     def _declare_exchange(self, node: PlannedNode) -> Callable[[], object]:
         policy = node.policy

@@ -9,7 +9,7 @@ One module because it is one table of paths, with a line or two for each.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -20,6 +20,8 @@ from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.management.operation import Call
+from ferrymq_broker.management.sliced_query import Steps
+from ferrymq_broker.management.users import UserEntities
 from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.server.http_handlers import (
@@ -30,18 +32,22 @@ from ferrymq_broker.server.http_handlers import (
     HttpSteps,
 )
 from ferrymq_broker.values.names import DEFAULT_SPACE
+from ferrymq_rabbitmq.address_v2 import DEFAULT_VHOST
 from ferrymq_rabbitmq.definitions.access_rules import ADMINISTRATOR
-from ferrymq_rabbitmq.definitions.document import DEFAULT_VHOST, parse_definitions
+from ferrymq_rabbitmq.definitions.document import parse_definitions
 from ferrymq_rabbitmq.definitions.running_broker import import_definitions_into
+from ferrymq_rabbitmq.host_policies import HostPolicies
 from ferrymq_rabbitmq.http_api.broker_facts import BrokerFacts
 from ferrymq_rabbitmq.http_api.error_bodies import error_body, failure_of
 from ferrymq_rabbitmq.http_api.host_view import NODE, HostView, Json
 from ferrymq_rabbitmq.http_api.json_messages import DEFAULT_EXCHANGE, get_messages, publish
 from ferrymq_rabbitmq.http_api.listing import arranged, chosen
 from ferrymq_rabbitmq.http_api.permissions import NOTHING, permissions_of
+from ferrymq_rabbitmq.http_api.user_changes import delete_user, delete_users, put_user
 from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.request_refused import RequestRefused, bad_request
-from ferrymq_rabbitmq.pattern_policies import PatternPolicy, policies_of
+from ferrymq_rabbitmq.pattern_policies import PatternPolicy, policies_of, policy_of
+from ferrymq_rabbitmq.permission_rules import PermissionRules
 
 Answer = tuple[HTTPStatus, object]
 
@@ -60,13 +66,14 @@ _EMPTY: Final = (
     "vhost-limits",
     "user-limits",
 )
+# What is told of a password, which the broker does not tell.
+_NO_PASSWORD: Final = {
+    "password_hash": "",
+    "hashing_algorithm": "rabbit_password_hashing_sha256",
+}
 _OF_FILES: Final = {
-    "users": "users are in a file: use ferrymq user",
-    "permissions": "permissions are rules of the configuration",
-    "topic-permissions": "permissions are rules of the configuration",
-    "vhosts": "virtual hosts are part of the configuration",
-    "policies": "policies are part of the configuration, as [[personality.policy]]",
-    "operator-policies": "policies are part of the configuration, as [[personality.policy]]",
+    "topic-permissions": "permissions for routing keys are rules of the configuration",
+    "vhosts": "virtual hosts are part of the configuration, and made when the broker starts",
     "parameters": "the broker has no parameters",
     "global-parameters": "the broker has no parameters",
     "vhost-limits": "limits are part of the configuration",
@@ -99,6 +106,8 @@ class _HttpApi:
             return _refused(work, error)
         if isinstance(body, _Listing):
             return _listed(work, body)
+        if isinstance(body, Generator):
+            return _changed(work, body)
         work.record(status, "")
         headers = {"Location": work.location} if work.location else {}
         return _response(status, body, headers)
@@ -201,11 +210,11 @@ class _Work:
                 return {"status": "ok"}
             case ["definitions"]:
                 self._expect_managed()
-                return self._definitions(self._all())
+                return self._definitions(self._all(), True)
             case ["definitions", vhost]:
                 view = self._view(vhost)
                 self._expect_managed(view)
-                return self._definitions([view])
+                return self._definitions([view], False)
             case ["users" | "permissions" | "vhosts", *_]:
                 return self._get_of_host(steps)
             case ["policies" | "operator-policies" as kind, *rest]:
@@ -347,6 +356,7 @@ class _Work:
         everybody = managed is not None and managed.managed
         found: list[Json] = []
         for view in self._all():
+            stated = self._permission_rules(view).stated()
             for name, groups in sorted(known.items()):
                 if (user or (own if not everybody else name)) != name or not name:
                     continue
@@ -354,7 +364,7 @@ class _Work:
                     continue
                 identity = UserIdentity(name, groups)
                 rules = view.space.rules_for(identity) if self._broker.guarded else None
-                given = permissions_of(rules, identity)
+                given = stated.get(name) or permissions_of(rules, identity)
                 if set(given.values()) != {NOTHING}:
                     found.append({"user": name, "vhost": view.vhost, **given})
         return found
@@ -370,9 +380,9 @@ class _Work:
                 return self._one(_named(found, "name", name, "policy"))
         raise _no_path(("policies", *rest))
 
-    def _definitions(self, views: Sequence[HostView]) -> Json:
-        """Return the definitions without users and permissions, because the broker does not tell
-        hashes of passwords."""
+    def _definitions(self, views: Sequence[HostView], whole: bool) -> Json:
+        """Return the definitions. The users are without passwords, because the broker does not
+        tell hashes; those of a single virtual host have no users and no permissions."""
         kept = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
         queues = [
             {key: each[key] for key in kept if key in each}
@@ -397,11 +407,11 @@ class _Work:
             "rabbit_version": told,
             "rabbitmq_version": told,
             "product_name": "ferrymq",
-            "users": [],
+            "users": [{**each, **_NO_PASSWORD} for each in self._users()] if whole else [],
             "vhosts": [{"name": view.vhost} for view in views],
-            "permissions": [],
+            "permissions": self._permissions() if whole else [],
             "topic_permissions": [],
-            "parameters": [],
+            "parameters": [_parameter(each) for view in views for each in _policies(view, True)],
             "global_parameters": [],
             "policies": [each for view in views for each in _policies(view, False)],
             "queues": queues,
@@ -451,10 +461,87 @@ class _Work:
             case ("DELETE", "connections", name):
                 return self._close(name)
             case ("POST", "definitions", *vhost):
-                return self._import(vhost[0] if vhost else "")
+                return HTTPStatus.OK, self._import(vhost[0] if vhost else "")
+            case (_, "users" | "permissions" | "policies" | "operator-policies" | "vhosts", *_):
+                return self._change_of_host(method, steps)
             case (_, first, *_) if first in _OF_FILES:
                 raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, _OF_FILES[first])
         raise _no_path(steps)
+
+    def _change_of_host(self, method: str, steps: Sequence[str]) -> Answer:
+        match (method, *steps):
+            case ("PUT", "users", name):
+                self._expect_managed()
+                return HTTPStatus.CREATED, put_user(self._users_type, name, self._body())
+            case ("DELETE", "users", name):
+                self._expect_managed()
+                return HTTPStatus.NO_CONTENT, delete_user(self._users_type, name)
+            case ("POST", "users", "bulk-delete"):
+                self._expect_managed()
+                return HTTPStatus.NO_CONTENT, delete_users(self._users_type, self._body())
+            case ("PUT", "permissions", vhost, user):
+                return _made(self._put_permission(self._managed_view(vhost), user)), None
+            case ("DELETE", "permissions", vhost, user):
+                if not self._permission_rules(self._managed_view(vhost)).delete(user):
+                    raise RequestRefused.missing("permission", user)
+                return HTTPStatus.NO_CONTENT, None
+            case ("PUT", "policies" | "operator-policies" as kind, vhost, name):
+                policies = self._host_policies(vhost)
+                table = {"apply-to": "all", **self._body(), "name": name}
+                try:
+                    policy = policy_of(table, kind == "operator-policies")
+                except ValueError as error:
+                    raise bad_request(str(error)) from None
+                return _made(policies.put(policy)), None
+            case ("DELETE", "policies" | "operator-policies" as kind, vhost, name):
+                self._host_policies(vhost).delete(name, kind == "operator-policies")
+                return HTTPStatus.NO_CONTENT, None
+            case ("PUT", "vhosts", vhost) if self._is_there(vhost):
+                return HTTPStatus.NO_CONTENT, None
+        if steps[0] in _OF_FILES:
+            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, _OF_FILES[steps[0]])
+        raise _no_path(steps)
+
+    def _is_there(self, vhost: str) -> bool:
+        self._expect_managed()
+        return any(view.vhost == vhost for view in self._all())
+
+    @property
+    def _users_type(self) -> UserEntities:
+        return UserEntities(self._host.keepers.users)
+
+    def _managed_view(self, vhost: str) -> HostView:
+        """Return a virtual host whose rules and policies the client may change: with the right to
+        manage it, or the broker. Raises `RequestRefused`."""
+        if vhost != DEFAULT_VHOST:
+            space = self._broker.spaces.get(vhost)
+            view = None if space is None or vhost == DEFAULT_SPACE else self._view_of(space)
+            if view is not None and view.managed:
+                return view
+            self._expect_managed()
+            if view is None:
+                raise RequestRefused.missing("virtual host", vhost)
+            return view
+        self._expect_managed()
+        return self._view(vhost)
+
+    def _permission_rules(self, view: HostView) -> PermissionRules:
+        return PermissionRules(view.space, self._host.keepers.rules, view.party)
+
+    def _put_permission(self, view: HostView, user: str) -> bool:
+        if user not in self._host.users():
+            raise bad_request(f"there is no user {user[:200]!r}")
+        body = self._body()
+        if not self._broker.guarded and view.vhost != DEFAULT_VHOST:
+            # The first rule closes the broker; administrators have to keep their rights.
+            self._permission_rules(self._view(DEFAULT_VHOST)).expect_managed()
+        return self._permission_rules(view).put(user, body)
+
+    def _host_policies(self, vhost: str) -> HostPolicies:
+        personality = self._managed_view(vhost).space.personality
+        policies = getattr(personality, "host_policies", None)
+        assert isinstance(policies, HostPolicies)
+        return policies
 
     def _body(self) -> dict[str, object]:
         """Return the object in the body. Some tools send flags as text."""
@@ -519,14 +606,16 @@ class _Work:
                 return HTTPStatus.NO_CONTENT, None
         raise RequestRefused.missing("connection", name)
 
-    def _import(self, vhost: str) -> Answer:
+    def _import(self, vhost: str) -> Steps[object]:
         self._expect_managed(self._view(vhost) if vhost else None)
+        keepers = None if vhost else self._host.keepers
         try:
             definitions = parse_definitions(self._request.body, vhost)
-            report = import_definitions_into(self._broker, definitions, self._party)
+            return (
+                yield from import_definitions_into(self._broker, definitions, self._party, keepers)
+            )
         except ValueError as error:
             raise bad_request(str(error)) from None
-        return HTTPStatus.OK, report
 
 
 def _exchange(name: str) -> str:
@@ -563,6 +652,27 @@ def _listed(work: _Work, listing: _Listing) -> HttpSteps:
     return _encoded(HTTPStatus.OK, f"[{','.join(encoded)}]")
 
 
+def _changed(work: _Work, steps: Steps[object]) -> HttpSteps:
+    """Make the response to a change that takes long. The steps return the body; None for none, and
+    True for a change of what was there before."""
+    try:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                body: object = end.value
+                break
+            yield
+    except Exception as error:
+        return _refused(work, error)
+    status = HTTPStatus.OK
+    if body is None or isinstance(body, bool):
+        status = _made(body is False)
+        body = None
+    work.record(status, "")
+    return _response(status, body)
+
+
 def _refused(work: _Work, error: Exception) -> HttpResponse:
     status, reason = failure_of(error)
     work.record(status, reason)
@@ -582,6 +692,13 @@ def _policy(view: HostView, policy: PatternPolicy) -> Json:
         "priority": policy.priority,
         "definition": dict(policy.definition),
     }
+
+
+def _parameter(policy: Json) -> Json:
+    """Return an operator policy as definitions have it."""
+    value = {key: policy[key] for key in ("pattern", "apply-to", "priority", "definition")}
+    name, vhost = policy["name"], policy["vhost"]
+    return {"component": "operator_policy", "name": name, "vhost": vhost, "value": value}
 
 
 def _named(items: Iterable[Json], key: str, value: str, kind: str) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -39,13 +40,19 @@ class ExchangeRequests:
         if not name or (name.startswith(RESERVED) and self._space.find(address) is None):
             raise _reserved(name)
         arguments = arguments_in(body)
-        policy = exchange_policy(
-            text_in(body, "type", "direct"),
-            policies_of(self._space).exchange_arguments(name, arguments),
-            flag_in(body, "durable", True),
-            flag_in(body, "auto_delete", False),
-            flag_in(body, "internal", False),
+        completed = policies_of(self._space).exchange_arguments(name, arguments)
+        own, policy = (
+            exchange_policy(
+                text_in(body, "type", "direct"),
+                each,
+                flag_in(body, "durable", True),
+                flag_in(body, "auto_delete", False),
+                flag_in(body, "internal", False),
+            )
+            for each in (arguments, completed)
         )
+        # The arguments that the client gave are what is told, and compared, later.
+        policy = replace(policy, labels=own.labels)
         call = Call(party, address, policy_attributes(policy))
         self._exchanges.authorise("CREATE", call)
         self._exchanges.create(call)

@@ -18,6 +18,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.errors import ManagementError, status_of
+from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import ServiceNode
@@ -128,8 +129,10 @@ class ManagementNode:
             raise bad_request("the body must be a text: the definitions as JSON")
         try:
             definitions = parse_definitions(body)
-            return import_definitions_into(
-                self._broker, definitions, lambda space: self._party_in(space, party)
+            return finish(
+                import_definitions_into(
+                    self._broker, definitions, lambda space: self._party_in(space, party)
+                )
             )
         except ValueError as error:
             raise bad_request(str(error)) from None

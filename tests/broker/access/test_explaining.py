@@ -202,3 +202,29 @@ def test_what_is_explained_is_what_the_broker_does(
         if verdict.location:
             rule = said[int(verdict.location[1])]
             assert verdict.right in (rule.may if verdict.given else rule.may_not)
+
+
+def test_rules_of_the_file_come_after_those_of_the_configuration(tmp_path: Path) -> None:
+    path, rules = tmp_path / "broker.toml", tmp_path / "rules.toml"
+    path.write_text(
+        FILE.replace("[security.users]", '[security]\nrules-file = "rules.toml"\n[security.users]'),
+        "utf-8",
+    )
+    # Without a file there are none.
+    assert rights(path, "orders", "user:bob") == {}
+    text = '[[rule]]\nname = "bob"\nwho = "user:bob"\nmay = ["send", "browse"]\nwhere = "orders"\n'
+    rules.write_text(text, "utf-8")
+    said = check(path, "--explain", "orders", "--as", "user:bob").output
+    assert "may     browse, says the rule 'bob' in the file of rules" in said
+    assert "may not send, says the rule on line" in said
+    for wrong, reason in (
+        (text.replace('name = "bob"', ""), "rules.toml:1: rule.name: Field required"),
+        (text + text, "two rules have the name 'bob'"),
+        (text.replace('"send"', '"fly"'), "rules.toml:4: rule.may: 'fly' is not a right"),
+    ):
+        rules.write_text(wrong, "utf-8")
+        result = check(path)
+        assert result.exit_code == 1 and reason in str(result.exception)
+    rules.write_text(text, "utf-8")
+    rules.chmod(0o666)
+    assert "everybody may write to it" in str(check(path).exception)

@@ -16,6 +16,7 @@ from ferrymq_broker.cli.admin.entities import (
     update,
 )
 from ferrymq_broker.cli.admin.messages import move, peek, purge, remove, requeue
+from ferrymq_broker.cli.admin.reload import reload
 from ferrymq_broker.cli.admin.session import VirtualHost
 from ferrymq_broker.cli.admin.stream_holds import holds, release
 from ferrymq_broker.cli.any_order import AnyOrderGroup
@@ -70,5 +71,6 @@ for _command in (
     peek,
     holds,
     release,
+    reload,
 ):
     admin.command()(_command)

@@ -22,6 +22,7 @@ from ferrymq_broker.cli.admin.session import (
 )
 from ferrymq_broker.cli.admin.tables import columns_of, print_entity, print_json, print_list
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
+from ferrymq_broker.cli.user.options import ask_password
 from ferrymq_broker.config.errors import ConfigError
 
 # The kinds of nodes that have links.
@@ -181,11 +182,12 @@ def create(
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """Make a queue, topic, subscription (TOPIC::NAME), stream, exchange or alias.
+    """Make a queue, topic, subscription (TOPIC::NAME), stream, exchange, alias, user or rule.
 
     Does nothing if it exists with the same settings, and fails if it exists with other settings.
+    The password of a user is asked for, or read from standard input.
     """
-    attributes = values_of(pairs)
+    attributes = _with_password(kind_of(kind), name, values_of(pairs), always=True)
 
     async def work(management: ManagementClient) -> dict[str, object]:
         return await management.create(kind_of(kind), name, attributes)
@@ -205,8 +207,9 @@ def update(
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """Change settings of one entity; the other settings stay as they are."""
-    attributes = values_of(pairs)
+    """Change settings of one entity; the other settings stay as they are. For a user, password=-
+    asks for the new password, or reads it from standard input."""
+    attributes = _with_password(kind_of(kind), name, values_of(pairs), always=False)
 
     async def work(management: ManagementClient) -> ManagementResponse:
         return await management.request("UPDATE", kind_of(kind), name, attributes)
@@ -307,6 +310,16 @@ def _binding(
         "key": key,
         "arguments": values_of(arguments),
     }
+
+
+def _with_password(
+    kind: str, name: str, attributes: dict[str, object], always: bool
+) -> dict[str, object]:
+    """Return the attributes of a user with a password that was asked for. On the command line
+    everybody on the machine could read it."""
+    if kind == "user" and attributes.get("password", "-" if always else None) == "-":
+        return {**attributes, "password": ask_password(name, not sys.stdin.isatty())}
+    return attributes
 
 
 def _print_rest(response: ManagementResponse) -> None:

@@ -42,6 +42,8 @@ _PLURALS: Final = {
     "sessions": "session",
     "links": "link",
     "fences": "fence",
+    "users": "user",
+    "rules": "rule",
     "virtual-hosts": "virtual-host",
     "brokers": "broker",
 }

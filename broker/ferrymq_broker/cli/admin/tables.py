@@ -36,6 +36,8 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "session": ("connection", "channel", "links", "unsettled"),
     "link": ("user", "role", "address", "unsettled", "credit", "messages", "rate"),
+    "user": ("groups", "origin"),
+    "rule": ("who", "may", "may-not", "where", "origin"),
     "virtual-host": ("nodes", "connections", "max-nodes"),
     "broker": ("version", "connections", "links", "held-bytes", "alarms"),
     "store": ("bytes", "last-batch", "alarm", "path"),

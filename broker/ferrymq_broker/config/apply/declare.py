@@ -42,6 +42,19 @@ from ferrymq_broker.values.policy import (
 
 def make_hosts(config: Config, broker: Broker) -> None:
     """Give a new broker its limits and its virtual hosts, without any nodes."""
+    set_limits(config, broker)
+    broker.default.max_nodes = config.nodes.limit
+    for host in config.virtual_host:
+        broker.add_space(host.name, host.all_hostnames(), config.nodes_of(host).limit)
+        broker.spaces[host.name].rules = [make_rule(rule) for rule in host.rule]
+    broker.default.rules = [make_rule(rule) for rule in config.rule]
+    if any(space.rules for space in broker.spaces.values()):
+        broker.guarded = True
+
+
+def set_limits(config: Config, broker: Broker) -> None:
+    """Give a broker the limits of a configuration, also while it runs. Those that are told in the
+    open of a connection count for new connections."""
     broker.strict_hosts = config.unknown_hostname == "refuse"
     broker.limit_credit(config.limits.total_credit)
     limits = config.limits
@@ -71,13 +84,6 @@ def make_hosts(config: Config, broker: Broker) -> None:
     # At least one byte: with zero the broker would choose a value itself.
     low_water = max(1, config.alarms.low_water_bytes())
     broker.limit_memory(config.alarms.memory_bytes(), low_water)
-    broker.default.max_nodes = config.nodes.limit
-    for host in config.virtual_host:
-        broker.add_space(host.name, host.all_hostnames(), config.nodes_of(host).limit)
-        broker.spaces[host.name].rules = [make_rule(rule) for rule in host.rule]
-    broker.default.rules = [make_rule(rule) for rule in config.rule]
-    if any(space.rules for space in broker.spaces.values()):
-        broker.guarded = True
 
 
 def declare(config: Config, broker: Broker) -> None:
@@ -99,6 +105,14 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
     """Create the nodes, patterns, redirects, aliases and bindings of one virtual host."""
     space.max_nodes = nodes.limit
     space.auto_create, space.auto_create_topic = auto_created(nodes)
+    fill_tables(config, tables, space)
+    if space.personality is not None:
+        space.personality.declare()
+    _tell_of_others(space)
+
+
+def fill_tables(config: Config, tables: Tables, space: AddressSpace) -> None:
+    """Create what the tables of one virtual host declare, or change it to be so."""
     template = PatternTemplate()
     exchanges: list[Exchange] = []
     for kind, _, entry in tables.declared():
@@ -112,7 +126,8 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         if isinstance(entry, Exchange):
             exchanges.append(entry)
     if any(entry.pattern is not None for _, _, entry in tables.declared()):
-        space.templates.append(template)
+        # Templates of a personality come later.
+        space.templates.insert(0, template)
         _follow_patterns(space, template)
     for redirect in tables.redirect:
         _hide_alias(space, redirect.name)
@@ -133,9 +148,6 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
     for entry in exchanges:
         _bind(space, entry)
     declare_subscriptions(tables, space)
-    if space.personality is not None:
-        space.personality.declare()
-    _tell_of_others(space)
 
 
 # -- nodes ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +10,17 @@ from ferrymq_broker.access.access import FENCE
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import node_of
 from ferrymq_broker.access.rules import Rule
-from ferrymq_broker.config.access import CLAIM, EVERY, GROUP, KEY, NOBODY, USER, read_subject
+from ferrymq_broker.config.access import (
+    CLAIM,
+    EVERY,
+    GROUP,
+    KEY,
+    NOBODY,
+    USER,
+    AccessRule,
+    KeptRule,
+    read_subject,
+)
 from ferrymq_broker.config.apply.explain import Explanation, explain, tables_of
 from ferrymq_broker.config.apply.rules import make_key_rule, make_rule
 from ferrymq_broker.config.declarations import Tables
@@ -26,11 +37,12 @@ _SERVICES: Final = ("$management", "$cbs")
 @dataclass(frozen=True, slots=True)
 class AccessVerdict:
     """The answer for one right. `location` is the place of the rule that decides; empty if no rule
-    does."""
+    does. `kept` is its name if it is in the file of rules."""
 
     right: str
     given: bool
     location: Location = ()
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +106,13 @@ def _given_by_key(
 
 
 def explain_access(
-    config: Config, address: str, identity: UserIdentity, host: str = DEFAULT_HOST
+    config: Config,
+    address: str,
+    identity: UserIdentity,
+    host: str = DEFAULT_HOST,
+    kept: Sequence[KeptRule] = (),
 ) -> AccessExplanation:
-    """Explain the rights of an identity at an address.
+    """Explain the rights of an identity at an address. `kept` are the rules of the file of rules.
 
     Raises `ConfigError` if there is no such virtual host.
     """
@@ -105,24 +121,32 @@ def explain_access(
     meant = f"{found.node}{PART}{found.part}" if found.part else found.node
     if found.owner:
         meant = found.owner
-    open = not config.security.takes_tokens and not any(
-        each.rule for each in (config, *config.virtual_host)
+    open = not (
+        config.security.takes_tokens
+        or kept
+        or any(each.rule for each in (config, *config.virtual_host))
     )
+    rules: list[tuple[AccessRule, Location]] = [
+        (rule, (*place, "rule", at)) for at, rule in enumerate(tables.rule)
+    ]
+    rules += [(rule, ("security", "rules-file")) for rule in kept if rule.virtual_host == host]
     verdicts: list[AccessVerdict] = []
     for name, bit in RIGHTS.items():
         location: Location = ()
         given = open
-        for at, rule in enumerate(() if open else tables.rule):
+        name_kept = ""
+        for rule, its_place in () if open else rules:
             asked = make_rule(rule)
             if (asked.may | asked.may_not) & bit == 0 or not _is_about(asked, identity, meant):
                 continue
             given = asked.may & bit != 0
-            location = (*place, "rule", at)
+            location = its_place
+            name_kept = rule.name if isinstance(rule, KeptRule) else ""
             break
         if not open and not location:
             location = _given_by_key(config, identity, meant, host, bit)
             given = bool(location)
-        verdicts.append(AccessVerdict(name, given, location))
+        verdicts.append(AccessVerdict(name, given, location, name_kept))
     notes = [] if open else _notes(config, tables, found, meant)
     return AccessExplanation(meant, open, sorted(identity.groups), verdicts, notes)
 

@@ -26,18 +26,25 @@ _RID = (
 )
 
 
-def contradictions(config: Config, broker: Broker) -> list[ConfigMistake]:
-    """Return the places where the configuration and the broker's stored nodes disagree."""
-    found = list(_of_space(config, config, config.nodes, broker.default, ()))
+def contradictions(config: Config, broker: Broker, rid: str = _RID) -> list[ConfigMistake]:
+    """Return the places where the configuration and the broker's stored nodes disagree. `rid` says
+    how to get rid of a stored node. Virtual hosts that the broker does not have are left out."""
+    found = list(_of_space(config, config, config.nodes, broker.default, (), rid))
     for at, host in enumerate(config.virtual_host):
         nodes = config.nodes_of(host)
         place: Location = ("virtual-host", at)
-        found += _of_space(config, host, nodes, broker.spaces[host.name], place)
+        if host.name in broker.spaces:
+            found += _of_space(config, host, nodes, broker.spaces[host.name], place, rid)
     return found
 
 
 def _of_space(
-    config: Config, tables: Tables, nodes: Nodes, space: AddressSpace, place: Location
+    config: Config,
+    tables: Tables,
+    nodes: Nodes,
+    space: AddressSpace,
+    place: Location,
+    rid: str,
 ) -> Iterator[ConfigMistake]:
     new = 0
     for kind, at, entry in tables.declared():
@@ -49,17 +56,17 @@ def _of_space(
             continue
         differs = difference(node, resolve_policy(kind, entry, config.policies))
         if differs is not None:
-            yield _contradiction(space, node, *differs, (*place, kind, at, "name"))
+            yield _contradiction(space, node, *differs, (*place, kind, at, "name"), rid)
     for at, redirect in enumerate(tables.redirect):
         node = space.nodes.get(redirect.name)
         if node is not None:
             here = (*place, "redirect", at, "name")
-            yield _contradiction(space, node, "as redirect", f"as a {node.kind}", here)
+            yield _contradiction(space, node, "as redirect", f"as a {node.kind}", here, rid)
     for at, alias in enumerate(tables.alias):
         node = space.nodes.get(alias.name)
         if node is not None:
             here = (*place, "alias", at, "name")
-            yield _contradiction(space, node, "as alias", f"as a {node.kind}", here)
+            yield _contradiction(space, node, "as alias", f"as a {node.kind}", here, rid)
     present = len(space.nodes) - int(space.owned)
     if new > 0 and present + new > nodes.limit:
         yield ConfigMistake(
@@ -88,12 +95,12 @@ def difference(node: Node, policy: NodePolicy) -> tuple[str, str] | None:
 
 
 def _contradiction(
-    space: AddressSpace, node: Node, declared: str, stored: str, place: Location
+    space: AddressSpace, node: Node, declared: str, stored: str, place: Location, rid: str
 ) -> ConfigMistake:
     return ConfigMistake(
         place,
         f"{node.address!r}{_of(space)} is declared {declared}, but stored {stored}: declare it"
-        f" as stored, or use another name; {_RID}",
+        f" as stored, or use another name; {rid}",
     )
 
 

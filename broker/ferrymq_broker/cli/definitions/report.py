@@ -1,0 +1,15 @@
+"""What an export or an import has left out, on standard error."""
+
+from __future__ import annotations
+
+import sys
+
+
+def tell_omissions(what: str, omitted: object) -> None:
+    """Print a line for each omission, a map of `kind`, `name`, `virtual-host` and `reason`."""
+    for each in omitted if isinstance(omitted, list) else []:
+        host = each["virtual-host"]
+        where = "" if host == "default" else f" in {host}"
+        sys.stderr.write(
+            f"ferrymq: {what}: {each['kind']} {each['name']!r}{where}: {each['reason']}\n"
+        )
