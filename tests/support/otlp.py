@@ -141,9 +141,7 @@ class Collector:
 
 
 def _values(pairs: Any) -> dict[str, Any]:
-    return {
-        pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs
-    }
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
 
 
 @contextmanager

@@ -27,11 +27,16 @@ def sink() -> Iterator[Collector]:
         yield made
 
 
-def _config(sink: Collector, *, store: Path | None = None, **more: Any) -> Config:
+def _config(
+    sink: Collector, *, store: Path | None = None, queue: dict[str, Any] | None = None, **more: Any
+) -> Config:
     settings: dict[str, Any] = {
         "listener": [{"url": "amqp://127.0.0.1:0"}],
         "opentelemetry": {"traces": True, "endpoint": sink.url} | more,
-        "queue": [{"name": "orders", "max-delivery-count": 2, "dead-letter": "dead"}],
+        "queue": [
+            {"name": "orders", "dead-letter": "dead"} | (queue or {}),
+            {"name": "dead"},
+        ],
     }
     if store is not None:
         settings["store"] = {"path": str(store)}
@@ -125,14 +130,15 @@ async def test_deliveries_that_fail(sink: Collector) -> None:
     ):
         await (await connection.sender("orders")).send(_message())
         receiver = await connection.receiver("orders")
-        for _ in range(2):
-            await (await receiver.receive()).modify(delivery_failed=True)
-        dead = await (await connection.receiver("dead")).receive()
+        await (await receiver.receive(timeout=10)).modify(delivery_failed=True)
+        await (await receiver.receive(timeout=10)).reject("app:bad-order")
+        dead = await (await connection.receiver("dead")).receive(timeout=10)
         await dead.accept()
     delivers = [span for span in sink.spans if span.name == "deliver orders"]
     failed = [span.attributes.get("ferrymq.failed_deliveries", 0) for span in delivers]
     assert sorted(failed) == [0, 1]
-    assert {span.attributes["ferrymq.outcome"] for span in delivers} == {"modified"}
+    outcomes = [span.attributes["ferrymq.outcome"] for span in delivers]
+    assert sorted(outcomes) == ["modified", "rejected"]
     assert sink.named("deliver dead").trace_id == TRACE
 
 
@@ -147,9 +153,7 @@ async def test_a_link_that_ends_with_messages(sink: Collector) -> None:
 
 
 async def test_a_refused_message(sink: Collector) -> None:
-    config = _config(sink)
-    queue = config.queue[0].model_copy(update={"max_length": 1, "overflow": "reject"})
-    config = config.model_copy(update={"queue": [queue]})
+    config = _config(sink, queue={"max-length": 1})
     async with BrokerServer(config) as server, ferrymq.connect(server.url) as connection:
         sender = await connection.sender(None)
         await sender.send(Message(b"fills it", to="orders"))
