@@ -24,9 +24,9 @@ from ferrymq_broker.monitoring.capture_metrics import CaptureCollector
 from ferrymq_broker.monitoring.http_limits import HttpLimits
 from ferrymq_broker.monitoring.http_log_filter import LOGGER
 from ferrymq_broker.monitoring.metrics_auth import MetricsAuth
+from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
 from ferrymq_broker.monitoring.node_metrics import NodeMetrics
 from ferrymq_broker.monitoring.readiness import Readiness
-from ferrymq_broker.monitoring.registry import MetricsRegistry
 from ferrymq_broker.monitoring.store_stats import StoreStats
 
 # The seconds that unfinished requests get when the listener closes.

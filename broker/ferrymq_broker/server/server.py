@@ -227,7 +227,7 @@ class BrokerServer:
     def _begin_telemetry(self, config: Config) -> None:
         """Begin to record and export spans and metrics."""
         # An extra, and imported only when needed.
-        from ferrymq_broker.monitoring.registry import MetricsRegistry
+        from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
         from ferrymq_broker.telemetry.service import Telemetry
 
         if self.monitoring is not None:

@@ -22,7 +22,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.opentelemetry import OpenTelemetry
 from ferrymq_broker.event_log import log
-from ferrymq_broker.monitoring.registry import MetricsRegistry
+from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
 from ferrymq_broker.telemetry.otlp_metrics import metrics_of
 from ferrymq_broker.telemetry.span_buffer import SpanBuffer
 from ferrymq_broker.telemetry.span_exporter import SpanExport

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.otlp import Collector, collector
 
 import ferrymq
 from ferrymq import Message
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.server.server import BrokerServer
+from tests.support.otlp import Collector, collector
 
 pytestmark = pytest.mark.page("broker/opentelemetry")
 
@@ -143,10 +143,9 @@ async def test_deliveries_that_fail(sink: Collector) -> None:
 
 
 async def test_a_link_that_ends_with_messages(sink: Collector) -> None:
-    async with BrokerServer(_config(sink)) as server:
-        async with ferrymq.connect(server.url) as connection:
-            await (await connection.sender("orders")).send(_message())
-            await (await connection.receiver("orders")).receive()
+    async with BrokerServer(_config(sink)) as server, ferrymq.connect(server.url) as connection:
+        await (await connection.sender("orders")).send(_message())
+        await (await connection.receiver("orders")).receive()
     deliver = sink.named("deliver orders")
     assert "ferrymq.outcome" not in deliver.attributes
     assert "settle orders" not in sink.names()
