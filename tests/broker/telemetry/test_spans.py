@@ -181,12 +181,16 @@ async def test_a_transaction(sink: Collector) -> None:
 
 async def test_a_context_outlives_the_broker(sink: Collector, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    async with BrokerServer(_config(sink, store=store)) as server:
-        async with ferrymq.connect(server.url) as connection:
-            await (await connection.sender("orders")).send(_message(durable=True))
-    async with BrokerServer(_config(sink, store=store)) as server:
-        async with ferrymq.connect(server.url) as connection:
-            await (await (await connection.receiver("orders")).receive()).accept()
+    async with (
+        BrokerServer(_config(sink, store=store)) as server,
+        ferrymq.connect(server.url) as connection,
+    ):
+        await (await connection.sender("orders")).send(_message(durable=True))
+    async with (
+        BrokerServer(_config(sink, store=store)) as server,
+        ferrymq.connect(server.url) as connection,
+    ):
+        await (await (await connection.receiver("orders")).receive()).accept()
     assert sink.named("deliver orders").trace_id == TRACE
 
 
