@@ -49,8 +49,9 @@ class SpanRecorder(MessageTracer):
         self._agenda = agenda
         self._ratio = ratio
         self._random = random.Random(random.SystemRandom().getrandbits(128))
-        # The messages of the batch that is being filled.
+        # The messages of the batch of this number, which is being filled.
         self._storing: list[_Storing] = []
+        self._batch = 0
 
     def now(self) -> int:
         """Return the time."""
@@ -78,7 +79,7 @@ class SpanRecorder(MessageTracer):
         attributes = _attributes(name, protocol, size)
         self._add(context, span_id, "", "publish", "send", name, begun, attributes, outcome)
         if stored and outcome in _GOOD:
-            if not self._storing:
+            if self._batch != self._agenda.changes.number:
                 self._watch()
             if len(self._storing) < _MOST_STORING:
                 self._storing.append(_Storing(context, span_id, name, begun, attributes))
@@ -105,13 +106,13 @@ class SpanRecorder(MessageTracer):
 
     def _watch(self) -> None:
         """Ask to be called when the present batch is on disk."""
+        changes = self._agenda.changes
         storing: list[_Storing] = []
         self._storing = storing
-        self._agenda.changes.watch(StableCall(lambda: self._on_stable(storing)))
+        self._batch = int(changes.number)
+        changes.watch(StableCall(lambda: self._on_stable(storing)))
 
     def _on_stable(self, storing: list[_Storing]) -> None:
-        if self._storing is storing:
-            self._storing = []
         for one in storing:
             self._add(
                 one.context, self._span_id(), one.span_id, "store", "", one.name, one.begun,

@@ -153,12 +153,13 @@ class TracedChannel(Channel):
         """Note that a delivery has its outcome, and record that."""
         entry = each.entry
         if entry is not None and len(self.open_deliveries) > 0:
-            if self.is_open():
-                self.open_deliveries.end(entry, _outcome_name(outcome), self.tracer.now())
-            else:
-                # The message returns because the channel has ended.
-                self.open_deliveries.end(entry, "", 0)
+            self.open_deliveries.end(entry, _outcome_name(outcome), self.tracer.now())
         super().forget(each, outcome)
+
+    def close(self) -> bool:
+        """End the channel, and with it the deliveries that have no outcome."""
+        self.open_deliveries.end_all("")
+        return super().close()
 
 
 def _outcome_name(outcome: i64) -> str:
