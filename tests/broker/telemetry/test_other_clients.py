@@ -25,12 +25,15 @@ def sink() -> Iterator[Collector]:
         yield made
 
 
-def _config(sink: Collector, store: Path, scheme: str, **more: Any) -> Config:
+def _config(
+    sink: Collector, store: Path, scheme: str, *, personality: str = "", **more: Any
+) -> Config:
     return Config.model_validate(
         {
             "listener": [{"url": f"{scheme}://127.0.0.1:0"}],
             "store": {"path": str(store)},
             "queue": [{"name": "orders"}],
+            "personality": {"name": personality},
             "opentelemetry": {"traces": True, "endpoint": sink.url} | more,
         }
     )
@@ -79,10 +82,7 @@ async def test_pika(sink: Collector, tmp_path: Path, get: bool) -> None:
         channel.basic_ack(method.delivery_tag)
         connection.close()
 
-    config = _config(sink, tmp_path / "store", "any")
-    config = Config.model_validate(
-        {**config.model_dump(exclude_unset=True), "personality": {"name": "rabbitmq"}}
-    )
+    config = _config(sink, tmp_path / "store", "any", personality="rabbitmq")
     async with BrokerServer(config) as server:
         await asyncio.to_thread(talk, server.port)
     assert sink.names() == ["deliver orders", "publish orders", "settle orders", "store orders"]
@@ -92,6 +92,27 @@ async def test_pika(sink: Collector, tmp_path: Path, get: bool) -> None:
     assert sink.named("publish orders").attributes["ferrymq.outcome"] == "accepted"
     assert sink.named("settle orders").parent_id == sink.named("deliver orders").span_id
     assert sink.named("settle orders").attributes["ferrymq.outcome"] == "accepted"
+
+
+async def test_a_channel_that_ends_with_a_message(sink: Collector, tmp_path: Path) -> None:
+    pika = pytest.importorskip("pika")
+
+    def talk(port: int) -> None:
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+        channel = connection.channel()
+        properties = pika.BasicProperties(headers={"traceparent": TRACEPARENT})
+        channel.basic_publish("", "orders", b"x", properties)
+        channel.basic_get("orders")
+        channel.close()
+        method, _, _ = connection.channel().basic_get("orders", auto_ack=True)
+        assert method.redelivered
+        connection.close()
+
+    config = _config(sink, tmp_path / "store", "any", personality="rabbitmq")
+    async with BrokerServer(config) as server:
+        await asyncio.to_thread(talk, server.port)
+    assert sink.names() == ["deliver orders", "deliver orders", "publish orders"]
+    assert not any("ferrymq.outcome" in span.attributes for span in sink.spans)
 
 
 async def test_pika_without_a_context(sink: Collector, tmp_path: Path) -> None:
@@ -106,9 +127,8 @@ async def test_pika_without_a_context(sink: Collector, tmp_path: Path) -> None:
         connection.close()
         return str(properties.headers["traceparent"])
 
-    config = _config(sink, tmp_path / "store", "any", **{"sampling-ratio": 1.0})
-    config = Config.model_validate(
-        {**config.model_dump(exclude_unset=True), "personality": {"name": "rabbitmq"}}
+    config = _config(
+        sink, tmp_path / "store", "any", personality="rabbitmq", **{"sampling-ratio": 1.0}
     )
     async with BrokerServer(config) as server:
         context = await asyncio.to_thread(talk, server.port)
