@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ferrymq.engine.connection import Connection
+from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.events import DeliveryReceived, Terminated
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
@@ -129,6 +130,36 @@ def fill(port: int, address: str, message: bytes, count: int) -> None:
     session = link.session
     peer.until(lambda: not session.outgoing.unsettled)
     peer.end()
+
+
+class Holder(Peer):
+    """A client that settles nothing until it is told to."""
+
+    def __init__(self, port: int, name: str) -> None:
+        super().__init__(port, name)
+        self.deliveries: list[IncomingDelivery] = []
+
+    def handle(self) -> None:
+        """Keep all messages that have arrived."""
+        for event in self.engine.take_events():
+            if isinstance(event, DeliveryReceived):
+                self.deliveries.append(event.delivery)
+            elif isinstance(event, Terminated):
+                self.closed = True
+
+
+def hold(port: int, address: str, count: int) -> None:
+    """Take `count` messages out of a queue: hold all of them at once, then accept them."""
+    holder = Holder(port, "holder")
+    link = holder.session().attach_receiver("held", source=Source(address=address))
+    holder.until(lambda: link.usable)
+    link.set_credit(count)
+    holder.until(lambda: len(holder.deliveries) >= count)
+    for number, delivery in enumerate(holder.deliveries):
+        delivery.settle(Accepted())
+        if number % 1_000 == 0:
+            holder.flush()
+    holder.end()
 
 
 def drain(port: int, address: str, count: int) -> None:

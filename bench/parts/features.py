@@ -3,6 +3,9 @@
 The client is that of the part `broker`, 100 B of body, unsettled both ways. Each case has a turn in
 every round. The broker's processor time per message is compared with that of the plain queue in the
 same round, so that other load on the machine has little influence.
+
+At last one consumer holds very many messages at once, without locks and with them, and accepts
+them then. Putting the messages into the queue does not count.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from librt.strings import BytesWriter
 
+from bench.client import fill, hold
+from bench.encoding import data_section
 from bench.parts.broker import IN_FLIGHT, MESSAGES, OURS, PROBE, LoadFailed, run_load
 from bench.process import Server
 from bench.results import Comparison, Figure, Report
@@ -27,9 +32,18 @@ TIME: Final = "µs/message"
 PLAIN: Final = "a plain queue"
 SIZE: Final = 100
 SUBSCRIPTIONS: Final = 10
+# How many messages one consumer holds at once, and in a run of less than a second per case.
+HELD: Final = 1_000_000
+HELD_QUICKLY: Final = 100_000
+# What locks may cost at most: a ratio of processor times.
+DEMAND_LOCKED: Final = 1.2
 
 # The configuration of the broker under test; other names become queues.
-CONFIGURATION: Final = """
+CONFIGURATION: Final = f"""
+[limits]
+unsettled = {HELD}
+unsettled-per-connection = {2 * HELD}
+
 [[queue]]
 name = "bounded"
 max-length = 100_000
@@ -50,7 +64,7 @@ name = "bound"
 
 [[exchange]]
 name = "exchange"
-binding = [{ to = "bound" }]
+binding = [{{ to = "bound" }}]
 """
 
 
@@ -131,7 +145,41 @@ class FeatureBench:
                     self.report.failures.append(f"{feature.name}: {error}")
                     del counts[feature]
         self._finish(counts)
+        self._hold()
         return self.report
+
+    def _hold(self) -> None:
+        """Measure what it costs that one consumer holds very many messages."""
+        count = HELD if self.seconds >= 1 else HELD_QUICKLY
+        message = data_section(bytes(SIZE))
+        case = f"{count:,} messages held at once".replace(",", " ")
+        kinds = {"without locks": "held", "with locks": "locked"}
+        times: dict[str, list[float]] = {kind: [] for kind in kinds}
+        for _ in range(self.rounds):
+            for kind, address in kinds.items():
+                fill(self.server.port, address, message, count)
+                before = self.server.cpu_seconds()
+                hold(self.server.port, address, count)
+                after = self.server.cpu_seconds()
+                if before is not None and after is not None:
+                    times[kind].append(1e6 * (after - before) / count)
+        report = self.report
+        for kind, figures in times.items():
+            if figures:
+                name = f"{OURS}, broker's processor time"
+                report.figures.append(Figure(f"{case}, {kind}", name, TIME, figures))
+        without, with_locks = times.values()
+        if without and all(without):
+            ratio = statistics.median(a / b for a, b in zip(with_locks, without, strict=True))
+            report.comparisons.append(
+                Comparison(
+                    f"{case}, with locks",
+                    f"{OURS}, broker's processor time",
+                    f"{case}, without locks",
+                    ratio,
+                    at_most=DEMAND_LOCKED,
+                )
+            )
 
     def _run(self, feature: Feature, count: int) -> None:
         before = self.server.cpu_seconds()
@@ -170,6 +218,8 @@ class FeatureBench:
             # A very short run takes less processor time than the system measures.
             if times and len(times) == len(plain) and all(plain):
                 ratio = statistics.median(a / b for a, b in zip(times, plain, strict=True))
+                demand = DEMAND_LOCKED if feature.address == "locked" else None
+                name = f"{OURS}, broker's processor time"
                 report.comparisons.append(
-                    Comparison(feature.name, f"{OURS}, broker's processor time", PLAIN, ratio)
+                    Comparison(feature.name, name, PLAIN, ratio, at_most=demand)
                 )

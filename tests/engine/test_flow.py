@@ -328,8 +328,8 @@ def test_what_waits_for_credit_ends_with_its_link(play, session):
     play.take()
     play >> peer_flow(handle=0, delivery_count=0, link_credit=0, incoming_window=10)
     play.quiet()
-    assert session.outgoing.holds(link, b"a")
+    assert session.outgoing.find(link, b"a")
     link.detach(closed=False)
     play << like(Detach, closed=False)
     assert link.unsettled == {b"a": delivery}
-    assert not session.outgoing.holds(link, b"a")
+    assert not session.outgoing.find(link, b"a")

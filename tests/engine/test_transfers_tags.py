@@ -43,6 +43,42 @@ def test_a_tag_in_use_is_refused_and_nothing_is_sent(play, session):
 
 
 @pytest.mark.spec("2.6.12")
+def test_a_tag_with_the_prefix_leads_to_its_delivery(play, session):
+    link = sender_script(play, session)
+    other = sender_script(play, session, "other")
+    link.tag_prefix = b"12345678"
+    first, settled, second = link.send(b""), link.send(b"", settled=True), link.send(b"")
+    plain = other.send(b"")
+    assert [link.find_unsettled(d.tag) for d in (first, second)] == [first, second]
+    assert first.tag != second.tag and first.tag[:8] == b"12345678" and len(first.tag) == 16
+    assert (len(settled.tag), len(plain.tag)) == (4, 4)
+    first.settle(Accepted())
+    assert link.find_unsettled(first.tag) is None
+    assert link.find_unsettled(b"12345678" + bytes(8)) is None
+    play.take()
+
+
+@pytest.mark.spec("2.6.12", "2.6.7")
+def test_tags_with_the_prefix_of_deliveries_that_waited(play, session):
+    link = sender_script(play, session)
+    other = sender_script(play, session, "other")
+    link.tag_prefix = b"12345678"
+    play >> peer_flow(next_incoming_id=0, incoming_window=0)
+    overtaken, waiting = other.send(b""), [link.send(b""), link.send(b"")]
+    play.take()
+    assert [link.find_unsettled(d.tag) for d in waiting] == waiting
+    play >> peer_flow(next_incoming_id=0, incoming_window=10)
+    play << like(Transfer, delivery_tag=overtaken.tag)
+    for delivery in waiting:
+        play << like(Transfer, delivery_tag=delivery.tag)
+        assert link.find_unsettled(delivery.tag) is delivery
+    third = link.send(b"")
+    link.detach(closed=False)
+    assert [link.find_unsettled(d.tag) for d in [*waiting, third]] == [*waiting, third]
+    play.take()
+
+
+@pytest.mark.spec("2.6.12")
 def test_the_peers_settlement_frees_the_tag(play, session):
     link = sender_script(play, session)
     link.send(b"", tag=b"a")

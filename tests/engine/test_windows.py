@@ -244,7 +244,7 @@ def test_outgoing_ids_wrap(script):
     session = begin_script(play)
     link = sender_script(play, session)
     session.outgoing.next_id = MAX32
-    session.outgoing._next_delivery_id = MAX32
+    session.outgoing.next_delivery_id = MAX32
     play >> peer_flow(next_incoming_id=MAX32, incoming_window=2)
     for i in range(3):
         link.send(b"%d" % i)

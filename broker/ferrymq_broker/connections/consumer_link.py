@@ -32,7 +32,7 @@ from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.outgoing_header import outgoing_header
 from ferrymq_broker.nodes.personality import MOST_STAMPED
-from ferrymq_broker.nodes.queues.locks import MessageLock, MessageLocks
+from ferrymq_broker.nodes.queues.locks import LOCK_OVER, ConsumerLocks, LockOver, MessageLocks
 from ferrymq_types.messaging import Rejected
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
@@ -108,8 +108,8 @@ class ConsumerLink(ConsumerPort):
             self.known_as = OWNER
         self.default_outcome: Outcome | None = default_outcome
         self.memory: SourceTerminus | None = None
-        # The locks of the node, if it locks the messages that are sent unsettled.
-        self._locks: MessageLocks | None = None
+        # The locks of messages, if the node locks those that are sent unsettled.
+        self._locks: ConsumerLocks | None = None
         # What clients of another broker expect of the virtual host.
         self._personality: Personality | None = node.space.personality
         # Whether an outcome may be another one than the client's.
@@ -262,52 +262,56 @@ class ConsumerLink(ConsumerPort):
         link = self.link
         output = self.output
         locks = self._locks
-        tag: bytes | None = None
-        if locks is not None and not link.always_settled:
-            tag = locks.lock(self, entry).token
+        locked = locks is not None and not link.always_settled
+        if locks is not None and locked:
+            locks.lock(entry)
         personality = self._personality
         if personality is not None:
             head, start = personality.stamp(self.node, entry, head, start)
         delivery = link.send(
             entry.message.payload,
-            tag=tag,
             settled=link.always_settled,
             message_format=entry.message.format,
             state=self._acquired,
             head=head,
             start=start,
         )
+        if locked:
+            entry.lock = delivery
         output.touch()
         output.limit()
         self.parts.transactions.acquire(self, delivery, None if self.copies else entry)
         return TAKEN
 
-    def _deliver_locked(self, locks: MessageLocks, entry: Entry, head: bytes, start: i64) -> i64:
+    def _deliver_locked(self, locks: ConsumerLocks, entry: Entry, head: bytes, start: i64) -> i64:
         """Send the message and lock it; the delivery-tag is the token of the lock."""
         if self._resuming is not None:
             return IDLE
         link = self.link
         output = self.output
         settled = link.always_settled
-        lock = None if settled else locks.lock(self, entry)
+        if not settled:
+            locks.lock(entry)
         personality = self._personality
         if personality is not None:
             head, start = personality.stamp(self.node, entry, head, start)
         delivery = link.send(
             entry.message.payload,
-            tag=None if lock is None else lock.token,
             settled=settled,
             message_format=entry.message.format,
             head=head,
             start=start,
         )
-        output.touch()
-        output.limit()
-        if lock is None:
+        if not output.dirty:
+            output.touch()
+        if len(output.connection.output) >= OUTPUT_LIMIT:
+            output.stop_sending()
+        if settled:
             if entry.stored:
                 output.need_batch()
             return SETTLED
-        delivery.context = lock
+        entry.lock = delivery
+        delivery.context = entry
         return TAKEN
 
     def _deliver_remembered(self, entry: Entry, head: bytes, start: i64) -> i64:
@@ -443,13 +447,14 @@ class ConsumerLink(ConsumerPort):
                 f"the outcome {symbol(state)} is not among the outcomes of the source",
             )
             return
-        if isinstance(entry, MessageLock):
-            entry = entry.held()
-            if entry is None:
+        if isinstance(entry, Entry):
+            if entry.lock_deadline != 0 and not self.still_holds(entry):
                 self._answer_lost(delivery)
                 return
-        elif not isinstance(entry, Entry):
-            if entry is not None:
+        else:
+            if isinstance(entry, LockOver):
+                self._answer_lost(delivery)
+            elif entry is not None:
                 self.parts.transactions.outcome(self, delivery)
             elif not delivery.remote_settled and is_terminal(state):
                 # The outcome of a browser changes nothing.
@@ -509,6 +514,39 @@ class ConsumerLink(ConsumerPort):
             return FAILED if lost else RELEASED
         return outcome
 
+    # -- locks ---------------------------------------------------------------------------------
+
+    def use_locks(self, locks: MessageLocks | None) -> None:
+        """See `Consumer.use_locks`."""
+        if not self.copies:
+            self._locks = None if locks is None else locks.register(self)
+            self.link.tag_prefix = b"" if self._locks is None else self._locks.prefix
+            self._find_special()
+
+    def still_holds(self, entry: Entry) -> bool:
+        """See `ConsumerPort.still_holds`."""
+        return self.locks is None or self.locks.holds(entry)
+
+    def find_locked(self, token: bytes) -> Entry | None:
+        """See `Consumer.find_locked`."""
+        for holding in self._enlisted or ():
+            if holding.delivery.tag == token:
+                return holding.entry
+        delivery = self.link.find_unsettled(token)
+        context = None if delivery is None else delivery.context
+        return context if isinstance(context, Entry) else None
+
+    def token_of(self, entry: Entry) -> bytes:
+        """See `Consumer.token_of`."""
+        assert isinstance(entry.lock, OutgoingDelivery)
+        return entry.lock.tag
+
+    def on_unlocked(self, entry: Entry) -> None:
+        """See `Consumer.on_unlocked`."""
+        delivery = entry.lock
+        if isinstance(delivery, OutgoingDelivery) and delivery.context is entry:
+            delivery.context = LOCK_OVER
+
     # -- durable terminus --------------------------------------------------------------------
 
     def remember(self, memory: SourceTerminus, unsettled: dict[bytes, OutgoingDelivery]) -> bool:
@@ -567,12 +605,6 @@ class ConsumerLink(ConsumerPort):
         self.acquiring = transaction
         self._acquired = None if transaction is None else TransactionalState(txn_id=transaction.id)
         self._find_special()
-
-    def use_locks(self, locks: MessageLocks | None) -> None:
-        """See `Consumer.use_locks`."""
-        if not self.copies:
-            self._locks = locks
-            self._find_special()
 
     def _find_special(self) -> None:
         """Find out whether messages are sent in another way than the plain one."""
@@ -681,8 +713,8 @@ class ConsumerLink(ConsumerPort):
         entry = self.first_held()
         if entry is None:
             return False
-        lock = entry.lock
-        if lock is not None and lock.outlives_link() and not self.node.deleted:
+        if entry.lock_deadline != 0 and not self.node.deleted:
+            # The message stays locked.
             self.node.hand_over(entry, self, self._stand_in())
         else:
             apply_outcome(self.node, self, entry, self._fate)

@@ -77,6 +77,11 @@ class ConsumerPort(ClientConsumer):
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
         """Process a disposition of the receiver: a state, a settlement or both."""
 
+    def still_holds(self, entry: Entry) -> bool:
+        """Return whether the link still holds a message; false if the lock of the message is
+        lost."""
+        return True
+
     def fate(self, lost: bool) -> Outcome:
         """Return the outcome of a message on which the client has not decided."""
         raise NotImplementedError

@@ -80,15 +80,15 @@ class QueueLocks:
         locks, lost = _find_locks(queue, tokens)
         if lost:
             return _lost(lost)
-        if not all(lock.outlives_link() for lock in locks):
+        if not all(lock.entry.lock_deadline for lock in locks):
             raise ManagementError(
                 CONFLICT, "tokens: the messages are locked with their session; renew the session"
             )
-        agenda = queue.agenda
         expirations: list[Timestamp] = []
         for lock in locks:
             assert queue.locks is not None
-            expirations.append(Timestamp(agenda.date_of(queue.locks.renew(lock))))
+            deadline = queue.locks.of(lock.holder).renew(lock.entry)
+            expirations.append(Timestamp(queue.agenda.date_of(deadline)))
         return Result({"expirations": expirations}, description="renewed")
 
     def settle(self, call: Call) -> Result:
@@ -101,12 +101,10 @@ class QueueLocks:
         locks, lost = _find_locks(queue, _tokens(call), session)
         if lost:
             return _lost(lost)
-        if any(lock.enlisted for lock in locks):
+        if any(lock.entry.enlisted for lock in locks):
             raise ManagementError(CONFLICT, "tokens: a transaction decides on one of the messages")
         for lock in locks:
-            entry = lock.entry
-            if entry is not None:
-                apply_outcome(queue, lock.holder, entry, outcome)
+            apply_outcome(queue, lock.holder, lock.entry, outcome)
         return Result({"count": len(locks)}, description="settled")
 
     def receive_deferred(self, call: Call) -> Result:
@@ -186,8 +184,7 @@ def _session(call: Call, queue: Queue) -> QueueSession | None:
 
 
 def _tokens(call: Call) -> list[bytes]:
-    """Return the tokens, each of them once or as often as the request has it. Raises
-    `ManagementError`."""
+    """Return the distinct tokens in the request. Raises `ManagementError`."""
     tokens = call.arguments.get("tokens")
     if (
         not isinstance(tokens, list)
@@ -202,7 +199,7 @@ def _tokens(call: Call) -> list[bytes]:
             BAD_REQUEST,
             f"tokens: the list has {len(tokens)} items; at most {MAX_TOKENS} are allowed",
         )
-    return [bytes(token) for token in tokens]
+    return list(dict.fromkeys(bytes(token) for token in tokens))
 
 
 def _sequences(call: Call) -> list[int]:
@@ -231,8 +228,7 @@ def _find_locks(
     lost: list[bytes] = []
     for token in tokens:
         lock = None if queue.locks is None else queue.locks.find(token)
-        entry = None if lock is None else lock.entry
-        if lock is None or entry is None or (session is not None and entry.session is not session):
+        if lock is None or (session is not None and lock.entry.session is not session):
             lost.append(token)
         else:
             locks.append(lock)

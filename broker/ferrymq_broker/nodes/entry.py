@@ -9,7 +9,6 @@ from mypy_extensions import i32, i64, u8
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.queues.groups import Group
-    from ferrymq_broker.nodes.queues.locks import MessageLock
     from ferrymq_broker.nodes.queues.sessions import QueueSession
 
 # Plain numbers, because access to members of an Enum is slow and needed for every message.
@@ -41,9 +40,11 @@ class Entry:
     `failures` counts failed deliveries. `expires` is the deadline (`Agenda`) of the message, 0 for
     never; if the message has a deadline by each clock, `expires_too` is the other one. `excluded`
     has the ids of consumers that must not get the message (again). `group` is the message group, if
-    the queue uses groups, `session` the session, if the queue has sessions. `lock` is the lock of a
-    message that a consumer holds, if the queue locks messages. `deferred` is whether the message
-    was set aside, even while a receiver holds it (again). `stored` is whether the entry has a
+    the queue uses groups, `session` the session, if the queue has sessions. `lock` is that of a
+    locked message: what its holder knows it by, the delivery or a `MessageLock` (`queues/locks`);
+    `lock_deadline` is when the lock lapses, by `Agenda.now`, 0 for never. `enlisted` is whether a
+    transaction decides on the message. `deferred` is whether the message was set aside, even while
+    a receiver holds it (again). `stored` is whether the entry has a
     record. `size` is the size of the message's payload, in memory or on disk: if the message in
     memory has another size, the payload is on disk (`nodes/paging`).
     """
@@ -54,6 +55,7 @@ class Entry:
         "state",
         "stored",
         "deferred",
+        "enlisted",
         "attempts",
         "failures",
         "size",
@@ -62,6 +64,7 @@ class Entry:
         "excluded",
         "group",
         "lock",
+        "lock_deadline",
         "session",
         "prev",
         "next",
@@ -75,6 +78,7 @@ class Entry:
         self.state: u8 = AVAILABLE
         self.stored: bool = False
         self.deferred: bool = False
+        self.enlisted: bool = False
         self.attempts: i32 = 0
         self.failures: i32 = 0
         self.size: i32 = 0
@@ -82,7 +86,8 @@ class Entry:
         self.expires_too: i64 = 0
         self.excluded: set[int] | None = None
         self.group: Group | None = None
-        self.lock: MessageLock | None = None
+        self.lock: object = None
+        self.lock_deadline: i64 = 0
         self.session: QueueSession | None = None
         self.prev: Entry | None = None
         self.next: Entry | None = None

@@ -484,6 +484,10 @@ class Node(Stored):
         before.unhold(entry)
         after.hold(entry)
 
+    def decided(self, consumer: Consumer, entry: Entry) -> None:
+        """Note that no transaction decides on the message any more, which the consumer holds."""
+        entry.enlisted = False
+
     def locks_messages(self) -> bool:
         """Return whether messages that are sent unsettled are locked (policies `lock-duration`
         and `sessions`)."""

@@ -12,7 +12,7 @@ from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq_broker.connections.outcomes import is_terminal, judge, symbol
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.entry import Entry
-from ferrymq_broker.nodes.queues.locks import MessageLock
+from ferrymq_broker.nodes.queues.locks import LockOver
 from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, BrokerTransaction
 from ferrymq_broker.transactions.txn_delivery import TxnBrowse, TxnDelivery
 from ferrymq_broker.transactions.txn_publish import TxnPublish, post, turn_away
@@ -186,10 +186,10 @@ class Transactions:
         context = delivery.context
         holding = context if isinstance(context, TxnDelivery) else None
         entry = context if isinstance(context, Entry) else None
-        lost = False
-        if isinstance(context, MessageLock):
-            entry = context.held()
-            lost = entry is None
+        lost = isinstance(context, LockOver)
+        if entry is not None and not endpoint.still_holds(entry):
+            entry = None
+            lost = True
         transaction = self.find(state.txn_id)
         if transaction is None:
             endpoint.refuse(UNKNOWN_ID, "the connection has no open transaction with this id")
@@ -251,7 +251,7 @@ class Transactions:
         holding.transaction.coordinator.terminate(
             "a delivery of the transaction was given an outcome that does not name the transaction"
         )
-        if isinstance(delivery.context, Entry | MessageLock):
+        if isinstance(delivery.context, Entry | LockOver):
             endpoint.on_outcome(delivery)
 
     def _too_late(self, endpoint: ConsumerPort, delivery: OutgoingDelivery, settled: bool) -> None:
@@ -261,7 +261,7 @@ class Transactions:
         context = delivery.context
         if settled and isinstance(context, TxnDelivery):
             context.retire(None, True)
-        elif settled and isinstance(context, Entry | MessageLock):
+        elif settled and isinstance(context, Entry | LockOver):
             endpoint.on_outcome(delivery)
 
     def associate(self, endpoint: ConsumerPort, properties: dict[str, object]) -> None:

@@ -84,8 +84,8 @@ class TxnDelivery(TxnWork):
         # Whether the outcome has been applied to the message.
         self.over: bool = False
         delivery.context = self
-        if entry is not None and entry.lock is not None:
-            entry.lock.enlist()
+        if entry is not None:
+            entry.enlisted = True
         endpoint.enlist(self)
 
     def retire(
@@ -194,11 +194,9 @@ class TxnDelivery(TxnWork):
         self.endpoint.delist(self)
         delivery = self.delivery
         entry = self.entry
-        lock = None if entry is None else entry.lock
-        delivery.context = entry if lock is None else lock
-        if lock is not None:
-            lock.delist()
+        delivery.context = entry
         if entry is not None:
+            self.node.decided(self.holder, entry)
             self.endpoint.recall(delivery, entry)
         if isinstance(delivery.remote_state, TransactionalState):
             delivery.remote_state = None
@@ -207,14 +205,13 @@ class TxnDelivery(TxnWork):
         """Remove the delivery from the transaction."""
         self.delivery.context = None
         entry = self.entry
-        if entry is not None and entry.lock is not None:
-            entry.lock.delist()
+        if entry is not None:
+            self.node.decided(self.holder, entry)
         self.endpoint.delist(self)
 
     def _stays_locked(self) -> bool:
         entry = self.entry
-        lock = None if entry is None else entry.lock
-        return lock is not None and lock.outlives_link() and not self.node.deleted
+        return entry is not None and entry.lock_deadline != 0 and not self.node.deleted
 
 
 @final

@@ -50,7 +50,7 @@ class EntityLocks:
         if not properties or queue.locks is None:
             return
         found = [queue.locks.find(token) for token in tokens]
-        entries = [lock.entry for lock in found if lock is not None and lock.entry is not None]
+        entries = [lock.entry for lock in found if lock is not None]
         if len(entries) == len(tokens):
             for entry in entries:
                 message = queue.message_of(entry)

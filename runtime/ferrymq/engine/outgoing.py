@@ -93,7 +93,7 @@ class _Parked:
 class OutgoingHalf:
     """Sending half of a session. `unsettled`: our unsettled deliveries, by delivery-id."""
 
-    __slots__ = ("session", "unsettled", "next_id", "remote_window", "_next_delivery_id",
+    __slots__ = ("session", "unsettled", "next_id", "remote_window", "next_delivery_id",
                  "_backlog", "_withheld", "queued", "dispositions", "_cut_off", "_asked",
                  "_errant")  # fmt: skip
     # Deleted by `drop_references`, after the last call.
@@ -106,7 +106,8 @@ class OutgoingHalf:
         self.next_id: i64 = 0
         # remote-incoming-window, in frames.
         self.remote_window: i64 = 0
-        self._next_delivery_id: i64 = 0
+        # The id of the next delivery whose first frame is sent.
+        self.next_delivery_id: i64 = 0
         self._backlog: deque[_Parked] = deque()
         # Deliveries that lost their credit before their first frame, in order, by link.
         self._withheld: dict[Link, list[_Parked]] = {}
@@ -202,8 +203,8 @@ class OutgoingHalf:
                 started = True
                 # The id is assigned now: the peer expects ids without gaps, and a waiting delivery
                 # may never be sent.
-                id = self._next_delivery_id
-                self._next_delivery_id = serial_add(id, 1)
+                id = self.next_delivery_id
+                self.next_delivery_id = serial_add(id, 1)
                 delivery.id = id
                 settled = delivery.settled
                 if not settled:
@@ -278,23 +279,26 @@ class OutgoingHalf:
         self.remote_window += 1
         self.next_id = (self.next_id - 1) & 0xFFFFFFFF
         if transfer.delivery_id is not None:
-            self._next_delivery_id = delivery.id
+            self.next_delivery_id = delivery.id
             self.unsettled.pop(delivery.id, None)
             delivery.id = -1
 
-    def holds(self, link: Link, tag: bytes) -> bool:
-        """Return whether an unsettled delivery of the link has the tag. Searches all of them."""
+    def find(self, link: Link, tag: bytes) -> OutgoingDelivery | None:
+        """Return the unsettled delivery of the link with this tag. Searches all of them."""
         for delivery in self.unsettled.values():
             if delivery.link is link and delivery.tag == tag:
-                return True
-        for parked in self._backlog:
-            delivery = parked.delivery
+                return delivery
+        return self.find_waiting(link, tag)
+
+    def find_waiting(self, link: Link, tag: bytes) -> OutgoingDelivery | None:
+        """Return the unsettled delivery of the link with this tag whose first frame was not sent
+        yet."""
+        waiting: list[_Parked] = [*self._backlog, *self._withheld.get(link, ())]
+        for parked in waiting:
+            delivery: OutgoingDelivery = parked.delivery
             if delivery.link is link and delivery.tag == tag and not delivery.settled:
-                return True
-        for parked in self._withheld.get(link, ()):
-            if parked.delivery.tag == tag and not parked.delivery.settled:
-                return True
-        return False
+                return delivery
+        return None
 
     def restate(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         """Send a new state of a delivery to the receiver: with its first frame, if that frame is
@@ -327,6 +331,9 @@ class OutgoingHalf:
             if not parked.started and link.overdrawn >= link.parked:
                 self._withheld.setdefault(link, []).append(backlog.popleft())
                 continue
+            if not parked.started and link.tag_prefix and not parked.delivery.settled:
+                # The delivery-id, which is a part of the tag, is known only now.
+                parked.delivery.tag = link.prefixed_tag()
             before = self.next_id
             offset = self._write(
                 parked.delivery,

@@ -30,7 +30,9 @@ class SenderLink(Link):
 
     `credit` is the number of deliveries that the receiver allows now. `available` is the number of
     messages that wait for credit, as stated by the user, and is sent in flows; with
-    `count_available`, the user is asked when a flow is made.
+    `count_available`, the user is asked when a flow is made. With a `tag_prefix` of 8 bytes, the
+    tags of unsettled deliveries have 16 bytes and begin with it, and `find_unsettled` finds the
+    deliveries by their tags.
     """
 
     __slots__ = (
@@ -42,6 +44,7 @@ class SenderLink(Link):
         "unsettled",
         "resumption",
         "own_tags",
+        "tag_prefix",
         "assuming",
         "_next_tag",
     )
@@ -68,6 +71,7 @@ class SenderLink(Link):
         self.resumption: SenderResumption | None = None
         # Tags of unsettled deliveries that the engine did not make; most links have none.
         self.own_tags: set[bytes] | None = None
+        self.tag_prefix: bytes = b""
         # Whether credit is assumed until the receiver has attached.
         self.assuming: bool = False
         self._next_tag: i64 = 0
@@ -122,7 +126,7 @@ class SenderLink(Link):
         elif self.never_settled:
             settled = False
         if tag is None:
-            tag = self._new_tag()
+            tag = self._new_tag() if settled or not self.tag_prefix else self.prefixed_tag()
         elif not settled:
             self._own(tag)
         delivery = OutgoingDelivery(self, tag, settled)
@@ -177,7 +181,7 @@ class SenderLink(Link):
             # The engine may have made this tag.
             len(tag) == 4
             and int.from_bytes(tag, "big") <= self._next_tag
-            and self.session.outgoing.holds(self, tag)
+            and self.session.outgoing.find(self, tag) is not None
         ):
             raise LocalProtocolError(
                 "amqp:not-allowed",
@@ -198,6 +202,22 @@ class SenderLink(Link):
             tag = number.to_bytes(4 if number <= 0xFFFFFFFF else 8, "big")
             if self.own_tags is None or tag not in self.own_tags:
                 return tag
+
+    def prefixed_tag(self) -> bytes:
+        """Make a tag for the next delivery of the session: the prefix, a count, the delivery-id."""
+        self._next_tag += 1
+        # Without the highest bits of the count the number fits into a machine word.
+        number: int = (self._next_tag & 0x0FFF_FFFF) << 32 | self.session.outgoing.next_delivery_id
+        return self.tag_prefix + number.to_bytes(8, "big")
+
+    def find_unsettled(self, tag: bytes) -> OutgoingDelivery | None:
+        """Return the unsettled delivery with this tag, which begins with `tag_prefix`, also after
+        the end of the link; None if there is none."""
+        outgoing = self.session.outgoing
+        delivery = outgoing.unsettled.get(int.from_bytes(tag[12:], "big"))
+        if delivery is not None and delivery.link is self and delivery.tag == tag:
+            return delivery
+        return self.unsettled.get(tag) or outgoing.find_waiting(self, tag)
 
     def _forget(self, delivery: OutgoingDelivery) -> None:
         """Forget a settled delivery: its tag is free, and it cannot be resumed any more."""

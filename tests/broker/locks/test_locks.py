@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ferrymq.engine.delivery import IncomingDelivery
@@ -193,6 +195,39 @@ def test_another_policy_holds_for_the_next_deliveries(net: Network) -> None:
     assert figures(net, "locks-lost", "acquired") == [1, 2]
     receiver.settle(Accepted(), receiver.deliveries[0], receiver.deliveries[2])
     assert figures(net, "messages") == [1]
+
+
+def test_locks_of_a_consumer_lapse_each_at_its_own_deadline(net: Network) -> None:
+    locked_queue(net, *b"abcdefg".split(), *[b"%d" % n for n in range(6)])
+    queue = net.queue("q")
+    consumer = net.connect()
+    receiver = consumer.receiver("q", credit=2)
+    for seconds in (10, 20, 0, 5):
+        queue.change_policy(replace(LOCKED, lock_duration=seconds * 1000))
+        receiver.credit(1)
+    # Until 1030 twice, 1010, 1020, without a lock, 1005.
+    lost = []
+    for _ in range(6):
+        net.advance(5.001)
+        lost.append(figures(net, "locks-lost")[0])
+    assert lost == [1, 2, 2, 3, 3, 5]
+    receiver.settle(Accepted(), receiver.deliveries[4])
+    assert figures(net, "locked", "acquired", "accepted") == [0, 0, 1]
+
+
+def test_tokens_hold_while_their_link_ends_in_slices() -> None:
+    net = Network(slice_size=100)
+    locked_queue(net, *[b"x"] * 300)
+    client = net.connect()
+    receiver = client.receiver("q", credit=300)
+    tokens = [delivery.tag for delivery in receiver.deliveries]
+    locks = net.queue("q").locks
+    assert locks is not None
+    net.clients.remove(client)
+    client.handler.receive_eof(net.now)
+    assert net.later and all(locks.find(token) for token in tokens)
+    net.run()
+    assert not net.later and all(locks.find(token) for token in tokens)
 
 
 def test_subscriptions_lock_by_their_policy(net: Network) -> None:

@@ -147,14 +147,14 @@ def _begin_delivery(client: Client, sender: object, state: TransactionalState | 
     link.session._send(
         Transfer(
             handle=link.handle,
-            delivery_id=link.session.outgoing._next_delivery_id,
+            delivery_id=link.session.outgoing.next_delivery_id,
             delivery_tag=b"partial",
             message_format=0,
             more=True,
             state=state,
         )
     )
-    link.session.outgoing._next_delivery_id += 1
+    link.session.outgoing.next_delivery_id += 1
     client.net.run()
 
 

@@ -264,12 +264,10 @@ class ConsumerRegistry:
             return
         owned = groups.owned_by(consumer)
         if owned:
-            entry = consumer.first_held()
-            while entry is not None:
+            for entry in consumer.held_entries():
                 group = entry.group
                 if group is not None and group.consumer is consumer:
                     group.leave_behind(entry)
-                entry = entry.held_next
         for group in owned:
             groups.release(group)
             self.offer_waiting(group)

@@ -9,10 +9,11 @@ for the link, holds the message then.
 The lock of a message in a session has no deadline of its own: the message is locked as long as its
 session, and comes back when the owner of the session loses the session or leaves.
 
-One timer serves all locks of a queue. Locks of one duration lapse in the order in which they begin
-or are renewed, so they are in a list, the first due first; a queue whose duration has changed has a
-list for each duration that is still in use. Locks that are due already have a list of their own, in
-any order.
+A lock needs no object: `Entry.lock_deadline` says when it lapses, and the entries that a consumer
+holds are in the order of their deadlines (`Consumer.hold`), so one timer for each consumer serves
+all its locks. The tokens of a link begin with a prefix of its own, so a token leads to its link,
+which finds the delivery. Only a lock without a delivery is a `MessageLock`, in a dict of its queue:
+its link is gone, or the message was received by a request.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 # The condition of the answer to an outcome that came after the lock was lost.
 LOCK_LOST: Final = "ferrymq:lock-lost"
 
-# The size of a token in bytes, and of the random bytes that are read at once.
+# The size of a token in bytes, and of the prefix that the tokens of one link share.
 TOKEN: Final = 16
-_RANDOM: Final = 256 * TOKEN
-# How many locks lapse in one pass; the others lapse in the next pass.
+_PREFIX: Final = 8
+# How many locks of a consumer lapse in one pass; the others lapse in the next pass.
 _BATCH: Final = 1_000
 
 
@@ -51,255 +52,220 @@ class LockWatcher:
 
 
 @final
+class LockOver:
+    """The context of a delivery whose lock has ended without an outcome on the link."""
+
+    __slots__ = ()
+
+
+LOCK_OVER: Final = LockOver()
+
+
+@final
 class MessageLock:
-    """The lock of one message that `holder` holds. `deadline` is when it lapses, by `Agenda.now`; 0
-    in a session, whose lock is that of its messages.
+    """The lock of one message that `holder` holds, for those who name it by its token."""
 
-    `entry` is None once the lock is over. While the lock is `enlisted`, a transaction decides on
-    the message, and the lock does not lapse. `list` is the list that the lock is in, between
-    `before` and `after`.
-    """
+    __slots__ = ("token", "entry", "holder")
 
-    __slots__ = (
-        "token",
-        "entry",
-        "holder",
-        "deadline",
-        "enlisted",
-        "list",
-        "before",
-        "after",
-        "_locks",
-    )
-
-    def __init__(
-        self, locks: MessageLocks, token: bytes, entry: Entry, holder: Consumer, deadline: i64
-    ) -> None:
+    def __init__(self, token: bytes, entry: Entry, holder: Consumer) -> None:
         self.token: bytes = token
-        self.entry: Entry | None = entry
+        self.entry: Entry = entry
         self.holder: Consumer = holder
-        self.deadline: i64 = deadline
-        self.enlisted: bool = False
-        self.list: LockList | None = None
-        self.before: MessageLock | None = None
-        self.after: MessageLock | None = None
+
+
+@final
+class ConsumerLocks(Timer):
+    """The locks of the messages that `consumer` holds, and their timer. The tokens of its
+    deliveries begin with `prefix`."""
+
+    __slots__ = ("consumer", "prefix", "_locks", "_agenda", "_timers")
+
+    def __init__(self, locks: MessageLocks, consumer: Consumer, prefix: bytes) -> None:
+        super().__init__()
+        self.consumer: Consumer = consumer
+        self.prefix: bytes = prefix
         self._locks = locks
+        self._agenda: Agenda = locks.node.agenda
+        self._timers: TimerHeap = locks.node.space.timers
 
-    def held(self) -> Entry | None:
-        """Return the entry if the lock still holds; None if the lock is lost. A lock whose deadline
-        has passed lapses now."""
-        if self.entry is not None and self._locks.is_due(self):
-            self._locks.lapse(self)
-        return self.entry
+    def lock(self, entry: Entry) -> None:
+        """Lock the message, which the consumer is about to hold."""
+        locks = self._locks
+        locks.count += 1
+        # Until the delivery is known, which takes the place.
+        entry.lock = self
+        if entry.session is None:
+            self._limit(entry, self._agenda.now + locks.duration)
 
-    def release(self) -> None:
-        """End the lock, because the message has its outcome."""
-        self._locks.release(self)
+    def _limit(self, entry: Entry, deadline: i64) -> None:
+        entry.lock_deadline = deadline
+        # The timer need not move for a lock that lapses later; it sets itself again.
+        if self.due == 0 or deadline < self.due:
+            self._timers.set(self, deadline)
 
-    def outlives_link(self) -> bool:
-        """Return whether the message stays locked when the link of its consumer ends."""
-        return self.deadline != 0
+    def take_over(self, entry: Entry) -> None:
+        """Watch the lock of a message that the consumer has got from another holder."""
+        if entry.lock_deadline != 0:
+            self._limit(entry, entry.lock_deadline)
 
-    def enlist(self) -> None:
-        """Note that a transaction decides on the message."""
-        self.enlisted = True
+    def renew(self, entry: Entry) -> i64:
+        """Extend the lock to the whole duration from now on; return its deadline. The lock must
+        have a deadline already."""
+        consumer = self.consumer
+        consumer.unhold(entry)
+        self._limit(entry, self._agenda.now + self._locks.duration)
+        consumer.hold(entry)
+        return entry.lock_deadline
 
-    def delist(self) -> None:
+    def holds(self, entry: Entry) -> bool:
+        """Return whether the lock still holds. A lock whose deadline has passed lapses now, unless
+        a transaction decides on the message."""
+        deadline = entry.lock_deadline
+        if deadline == 0 or deadline > self._agenda.now or entry.enlisted:
+            return True
+        self._locks.lapse(self.consumer, entry)
+        return False
+
+    def decided(self, entry: Entry) -> None:
         """Note that no transaction decides on the message any more. A lock whose deadline has
         passed meanwhile lapses at the next run of the timers."""
-        if self.enlisted:
-            self.enlisted = False
-            if self.entry is not None and self.deadline != 0:
-                self._locks.watch(self)
+        deadline = entry.lock_deadline
+        if deadline != 0 and deadline <= self._agenda.now:
+            # The timer may have passed the entry over.
+            self.consumer.unhold(entry)
+            self.consumer.hold_first(entry)
+            self._limit(entry, deadline)
+
+    def on_time(self, now: i64) -> None:
+        """End the locks that are due."""
+        if self._locks.node.deleted:
+            return
+        consumer = self.consumer
+        slices = self._agenda.slices
+        left: i64 = _BATCH
+        entry = consumer.first_due(now)
+        while entry is not None and left > 0:
+            if entry.enlisted:
+                # It is watched again after the discharge of its transaction.
+                consumer.pass_over(entry)
+            else:
+                self._locks.lapse(consumer, entry)
+                left -= 1
+                if slices.is_spent():
+                    # Dead letters take longer.
+                    left = 0
+            entry = consumer.first_due(now)
+        due = consumer.next_lock_deadline()
+        if due != 0:
+            self._timers.set(self, due)
+
+    def stop(self) -> None:
+        """Stop the timer: the consumer has left the queue, and holds nothing."""
+        self._timers.cancel(self)
 
 
 @final
-class LockList:
-    """Locks that last for the same `duration`, the first due first."""
+class MessageLocks:
+    """The locks of the queue `node`. `duration` is how long a lock holds, in milliseconds. `count`
+    is the number of locked messages; `lost` counts the locks that have lapsed since the broker was
+    started."""
 
-    __slots__ = ("duration", "first", "last")
-
-    def __init__(self, duration: i64) -> None:
-        self.duration: i64 = duration
-        self.first: MessageLock | None = None
-        self.last: MessageLock | None = None
-
-    def append(self, lock: MessageLock) -> None:
-        """Add a lock, which lapses after all others."""
-        last = self.last
-        lock.list = self
-        lock.before = last
-        if last is None:
-            self.first = lock
-        else:
-            last.after = lock
-        self.last = lock
-
-    def remove(self, lock: MessageLock) -> None:
-        """Remove a lock."""
-        before, after = lock.before, lock.after
-        if before is None:
-            self.first = after
-        else:
-            before.after = after
-        if after is None:
-            self.last = before
-        else:
-            after.before = before
-        lock.list = lock.before = lock.after = None
-
-
-@final
-class MessageLocks(Timer):
-    """The locks of the queue `node`, by their tokens. `duration` is how long a lock holds, in
-    milliseconds. `lost` counts the locks that have lapsed since the broker was started."""
-
-    __slots__ = (
-        "node",
-        "duration",
-        "lost",
-        "_watcher",
-        "_agenda",
-        "_timers",
-        "_by_token",
-        "_list",
-        "_others",
-        "_overdue",
-        "_random",
-        "_used",
-    )
+    __slots__ = ("node", "duration", "count", "lost", "_watcher", "_by_prefix", "_by_token")
 
     def __init__(self, node: Node, watcher: LockWatcher) -> None:
-        super().__init__()
         self.node: Node = node
         self.duration: i64 = 0
+        self.count: i64 = 0
         self.lost: i64 = 0
         self._watcher = watcher
-        self._agenda: Agenda = node.agenda
-        self._timers: TimerHeap = node.space.timers
+        # The locks of consumers with links, and those without a delivery.
+        self._by_prefix: dict[bytes, ConsumerLocks] = {}
         self._by_token: dict[bytes, MessageLock] = {}
-        # The locks of the present duration, those of earlier ones, and those that a transaction has
-        # kept beyond their deadlines.
-        self._list: LockList = LockList(0)
-        self._others: list[LockList] = []
-        self._overdue: LockList = LockList(0)
-        # Random bytes for tokens, and how many of them have been used.
-        self._random: bytes = b""
-        self._used: i64 = 0
 
-    def __len__(self) -> int:
-        return len(self._by_token)
+    def of(self, consumer: Consumer) -> ConsumerLocks:
+        """Return the locks of a consumer."""
+        locks = consumer.locks
+        if locks is None:
+            locks = ConsumerLocks(self, consumer, urandom(_PREFIX))
+            consumer.locks = locks
+        return locks
+
+    def register(self, consumer: Consumer) -> ConsumerLocks:
+        """Return the locks of a consumer whose deliveries have the tokens as tags."""
+        locks = self.of(consumer)
+        self._by_prefix[locks.prefix] = locks
+        return locks
+
+    def leave(self, consumer: Consumer) -> None:
+        """Forget a consumer that has left the queue."""
+        locks = consumer.locks
+        if locks is not None:
+            self._by_prefix.pop(locks.prefix, None)
+            locks.stop()
 
     def lock(self, holder: Consumer, entry: Entry) -> MessageLock:
-        """Lock the message, which the consumer is about to be sent."""
-        used = self._used
-        if used >= len(self._random):
-            self._random = urandom(_RANDOM)
-            used = 0
-        self._used = used + TOKEN
-        token = self._random[used : used + TOKEN]
-        deadline = self._agenda.now + self.duration if entry.session is None else 0
-        lock = MessageLock(self, token, entry, holder, deadline)
+        """Lock a message that was received by a request."""
+        locks = self.of(holder)
+        locks.lock(entry)
+        lock = MessageLock(urandom(TOKEN), entry, holder)
         entry.lock = lock
-        self._by_token[token] = lock
-        if deadline != 0:
-            self.watch(lock)
+        self._by_token[lock.token] = lock
         return lock
+
+    def hand_over(self, entry: Entry, before: Consumer, after: Consumer) -> None:
+        """Note that another consumer holds the message, after the link of the first one has
+        ended."""
+        lock = entry.lock
+        if isinstance(lock, MessageLock):
+            lock.holder = after
+        elif lock is not None:
+            lock = MessageLock(before.token_of(entry), entry, after)
+            entry.lock = lock
+            self._by_token[lock.token] = lock
+        else:
+            return
+        self.of(after).take_over(entry)
 
     def find(self, token: bytes) -> MessageLock | None:
         """Return the lock with this token; None if there is none, or if it is lost."""
         lock = self._by_token.get(token)
-        return None if lock is None or lock.held() is None else lock
+        if lock is None:
+            locks = self._by_prefix.get(token[:_PREFIX])
+            entry = None if locks is None else locks.consumer.find_locked(token)
+            if locks is None or entry is None:
+                return None
+            lock = MessageLock(token, entry, locks.consumer)
+        return lock if self.of(lock.holder).holds(lock.entry) else None
 
-    def renew(self, lock: MessageLock) -> i64:
-        """Extend the lock to the whole duration from now on; return its deadline. The lock must
-        have a deadline already."""
-        deadline = self._agenda.now + self.duration
-        if deadline != lock.deadline:
-            lock.deadline = deadline
-            if lock.list is not None:
-                lock.list.remove(lock)
-            self.watch(lock)
-        return deadline
-
-    def is_due(self, lock: MessageLock) -> bool:
-        """Return whether the deadline of the lock has passed and no transaction decides on it."""
-        return lock.deadline != 0 and lock.deadline <= self._agenda.now and not lock.enlisted
-
-    def watch(self, lock: MessageLock) -> None:
-        """Schedule the end of the lock at its deadline."""
-        if lock.list is not None:
-            return
-        locks = self._list
-        if lock.deadline <= self._agenda.now:
-            locks = self._overdue
-        elif locks.duration != self.duration:
-            if locks.first is not None:
-                self._others.append(locks)
-            locks = LockList(self.duration)
-            self._list = locks
-        locks.append(lock)
-        # The timer need not move for a lock that lapses later; it sets itself again.
-        if self.due == 0 or lock.deadline < self.due:
-            self._timers.set(self, lock.deadline)
-
-    def release(self, lock: MessageLock) -> None:
-        """End the lock."""
-        entry = lock.entry
-        if entry is None:
-            return
-        lock.entry = None
+    def release(self, holder: Consumer, entry: Entry) -> None:
+        """End the lock of a message, which has its outcome."""
+        lock = entry.lock
+        if isinstance(lock, MessageLock):
+            self._by_token.pop(lock.token, None)
+        else:
+            holder.on_unlocked(entry)
         entry.lock = None
-        self._by_token.pop(lock.token, None)
-        if lock.list is not None:
-            lock.list.remove(lock)
+        entry.lock_deadline = 0
+        self.count -= 1
 
-    def lapse(self, lock: MessageLock) -> None:
-        """End the lock, because its deadline has passed, and return the message."""
-        entry = lock.entry
-        if entry is None:
-            return
-        self.release(lock)
+    def lapse(self, holder: Consumer, entry: Entry) -> None:
+        """End a lock whose deadline has passed, and return the message."""
+        self.release(holder, entry)
         self.lost += 1
-        self._watcher.on_lapsed(lock.holder, entry)
-
-    def on_time(self, now: i64) -> None:
-        """End the locks that are due."""
-        slices = self._agenda.slices
-        left: i64 = _BATCH
-        due: i64 = 0
-        if self._others:
-            self._others = [locks for locks in self._others if locks.first is not None]
-        for locks in [self._overdue, self._list, *self._others]:
-            lock = locks.first
-            while lock is not None and lock.deadline <= now and left > 0:
-                if lock.enlisted:
-                    # It is watched again after the discharge of its transaction.
-                    locks.remove(lock)
-                else:
-                    self.lapse(lock)
-                    left -= 1
-                    if slices.is_spent():
-                        # Dead letters take longer.
-                        left = 0
-                lock = locks.first
-            if lock is not None and (due == 0 or lock.deadline < due):
-                due = lock.deadline
-        if due != 0:
-            self._timers.set(self, due)
+        self._watcher.on_lapsed(holder, entry)
 
     # -- the end of the queue --------------------------------------------------------------
 
-    def stop(self) -> None:
-        """Stop the timer of the locks, because the queue is deleted."""
-        self._timers.cancel(self)
-
     def give_up(self, slices: Slices) -> MessageLock | None:
-        """Return a lock on which no transaction decides, and end it; None if there is none, or if
-        the slice is spent."""
+        """Return a lock without a link on which no transaction decides, and forget it; None if
+        there is none, or if the slice is spent."""
         while self._by_token and not slices.is_spent():
             _, lock = self._by_token.popitem()
             slices.spend(MESSAGE)
-            if not lock.enlisted:
+            if not lock.entry.enlisted:
                 return lock
         return None
+
+    def has_more(self) -> bool:
+        """Return whether `give_up` has more to do."""
+        return bool(self._by_token)

@@ -363,7 +363,7 @@ class Queue(Node):
         consumer.unhold(entry)
         self._accepted += 1
         if entry.lock is not None:
-            entry.lock.release()
+            self._unlock(consumer, entry)
         self.entries.remove(entry)
 
     def reject(self, consumer: Consumer, entry: Entry, error: Error | None) -> None:
@@ -371,7 +371,7 @@ class Queue(Node):
         consumer.unhold(entry)
         self.rejected += 1
         if entry.lock is not None:
-            entry.lock.release()
+            self._unlock(consumer, entry)
         self.lifecycle.on_rejected(entry, error)
         self.entries.remove(entry)
 
@@ -382,12 +382,18 @@ class Queue(Node):
         consumer from now on (AMQP 1.0 §3.4.4–5).
         """
         if entry.lock is not None:
-            entry.lock.release()
+            self._unlock(consumer, entry)
         if failed or elsewhere:
             self.modified += 1
         else:
             self.released += 1
         self._take_back(consumer, entry, failed, elsewhere)
+
+    def _unlock(self, holder: Consumer, entry: Entry) -> None:
+        """End the lock of a message that has its outcome."""
+        locks = self.locks
+        if locks is not None:
+            locks.release(holder, entry)
 
     def on_lapsed(self, holder: Consumer, entry: Entry) -> None:
         """Return a message whose lock has lapsed; that counts as a failed delivery."""
@@ -436,15 +442,16 @@ class Queue(Node):
             self._accepted += 1
             entries.remove(entry)
             return None
+        lock = self.locks.lock(receiver, entry)
         receiver.hold(entry)
-        return self.locks.lock(receiver, entry)
+        return lock
 
     def hand_over(self, entry: Entry, before: Consumer, after: Consumer) -> None:
         """See `Node.hand_over`. If the consumer of the message's group leaves, the group waits for
         the message."""
         super().hand_over(entry, before, after)
-        if entry.lock is not None:
-            entry.lock.holder = after
+        if entry.lock is not None and self.locks is not None:
+            self.locks.hand_over(entry, before, after)
         group = entry.group
         groups = self.entries.groups
         if group is None or groups is None:
@@ -457,6 +464,12 @@ class Queue(Node):
                 groups.give(group, after)
             self.registry.settle_group(entry)
 
+    def decided(self, consumer: Consumer, entry: Entry) -> None:
+        """See `Node.decided`."""
+        super().decided(consumer, entry)
+        if consumer.locks is not None:
+            consumer.locks.decided(entry)
+
     def locks_messages(self) -> bool:
         """See `Node.locks_messages`. In a queue with sessions, the lock of a session is that of
         its messages."""
@@ -464,11 +477,10 @@ class Queue(Node):
 
     def locked_until(self, entry: Entry) -> i64:
         """Return the date when the lock of a message lapses, or that of its session; 0 for none."""
-        lock = entry.lock
-        if lock is None:
+        if entry.lock is None:
             return 0
-        if lock.deadline != 0:
-            return self.agenda.date_of(lock.deadline)
+        if entry.lock_deadline != 0:
+            return self.agenda.date_of(entry.lock_deadline)
         session = entry.session
         sessions = self.entries.sessions
         return 0 if session is None or sessions is None else sessions.locked_until(session)
@@ -515,6 +527,8 @@ class Queue(Node):
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """Remove a consumer that has given back the messages that it held."""
+        if self.locks is not None:
+            self.locks.leave(consumer)
         self.dispatcher.draining.pop(consumer, None)
         self.registry.remove(consumer)
         if self.registry.takers == 0 and not self.deleted:
@@ -574,8 +588,6 @@ class Queue(Node):
             self.owner_queue.forget_sub_queue(self)
         self.entries.records.drop_all()
         self.lifecycle.stop()
-        if self.locks is not None:
-            self.locks.stop()
         self.dispatcher.continuation.cancel()
         if self.entries.sessions is not None:
             reason = BrokerError(str(error.condition), error.description or "")
@@ -599,13 +611,11 @@ class Queue(Node):
         are."""
         lock = locks.give_up(slices)
         while lock is not None:
-            entry = lock.entry
-            if entry is not None:
-                lock.holder.unhold(entry)
-                lock.release()
-                self.entries.give_back(entry)
+            lock.holder.unhold(lock.entry)
+            locks.release(lock.holder, lock.entry)
+            self.entries.give_back(lock.entry)
             lock = locks.give_up(slices)
-        return len(locks) == 0
+        return not locks.has_more()
 
     def link_closed(self) -> None:
         """Count a link that is gone."""
@@ -707,7 +717,7 @@ class Queue(Node):
             "producers": len(self.producers),
             "scheduled": int(self.lifecycle.scheduled()),
             "deferred": 0 if entries.deferred is None else int(entries.deferred.count),
-            "locked": 0 if self.locks is None else len(self.locks),
+            "locked": 0 if self.locks is None else int(self.locks.count),
             "excess": int(self.lifecycle.excess()),
             "excess-bytes": int(self.lifecycle.excess_bytes()),
             "filter-evaluations": int(self.registry.evaluations()),
