@@ -18,7 +18,6 @@ from ferrymq_broker.connections.producer_link import ProducerLink
 from ferrymq_broker.nodes.consumer import SETTLED, TAKEN
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.message import admit
-from ferrymq_broker.nodes.queues.locks import MessageLock
 from ferrymq_broker.nodes.trace_context import TRACEPARENT, TraceContext, trace_of
 from ferrymq_broker.transactions.txn_delivery import TxnDelivery
 from ferrymq_codec.errors import DecodeError
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import DeliveryState, Outcome
 
 AMQP_1_0: Final = "1.0"
-# The open deliveries of one link or channel. Messages whose locks have lapsed would stay otherwise.
+# The open deliveries of one link or channel that are recorded.
 MOST_OPEN: Final = 10_000
 
 
@@ -81,9 +80,14 @@ class OpenDeliveries:
             self.end(next(iter(open)), "", 0)
         open[entry] = delivery
 
-    def has(self, entry: Entry) -> bool:
-        """Return whether a delivery of the entry is open."""
-        return entry in self._by_entry
+    def take(self, entry: Entry) -> OpenDelivery | None:
+        """Take out the delivery of an entry whose outcome is processed now; None if it is not
+        open."""
+        return self._by_entry.pop(entry, None)
+
+    def put_back(self, entry: Entry, delivery: OpenDelivery) -> None:
+        """Put a delivery back that has no outcome yet."""
+        self._by_entry[entry] = delivery
 
     def end(self, entry: Entry, outcome: str, begun: i64) -> None:
         """Record the end of a delivery, if it is open."""
@@ -132,6 +136,11 @@ class TracedConsumerLink(ConsumerLink):
                 self.open_deliveries.add(context, entry, self.node.address, AMQP_1_0, settled)
         return verdict
 
+    def on_unlocked(self, entry: Entry) -> None:
+        """See `Consumer.on_unlocked`: no outcome of the link ends the delivery."""
+        super().on_unlocked(entry)
+        self.open_deliveries.end(entry, "", 0)
+
     def finish_close(self) -> None:
         """Remove the link from the node, and end its open deliveries."""
         super().finish_close()
@@ -152,14 +161,18 @@ class TracedConsumer:
         link = self.link
         open = link.open_deliveries
         entry = _entry_of(delivery.context) if len(open) > 0 else None
-        if entry is None or not open.has(entry):
+        sampled = None if entry is None else open.take(entry)
+        if entry is None or sampled is None:
             link.on_outcome(delivery)
             return
         begun = open.tracer.now()
         state = delivery.remote_state
         link.on_outcome(delivery)
         if delivery.remote_settled or is_terminal(state):
-            open.end(entry, outcome_name(state) or outcome_name(link.fate(False)), begun)
+            outcome = outcome_name(state) or outcome_name(link.fate(False))
+            open.tracer.settled(sampled, outcome, begun)
+        else:
+            open.put_back(entry, sampled)
 
     def on_transactional_state(
         self,
@@ -259,8 +272,6 @@ def _named(payload: bytes) -> str:
 
 def _entry_of(context: object) -> Entry | None:
     """Return the entry of a delivery by its context."""
-    if isinstance(context, MessageLock):
-        return context.entry
     if isinstance(context, TxnDelivery):
         return context.entry
     return context if isinstance(context, Entry) else None

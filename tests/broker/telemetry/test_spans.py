@@ -142,6 +142,15 @@ async def test_deliveries_that_fail(sink: Collector) -> None:
     assert sink.named("deliver dead").trace_id == TRACE
 
 
+async def test_a_locked_message(sink: Collector) -> None:
+    config = _config(sink, queue={"lock-duration": 60})
+    async with BrokerServer(config) as server, ferrymq.connect(server.url) as connection:
+        await (await connection.sender("orders")).send(_message())
+        await (await (await connection.receiver("orders")).receive()).accept()
+    assert sink.names() == ["deliver orders", "publish orders", "settle orders"]
+    assert sink.named("settle orders").attributes["ferrymq.outcome"] == "accepted"
+
+
 async def test_a_link_that_ends_with_messages(sink: Collector) -> None:
     async with BrokerServer(_config(sink)) as server, ferrymq.connect(server.url) as connection:
         await (await connection.sender("orders")).send(_message())
