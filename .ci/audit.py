@@ -47,7 +47,7 @@ def main() -> int:
     """Print what is wrong; the status is 1 if anything is."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     if "--licences" in sys.argv[1:]:
-        for name in closure(["broker", "codegen", "spark"]):
+        for name in closure(["broker", "codegen", "opentelemetry", "spark"]):
             found = metadata.distribution(name)
             print(f"{name} {found.version}: {licence(found)}")
         return 0
@@ -62,7 +62,7 @@ def undeclared(project: dict[str, object]) -> Iterator[str]:
     base = names(project["dependencies"])
     extras = project["optional-dependencies"]
     assert isinstance(extras, dict)
-    broker = base | names(extras["broker"])
+    broker = base | names(extras["broker"]) | names(extras["opentelemetry"])
     owners = metadata.packages_distributions()
     used: set[str] = set()
     # The client has parts that ask for more when they are used, and say so: extras of their own.

@@ -173,6 +173,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "wire/test_default_outcomes.py",
         "wire/test_undeliverable_here.py",
     ),
+    "broker/opentelemetry": ("broker/telemetry/", "client/test_opentelemetry.py"),
     "broker/paging": ("broker/paging/",),
     "broker/policies": (
         "broker/config/test_policies.py",
@@ -256,6 +257,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "arrow/test_encode.py",
         "arrow/test_schema.py",
     ),
+    "client/opentelemetry": ("client/test_opentelemetry.py",),
     "client/asyncio": (
         "client/test_sending.py",
         "client/test_receiving.py",

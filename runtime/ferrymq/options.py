@@ -11,7 +11,7 @@ import ssl as _ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 from uuid import uuid4
 
 from ferrymq.chunks import MAX_CHUNK_RECORDS
@@ -24,6 +24,9 @@ from ferrymq_codec.described_types import DescribedTypes, TypeTables
 from ferrymq_types.messaging import TerminusDurability, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
 from ferrymq_types.unions import Outcome
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 DEFAULT_CREDIT: Final = 100
 DEFAULT_CHUNK_BYTES: Final = 256 * 1024
@@ -117,6 +120,11 @@ class ConnectionOptions:
     another error while a connection is restored, that is tried again. `ferrymq.azure.connect` gives
     one."""
 
+    tracer: Tracer | None = field(default=None, repr=False)
+    """A tracer of OpenTelemetry: messages that are sent, received and settled over the connection
+    get spans, and carry their contexts. Needs ``ferrymq[opentelemetry]``; see
+    `ferrymq.opentelemetry`."""
+
     types: TypeTables | Sequence[TypeTables] | None = None
     """Types of your own that become instances of their classes where a message or a frame may have
     any value: in bodies, annotations, properties and filters. Give the module `registry` of their
@@ -156,6 +164,7 @@ class ConnectionArguments(TypedDict, total=False):
     required_capabilities: list[str] | None
     reconnect: bool | ReconnectPolicy
     authorize: Authorize | None
+    tracer: Tracer | None
     types: TypeTables | Sequence[TypeTables] | None
 
 

@@ -43,6 +43,7 @@ from ferrymq_broker.config.limits import Limits
 from ferrymq_broker.config.listeners import Listener, check_listener
 from ferrymq_broker.config.log import Log
 from ferrymq_broker.config.memory import available_memory
+from ferrymq_broker.config.opentelemetry import OpenTelemetry
 from ferrymq_broker.config.paths import FOLDER
 from ferrymq_broker.config.section import Section, kebab
 from ferrymq_broker.config.security import Security
@@ -145,6 +146,7 @@ class Config(Tables):
     security: Security = Field(default_factory=Security)
     http: Http = Field(default_factory=Http)
     history: History = Field(default_factory=History)
+    opentelemetry: OpenTelemetry = Field(default_factory=OpenTelemetry)
     shutdown: Shutdown = Field(default_factory=Shutdown)
     personality: PersonalitySection = Field(default_factory=PersonalitySection)
     log: Log = Field(default_factory=Log)
@@ -284,6 +286,7 @@ __all__ = [
     "Listener",
     "Log",
     "Nodes",
+    "OpenTelemetry",
     "Policy",
     "Queue",
     "Redirect",

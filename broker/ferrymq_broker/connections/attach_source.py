@@ -46,6 +46,7 @@ from ferrymq_broker.connections.permissions import (
     require_subscription,
 )
 from ferrymq_broker.connections.terminus_checks import check_source
+from ferrymq_broker.connections.traced_links import TracedConsumerLink
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.parse import parse_filters
 from ferrymq_broker.nodes.link_terms import SourceTerms
@@ -366,15 +367,22 @@ class SourceAttach(LinkAttach):
             return self.default_outcome
         return ACCEPTED if self.sender.always_settled else RELEASED
 
+    def _consumer(self, outcome: Outcome | None, outcomes: list[str] | None) -> ConsumerLink:
+        node, link, parts = self._node(), self.sender, self.parts
+        tracer = parts.shared.tracer
+        if tracer is None:
+            return ConsumerLink(link, parts, node, self.source, self.terms, outcome, outcomes)
+        return TracedConsumerLink(
+            tracer, link, parts, node, self.source, self.terms, outcome, outcomes
+        )
+
     def begin(self) -> None:
         """Subscribe to the node, and resume the unsettled deliveries."""
         asked = self.meant
         link = self.sender
         node = self._node()
         outcome = self.default_outcome
-        consumer = ConsumerLink(
-            link, self.parts, node, self.source, self.terms, outcome, asked.outcomes or None
-        )
+        consumer = self._consumer(outcome, asked.outcomes or None)
         self.consumer = consumer
         node.link_opened()
         self.source.subscribe(consumer)

@@ -6,7 +6,7 @@ outcome, and what becomes of the messages when the link ends.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import Outcome
 
 
-@final
 class ConsumerLink(ConsumerPort):
     """The broker's end of a link whose source is a node.
 

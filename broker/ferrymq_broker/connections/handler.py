@@ -58,6 +58,7 @@ from ferrymq_broker.connections.output import ConnectionOutput
 from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
 from ferrymq_broker.connections.parts import ConnectionParts
 from ferrymq_broker.connections.producer_link import ProducerLink
+from ferrymq_broker.connections.traced_links import TracedConsumer, TracedProducer
 from ferrymq_broker.event_log import log
 from ferrymq_broker.slices import CONNECTION, LOST_LINK
 from ferrymq_broker.transactions.coordinator import Coordinator
@@ -441,16 +442,23 @@ class ConnectionHandler(ClientHandler):
                         quiet += changes.total - before
                 elif isinstance(consumer, SourceTerminus):
                     consumer.on_outcome(event.delivery)
+                elif isinstance(consumer, TracedConsumer):
+                    before = changes.total
+                    consumer.on_outcome(event.delivery)
+                    if event.delivery.remote_settled:
+                        quiet += changes.total - before
             elif isinstance(event, DeliveryReceived):
                 producer = event.link.context
                 if isinstance(producer, ProducerLink):
                     producer.on_delivery(event.delivery)
                 else:
-                    _on_control_delivery(producer, event.delivery)
+                    _on_other_delivery(producer, event.delivery)
             elif isinstance(event, CreditReceived):
                 consumer = event.link.context
                 if isinstance(consumer, ConsumerLink):
                     consumer.on_credit(event.properties)
+                elif isinstance(consumer, TracedConsumer):
+                    consumer.link.on_credit(event.properties)
             elif not self._on_control_event(event):
                 self._at = at
                 self._put_off()
@@ -514,12 +522,16 @@ class ConnectionHandler(ClientHandler):
             consumer = event.delivery.link.context
             if isinstance(consumer, ConsumerLink) and not consumer.closed:
                 transactions.state(consumer, event.delivery, event.state, event.settled)
+            elif isinstance(consumer, TracedConsumer) and not consumer.link.closed:
+                consumer.on_transactional_state(
+                    transactions, event.delivery, event.state, event.settled
+                )
             else:
                 transactions.miss_outcome(event.state)
         elif isinstance(event, TransactionalStateIgnored):
             transactions.miss_outcome(event.state)
         elif isinstance(event, SettlementReceived):
-            producer = event.delivery.link.context
+            producer = _untraced(event.delivery.link.context)
             if isinstance(producer, ProducerLink | TargetTerminus):
                 producer.on_settlement(event.delivery)
         elif isinstance(event, PostingBegun):
@@ -529,11 +541,11 @@ class ConnectionHandler(ClientHandler):
                 transactions.miss(event.link, event.state)
         elif isinstance(event, DeliveryAborted):
             transactions.end_posting(event.link)
-            producer = event.link.context
+            producer = _untraced(event.link.context)
             if isinstance(producer, ProducerLink):
                 producer.on_abort(event.delivery)
         elif isinstance(event, MessageTooLarge):
-            producer = event.link.context
+            producer = _untraced(event.link.context)
             if isinstance(producer, ProducerLink):
                 producer.on_too_large(event.delivery)
         else:
@@ -566,7 +578,12 @@ class ConnectionHandler(ClientHandler):
         self.output.touch()
 
 
-def _on_control_delivery(context: object, delivery: IncomingDelivery) -> None:
-    """Process a message on a link that has no node: a control link."""
-    if isinstance(context, Coordinator):
+def _on_other_delivery(context: object, delivery: IncomingDelivery) -> None:
+    """Process a message on a control link, or on a link with tracing."""
+    if isinstance(context, TracedProducer | Coordinator):
         context.on_delivery(delivery)
+
+
+def _untraced(context: object) -> object:
+    """Return the producer of a link, with or without tracing."""
+    return context.link if isinstance(context, TracedProducer) else context

@@ -20,6 +20,7 @@ from ferrymq_broker.connections.dynamic_nodes import DynamicNodes
 from ferrymq_broker.connections.link_names import LinkHolder
 from ferrymq_broker.connections.message_rate import MessageTraffic
 from ferrymq_broker.connections.permissions import put_on_record, require_source, require_target
+from ferrymq_broker.connections.traced_links import consumer_context, producer_context
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.node import ClaimWaiter, no_session
@@ -183,7 +184,7 @@ class ConnectionLinks(LinkHolder):
                 source.source.await_claim(waiting, source.terms)
                 log.debug("link waits", peer=self.client.peer, link=link.name)
                 return
-            link.context = source.consumer
+            link.context = consumer_context(source.consumer)
             links.outgoing[link] = source.consumer
         elif isinstance(link, ReceiverLink):
             target = None if link.remote_attach is None else link.remote_attach.target
@@ -195,7 +196,7 @@ class ConnectionLinks(LinkHolder):
                 return
             incoming = TargetAttach(parts, self, nodes, link, links.id)
             incoming.run()
-            link.context = incoming.producer
+            link.context = producer_context(incoming.producer, parts)
             links.incoming[link] = incoming.producer
         log.debug("link attached", peer=self.client.peer, link=link.name, sends=link.is_sender)
 
@@ -218,7 +219,7 @@ class ConnectionLinks(LinkHolder):
             return
         consumer = attach.consumer
         del waiting.session.waiting[link]
-        link.context = consumer
+        link.context = consumer_context(consumer)
         waiting.session.outgoing[link] = consumer
         forget_attach(link, False)
         if changes.total != before:

@@ -16,6 +16,7 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.connections.client_limits import Allowance
     from ferrymq_broker.connections.connected_client import ConnectedClient
+    from ferrymq_broker.connections.message_tracer import MessageTracer
     from ferrymq_broker.connections.output import ConnectionOutput
     from ferrymq_broker.counters import Counters
     from ferrymq_broker.errors import BrokerError
@@ -32,7 +33,8 @@ class SharedParts:
     `names` has the names of attached links, `termini` has the termini that outlive links,
     `seen_tags` has the tags of links whose deliveries count once, and `credit` limits the credit of
     producers. `screen` is called with the address of each message of producers that attach after it
-    was set; the message is rejected with the error that `screen` returns.
+    was set; the message is rejected with the error that `screen` returns. `tracer` records the
+    sampled messages of links that attach after it was set.
     """
 
     __slots__ = (
@@ -45,6 +47,7 @@ class SharedParts:
         "seen_tags",
         "credit",
         "screen",
+        "tracer",
     )
 
     def __init__(
@@ -59,6 +62,7 @@ class SharedParts:
         self.seen_tags: SeenTagsOfLinks = SeenTagsOfLinks()
         self.credit: Credit = Credit(agenda.slices)
         self.screen: Callable[[str], BrokerError | None] | None = None
+        self.tracer: MessageTracer | None = None
 
 
 @final

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from ferrymq_broker.broker import Broker
@@ -22,15 +22,12 @@ from ferrymq_broker.capture.service import CaptureService
 from ferrymq_broker.http_responses import leave_out_server, serve
 from ferrymq_broker.monitoring.capture_metrics import CaptureCollector
 from ferrymq_broker.monitoring.connection_metrics import ConnectionMetrics
-from ferrymq_broker.monitoring.connection_totals import ConnectionTotals
 from ferrymq_broker.monitoring.http_limits import HttpLimits
 from ferrymq_broker.monitoring.http_log_filter import LOGGER
-from ferrymq_broker.monitoring.metrics import BrokerCollector
 from ferrymq_broker.monitoring.metrics_auth import MetricsAuth
+from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
 from ferrymq_broker.monitoring.node_metrics import NodeMetrics
-from ferrymq_broker.monitoring.node_totals import NodeTotals, RetiredNodes
 from ferrymq_broker.monitoring.readiness import Readiness
-from ferrymq_broker.monitoring.store_metrics import StoreCollector
 from ferrymq_broker.monitoring.store_stats import StoreStats
 
 # The seconds that unfinished requests get when the listener closes.
@@ -65,12 +62,10 @@ class MonitoringServer:
         self._port = parts.port or 0
         self._broker = broker
         self._readiness = readiness
-        self._sums = CollectorRegistry()
+        # The metrics without those of each node; they are exported by OTLP, too.
+        self.metrics: MetricsRegistry = MetricsRegistry(broker)
         # The metrics by address, except those of nodes.
         self._by_node = CollectorRegistry()
-        self._counted = NodeTotals()
-        self._clients = ConnectionTotals()
-        self._retired = RetiredNodes()
         self._at_work = asyncio.Semaphore(_AT_WORK)
         self._watching = False
         self._metrics_auth = metrics_auth
@@ -102,18 +97,9 @@ class MonitoringServer:
     def watch(self, store: StoreStats | None = None, capture: CaptureService | None = None) -> None:
         """Serve metrics from now on, with those of `store` and `capture`. The broker must have all
         its virtual hosts."""
-        broker = self._broker
-        for space in broker.spaces.values():
-            space.on_change.append(self._retired.on_change)
-        self._sums.register(BrokerCollector(broker, self._counted, self._clients))
-        if store is not None:
-            self._sums.register(StoreCollector(broker, store))
+        self.metrics.watch(store, capture)
         if capture is not None:
-            self._sums.register(CaptureCollector(capture.figures, by_stream=False))
             self._by_node.register(CaptureCollector(capture.figures, by_stream=True))
-        ProcessCollector(registry=self._sums)
-        PlatformCollector(registry=self._sums)
-        GCCollector(registry=self._sums)
         self._watching = True
 
     async def start(self) -> None:
@@ -159,9 +145,7 @@ class MonitoringServer:
             return refusal
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         async with self._at_work:
-            await self._counted.count(self._broker, self._retired)
-            await self._clients.count(self._broker)
-            body = encode(self._sums)
+            body = encode(await self.metrics.read())
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _metrics_by_node(self, request: web.Request) -> web.StreamResponse:

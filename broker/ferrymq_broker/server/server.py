@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.security.tls_reload import TlsFiles
     from ferrymq_broker.server.storage import Storage
     from ferrymq_broker.server.websocket_limits import WebSocketLimits
+    from ferrymq_broker.telemetry.service import Telemetry
 
 # Seconds between two comparisons of the wall clock with the monotonic clock.
 CLOCK_PERIOD = 1.0
@@ -117,6 +118,8 @@ class BrokerServer:
         self.on_reload: list[Callable[[], object]] = []
         self._authenticators: Authenticators | None = None
         self.live: LiveConfig = LiveConfig(self, reread)
+        # The export of spans and metrics; None unless the configuration wants it.
+        self._telemetry: Telemetry | None = None
 
     @property
     def addresses(self) -> list[ListenAddress]:
@@ -200,6 +203,8 @@ class BrokerServer:
                 self.monitoring.watch(
                     None if self._storage is None else self._storage.figures, self.capture
                 )
+            if config.opentelemetry.is_on() and not config.opentelemetry.is_disabled():
+                self._begin_telemetry(config)
             if self._storage is not None:
                 self._storage.start()
             if self.capture is None:
@@ -236,6 +241,20 @@ class BrokerServer:
         except BaseException:
             await self.close()
             raise
+
+    def _begin_telemetry(self, config: Config) -> None:
+        """Begin to record and export spans and metrics."""
+        # An extra, and imported only when needed.
+        from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
+        from ferrymq_broker.telemetry.service import Telemetry
+
+        if self.monitoring is not None:
+            registry = self.monitoring.metrics
+        else:
+            registry = MetricsRegistry(self.broker)
+            registry.watch(None if self._storage is None else self._storage.figures, self.capture)
+        self._telemetry = Telemetry(config.opentelemetry, self.broker, config.container_id)
+        self._telemetry.start(registry)
 
     async def _recover(self, path: Path) -> Storage:
         """Open the store in a thread, and recover the broker's nodes and messages."""
@@ -431,6 +450,8 @@ class BrokerServer:
             if self._storage is not None:
                 self._storage.close()
         finally:
+            if self._telemetry is not None:
+                await self._telemetry.close()
             if self.monitoring is not None:
                 await self.monitoring.close()
             self.broker.clear()

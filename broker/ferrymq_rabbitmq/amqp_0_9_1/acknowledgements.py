@@ -83,7 +83,7 @@ def _settle(channel: Channel, each: Unacknowledged, outcome: i64) -> None:
 
 def apply(channel: Channel, each: Unacknowledged, outcome: i64) -> None:
     """Apply an outcome."""
-    channel.forget(each)
+    channel.forget(each, outcome)
     entry = each.entry
     if entry is None:
         return

@@ -49,6 +49,7 @@ def get(channel: Channel, method: Method) -> None:
         content.body,
     )
     channel.output.touch()
+    channel.on_got(entry, queue.address, method.no_ack)
     if entry.sequence > queue.entries.records.stable:
         # The client may have published it just now, and must not see it before it is on disk.
         channel.output.need_latest()

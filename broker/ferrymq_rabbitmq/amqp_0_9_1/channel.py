@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
@@ -69,8 +69,9 @@ if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.connections.connected_client import ConnectedClient
     from ferrymq_broker.connections.output import ClientOutput
+    from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.exchanges.exchange import Exchange
-    from ferrymq_broker.nodes.link_terms import Party
+    from ferrymq_broker.nodes.link_terms import Party, SourceTerms
     from ferrymq_broker.nodes.queues.queue import Queue
     from ferrymq_broker.number_sequence import NumberSequence
     from ferrymq_rabbitmq.amqp_0_9_1.channel_connection import ChannelConnection
@@ -85,7 +86,6 @@ if TYPE_CHECKING:
 _SERVICE: Final = 80
 
 
-@final
 class Channel:
     """A channel of a connection. It may raise `ChannelFault` and `ConnectionFault` where it serves
     a method.
@@ -230,6 +230,9 @@ class Channel:
 
     # -- deliveries ------------------------------------------------------------------------
 
+    def on_got(self, entry: Entry, address: str, no_ack: bool) -> None:
+        """Note that basic.get has taken a message of a queue."""
+
     def is_full(self, no_ack: bool) -> bool:
         """Return whether the client gets no more until it settles something, or continues."""
         if self.is_stopped or not self._state.is_open():
@@ -245,8 +248,8 @@ class Channel:
         self._outstanding += 1
         self.connection.outstanding += 1
 
-    def forget(self, each: Unacknowledged) -> None:
-        """Note that a delivery has its outcome."""
+    def forget(self, each: Unacknowledged, outcome: i64) -> None:
+        """Note that a delivery has its outcome (`acknowledgements`)."""
         connection = self.connection
         crowded = connection.is_full()
         total = self.total_prefetch
@@ -276,6 +279,12 @@ class Channel:
         return int(self._outstanding)
 
     # -- consumers -------------------------------------------------------------------------
+
+    def new_consumer(
+        self, asked: Node, node: Node, terms: SourceTerms, tag: str, no_ack: bool
+    ) -> ChannelConsumer:
+        """Return a new consumer with the prefetch of the channel."""
+        return ChannelConsumer(self, asked, node, terms, tag, no_ack, self.prefetch)
 
     def expect_more_consumers(self) -> None:
         """Raise `BrokerError` if the channel has as many consumers as a connection may have

@@ -36,6 +36,7 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.server_connection import ServerConnectio
 from ferrymq_rabbitmq.amqp_0_9_1.engine.server_settings import ServerSettings
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, ConnectionFault
 from ferrymq_rabbitmq.amqp_0_9_1.shown_channels import ShownChannel, ShownConsumer
+from ferrymq_rabbitmq.amqp_0_9_1.traced_channel import TracedChannel
 from ferrymq_rabbitmq.personality import RabbitmqPersonality
 from ferrymq_types.transport import Error
 from ferrymq_types_0_9_1.constants import (
@@ -414,6 +415,12 @@ class ChannelConnection(ClientHandler):
         if self.broker.credit.withheld:
             self.hold_publisher()
 
+    def _new_channel(self, number: int) -> Channel:
+        tracer = self.broker.shared.tracer
+        if tracer is None:
+            return Channel(self, number, self._requests())
+        return TracedChannel(self, number, self._requests(), tracer)
+
     def _on_method(self, event: MethodReceived) -> None:
         channel = self.channels.get(event.channel)
         if channel is None or not channel.is_open():
@@ -447,7 +454,7 @@ class ChannelConnection(ClientHandler):
         if isinstance(event, ChannelOpened):
             # What follows it in the same read may have ended the connection.
             if event.channel in self.engine.channels:
-                self.channels[event.channel] = Channel(self, event.channel, self._requests())
+                self.channels[event.channel] = self._new_channel(event.channel)
         elif isinstance(event, ChannelClosed):
             return self._end_channel(event.channel)
         elif isinstance(event, LoginStarted):

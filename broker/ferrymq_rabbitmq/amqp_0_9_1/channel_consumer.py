@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ferrymq_rabbitmq.amqp_0_9_1.channel import Channel
 
 
-@final
 class ChannelConsumer(ClientConsumer):
     """A consumer of the queue or stream `node`, under the consumer tag `tag`.
 

@@ -17,7 +17,6 @@ from ferrymq_broker.nodes.streams.start_position import ON_TRIM
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, ULong
 from ferrymq_rabbitmq.address_v2 import vhost_of
-from ferrymq_rabbitmq.amqp_0_9_1.channel_consumer import ChannelConsumer
 from ferrymq_rabbitmq.amqp_0_9_1.direct_reply import DIRECT_REPLY, make_reply_queue
 from ferrymq_rabbitmq.amqp_0_9_1.faults import ChannelFault, ConnectionFault, not_implemented
 from ferrymq_rabbitmq.arguments import age
@@ -71,7 +70,7 @@ def consume(channel: Channel, method: Method) -> None:
                 "use",
             ) from None
         raise
-    consumer = ChannelConsumer(channel, node, source, terms, tag, method.no_ack, channel.prefetch)
+    consumer = channel.new_consumer(node, source, terms, tag, method.no_ack)
     channel.consumers[tag] = consumer
     node.link_opened()
     source.subscribe(consumer)

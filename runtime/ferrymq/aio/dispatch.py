@@ -60,7 +60,7 @@ def _delivery_of(engine: IncomingDelivery | OutgoingDelivery) -> Delivery | None
     if isinstance(delivery, Delivery):
         return delivery
     receiver = owner_of(engine.link)
-    return Delivery(receiver, engine) if isinstance(receiver, Receiver) else None
+    return receiver.delivery_type(receiver, engine) if isinstance(receiver, Receiver) else None
 
 
 def _dispatch_link(connection: Connection, event: events.Event) -> None:

@@ -101,7 +101,7 @@ class Inbox:
             engine.payload = one.payload
             engine.state = one.state
             engine.complete = True
-            delivery = Delivery(self.receiver, engine)
+            delivery = self.receiver.delivery_type(self.receiver, engine)
             engine.context = ref(delivery)
             result[one.tag] = engine
             if one.state is None:

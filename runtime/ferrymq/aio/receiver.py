@@ -78,6 +78,8 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
 
     held = False
     sends = False
+    # The class of the messages that come.
+    delivery_type: ClassVar[type[Delivery]] = Delivery
     _options: ReceiverOptions
     elsewhere: ClassVar[Mapping[str, str]] = names(
         ("send publish send_message", "a receiver receives: use connection.sender(address)"),
@@ -730,7 +732,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         """Queue a message that arrived."""
         if self._failure is not None:
             return
-        delivery = Delivery(self, engine)
+        delivery = self.delivery_type(self, engine)
         engine.context = ref(delivery)
         self._queue.append(delivery)
         self._changed.wake()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Awaitable, Callable, Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from weakref import ref
 
@@ -284,15 +286,27 @@ class Session(Opened):
 
     async def open_sender(self, address: str | None, options: SenderOptions) -> Sender:
         """Attach a sender."""
-        sender = Sender(self, address, options)
+        sender = self._sender(address, options)
         await self.open_link(sender)
         return sender
 
     async def open_receiver(self, address: str | None, options: ReceiverOptions) -> Receiver:
         """Attach a receiver."""
-        receiver = Receiver(self, address, options)
+        receiver = self._receiver(address, options)
         await self.open_link(receiver)
         return receiver
+
+    def _sender(self, address: str | None, options: SenderOptions) -> Sender:
+        if self.connection.options.tracer is None:
+            return Sender(self, address, options)
+        made: Sender = _traced().TracedSender(self, address, options)
+        return made
+
+    def _receiver(self, address: str | None, options: ReceiverOptions) -> Receiver:
+        if self.connection.options.tracer is None:
+            return Receiver(self, address, options)
+        made: Receiver = _traced().TracedReceiver(self, address, options)
+        return made
 
     async def open_chunk_reader(self, address: str, options: ChunkReaderOptions) -> ChunkReader:
         """Attach a reader of chunks."""
@@ -531,3 +545,8 @@ def _not_free(link: Link[Any], within: str) -> str:
         f"{link.place}: an earlier link has the name {link.name!r}, and the peer has not detached "
         f"it {within}"
     )
+
+
+def _traced() -> ModuleType:
+    """Return the module of links with a tracer, which needs an extra."""
+    return importlib.import_module("ferrymq.opentelemetry")

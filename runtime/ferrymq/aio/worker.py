@@ -119,6 +119,8 @@ class Worker:
         self._given = connection
         self._address = address
         self._handler = handler
+        # Whether the handler runs in a span.
+        self._traces = False
         self._concurrency = concurrency
         self._retries = retries
         self._retry_delay = retry_delay
@@ -214,6 +216,7 @@ class Worker:
 
     async def _run(self, connection: Connection) -> None:
         self._connection = connection
+        self._traces = connection.options.tracer is not None
         try:
             self._session = session = await connection.session()
             try:
@@ -374,7 +377,13 @@ class Worker:
     async def _call(self, delivery: Delivery) -> None:
         try:
             async with asyncio.timeout(self._timeout) as bound:
-                await self._handler(delivery)
+                if self._traces:
+                    from ferrymq.opentelemetry import processing
+
+                    with processing(delivery):
+                        await self._handler(delivery)
+                else:
+                    await self._handler(delivery)
         except TimeoutError as error:
             if bound.expired():
                 raise TimeoutError(f"the handler took longer than {self._timeout:g} s") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import queue
 import threading
@@ -137,7 +138,9 @@ class Worker:
         if face is None or face._behind is not delivery.receiver:
             face = self._face = Receiver(self.connection._portal, delivery.receiver)
         received = Delivery(face, delivery)
-        await self._threads.run(lambda: self._handler(received))
+        # The thread has the context of this task, with its span.
+        context = contextvars.copy_context()
+        await self._threads.run(lambda: context.run(self._handler, received))
 
 
 class _Threads:

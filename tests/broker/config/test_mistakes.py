@@ -241,6 +241,22 @@ SAID = [
         "[http]\nurl = 'http://me:pw@h:1'",
         "2: http.url: h: the URL of the monitoring listener takes",
     ),
+    (
+        "[opentelemetry]\nendpoint = 'http://127.0.0.1:4318'",
+        "1: opentelemetry: nothing is exported: set traces = true, or metrics = true",
+    ),
+    (
+        "[opentelemetry]\ntraces = true\nendpoint = '127.0.0.1:4318'",
+        "3: opentelemetry.endpoint: an endpoint is written http://HOST:PORT",
+    ),
+    (
+        "[opentelemetry]\ntraces = true\nendpoint = 'http://me:pw@h:1'",
+        "3: opentelemetry.endpoint: credentials belong into OTEL_EXPORTER_OTLP_HEADERS",
+    ),
+    (
+        "[opentelemetry]\ntraces = true\nsampling-ratio = 2",
+        "3: opentelemetry.sampling-ratio: Input should be less than or equal to 1",
+    ),
     ("[shutdown]\ndrain-timeout = -1", "2: shutdown.drain-timeout: Input should be greater"),
 ]
 
