@@ -64,9 +64,9 @@ $(PY):
 
 # Without build isolation the build requirements are installed once, not at every change.
 $(READY): pyproject.toml | $(PY)
-	@echo "installing ferrymq and the broker's packages into $(VENV)"
+	@echo "installing ferrymq, and the packages of the broker and its console, into $(VENV)"
 	@$(PIP) "hatchling>=1.27"
-	@$(PIP) --no-build-isolation -e ".[broker,compile]"
+	@$(PIP) --no-build-isolation -e ".[broker,compile,console]"
 	@touch $@
 
 $(READY_DEV): pyproject.toml $(READY) | $(PY)

@@ -31,9 +31,10 @@ def install(
     broker: Broker,
     keeper: StoreKeeper | None = None,
     dialects: Sequence[ManagementDialect] = (),
-) -> ServiceNode:
-    """Add the management node to `space`, and return it. With a `keeper` it manages the store too,
-    and it has the types of the `dialects`.
+) -> Manager:
+    """Add the management node to `space`, and return its manager.
+
+    With a `keeper` it manages the store too, and it has the types of the `dialects`.
 
     Called once for every virtual host.
     """
@@ -62,4 +63,4 @@ def install(
     service = ServiceNode(ADDRESS, space, manager.answer, failed)
     manager.take_time(broker, service)
     space.insert_service(service)
-    return service
+    return manager

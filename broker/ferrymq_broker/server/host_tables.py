@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.config.url import ListenAddress
     from ferrymq_broker.connections.authentication import ClientTransport
+    from ferrymq_broker.management.manager import Manager
     from ferrymq_broker.security.request_tokens import RequestTokens
 
 
@@ -71,10 +72,13 @@ class HostTables:
         needs_login: Callable[[ClientTransport], bool],
         users: Callable[[], Mapping[str, frozenset[str]]],
         addresses: Callable[[], Sequence[ListenAddress]],
+        managers: Mapping[str, Manager],
     ) -> None:
         """Mount the HTTP handlers in every virtual host, whose requests `tokens` judges.
-        `needs_login`, `users` and `addresses` are those of `HttpHost`."""
+        `needs_login`, `users`, `addresses` and `managers` are those of `HttpHost`."""
         for space in broker.spaces.values():
             for prefix, make in self.http_handlers.items():
-                host = HttpHost(space, broker, tokens(space), needs_login, users, addresses)
+                host = HttpHost(
+                    space, broker, tokens(space), needs_login, users, addresses, managers
+                )
                 handlers.mount(space.name, prefix, make(host), prefix in self.http_logins)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.config.url import ListenAddress
+    from ferrymq_broker.management.manager import Manager
     from ferrymq_broker.security.request_tokens import RequestTokens
 
 
@@ -59,7 +60,7 @@ class HttpHost:
     """The virtual host that a handler works for. `tokens` judges the tokens of requests; None if
     the broker takes no tokens. `needs_login` returns whether a client has to name itself. `users`
     returns the users with a password, by name, and their groups. `addresses` returns those that the
-    broker listens on."""
+    broker listens on. `managers` answer management requests, by virtual host."""
 
     space: AddressSpace
     broker: Broker
@@ -67,6 +68,7 @@ class HttpHost:
     needs_login: Callable[[ClientTransport], bool]
     users: Callable[[], Mapping[str, frozenset[str]]]
     addresses: Callable[[], Sequence[ListenAddress]]
+    managers: Mapping[str, Manager]
 
 
 # Makes the handler for a virtual host.

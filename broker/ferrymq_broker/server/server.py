@@ -19,6 +19,7 @@ from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.event_log import log
+from ferrymq_broker.management.manager import Manager
 from ferrymq_broker.management.setup import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_stats import StoreStats
@@ -32,6 +33,7 @@ from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.http_handlers import HttpHandlers
 from ferrymq_broker.server.kick_users import UserKick
 from ferrymq_broker.server.listeners import Listeners
+from ferrymq_broker.server.management_pages import MANAGEMENT_PAGES
 from ferrymq_broker.server.personalities import find_personality, take_personality
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
@@ -104,6 +106,8 @@ class BrokerServer:
         # What answers HTTP requests on listeners that take HTTP beside AMQP.
         self.http_handlers: HttpHandlers = HttpHandlers()
         self._listeners = Listeners(self)
+        # What answers management requests, by virtual host.
+        self.managers: dict[str, Manager] = {}
         # Functions that read files again, for `reload`.
         self.on_reload: list[Callable[[], object]] = []
         self._authenticators: Authenticators | None = None
@@ -155,6 +159,7 @@ class BrokerServer:
                     lambda: self._readiness,
                     lambda transport: self._authenticators,
                     self.tls.monitoring,
+                    self,
                 )
                 await self.monitoring.start()
             make_hosts(config, self.broker)
@@ -163,6 +168,8 @@ class BrokerServer:
                 self.tables = self.tables.joined(package.tables)
                 config = self.config = _with_frames_of(config, self.tables)
                 take_personality(package, self.broker, config.personality)
+            if config.http.management:
+                self.tables = self.tables.joined(MANAGEMENT_PAGES)
             self.tables.add_words(self.broker)
             # Set the time for recovery and declarations.
             self.broker.begin_pass(self.clock.now())
@@ -177,7 +184,9 @@ class BrokerServer:
             for space in self.broker.spaces.values():
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 keeper = self._storage if space is self.broker.default else None
-                install_management(space, self.broker, keeper, self.tables.dialects)
+                self.managers[space.name] = install_management(
+                    space, self.broker, keeper, self.tables.dialects
+                )
             self.capture = _make_capture(config.capture, self.broker, self.clock)
             if self.monitoring is not None:
                 self.monitoring.watch(
@@ -208,6 +217,7 @@ class BrokerServer:
                 self.admission.authenticators.is_required,
                 self.admission.authenticators.users,
                 lambda: self.addresses,
+                self.managers,
             )
             await self._listeners.start(config.listener)
             if self.failure is not None:
