@@ -19,6 +19,7 @@ from ferrymq_broker.management.store import StoreEntities, StoreKeeper
 from ferrymq_broker.management.streams import StreamEntities
 from ferrymq_broker.management.termini import TerminusEntities
 from ferrymq_broker.management.topics import SubscriptionEntities, TopicEntities
+from ferrymq_broker.management.traces import ConnectionTraces
 from ferrymq_broker.nodes.service import ServiceNode
 
 if TYPE_CHECKING:
@@ -31,14 +32,16 @@ def install(
     broker: Broker,
     keeper: StoreKeeper | None = None,
     dialects: Sequence[ManagementDialect] = (),
+    traces: ConnectionTraces | None = None,
 ) -> Manager:
     """Add the management node to `space`, and return its manager.
 
-    With a `keeper` it manages the store too, and it has the types of the `dialects`.
+    With a `keeper` it manages the store too, and it has the types of the `dialects`. With `traces`
+    connections can be traced.
 
     Called once for every virtual host.
     """
-    connections = ConnectionEntities(broker, space)
+    connections = ConnectionEntities(broker, space, traces)
     types: list[EntityType] = [
         QueueEntities(space),
         TopicEntities(space),

@@ -26,7 +26,7 @@ _SLICE: Final = 0.004
 WAITING: Final = 1000
 # Operations that change nothing.
 _LOOKS: Final = frozenset(
-    {"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", "LOCATE", "LIST-SESSIONS"}
+    {"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", "LOCATE", "LIST-SESSIONS", "TRACE"}
 )
 
 

@@ -50,9 +50,10 @@ class MonitoringServer:
     any free port.
 
     Each request for ``/readyz`` calls `readiness`. There are no metrics before `watch`, and none
-    for clients that `metrics_auth` refuses. Other requests go to `others` after `watch`. At most
-    `connections` connections are open at a time. `start` raises `OSError` if it cannot listen on the
-    address.
+    for clients that `metrics_auth` refuses. Other requests go to `others` after `watch`.
+
+    At most `connections` connections are open at a time. `start` raises `OSError` if it cannot
+    listen on the address.
     """
 
     def __init__(

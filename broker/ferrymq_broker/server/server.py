@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.event_log import log
 from ferrymq_broker.management.manager import Manager
 from ferrymq_broker.management.setup import install as install_management
+from ferrymq_broker.management.traces import ConnectionTraces
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_stats import StoreStats
 from ferrymq_broker.security.authenticators import Authenticators
@@ -39,6 +41,7 @@ from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.server.startup_progress import OnProgress, readiness_of
 from ferrymq_broker.server.storage import Storage, StoreOpening
+from ferrymq_broker.server.tapped_connections import TappedConnections
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_types.transport import Error
 
@@ -181,11 +184,12 @@ class BrokerServer:
                 config.security, self.broker, self.clock, self.tables.signature_types
             )
             declare(config, self.broker)
+            traces = ConnectionTraces(TappedConnections(self.connections), time.time)
             for space in self.broker.spaces.values():
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 keeper = self._storage if space is self.broker.default else None
                 self.managers[space.name] = install_management(
-                    space, self.broker, keeper, self.tables.dialects
+                    space, self.broker, keeper, self.tables.dialects, traces
                 )
             self.capture = _make_capture(config.capture, self.broker, self.clock)
             if self.monitoring is not None:

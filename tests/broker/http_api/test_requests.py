@@ -46,9 +46,11 @@ async def test_a_list_comes_in_pages_with_the_wanted_attributes() -> None:
 async def test_messages_come_with_their_sections() -> None:
     async with serving() as api:
         message = Message(body=b"\xff\x00", subject="new", application_properties={"n": 1})
-        async with ferrymq.connect(f"amqp://127.0.0.1:{api.server.port}") as connection:
-            async with connection.sender("orders") as sender:
-                await sender.send(message)
+        async with (
+            ferrymq.connect(f"amqp://127.0.0.1:{api.server.port}") as connection,
+            connection.sender("orders") as sender,
+        ):
+            await sender.send(message)
         (found,) = (await api.ask("POST", "queue/orders/peek", {"count": 5}))["messages"]
         sections = {each["section"]: each["value"] for each in found["message"]}
         assert sections == {
@@ -71,12 +73,14 @@ async def test_another_virtual_host_is_named_in_the_query_or_is_the_host() -> No
 
 
 async def test_a_link_is_found_by_its_identity() -> None:
-    async with serving() as api:
-        async with ferrymq.connect(f"amqp://127.0.0.1:{api.server.port}") as connection:
-            async with connection.receiver("orders", name="a/b"):
-                (link,) = (await api.ask("GET", "link"))["items"]
-                same = await api.ask("GET", f"link/{quote(link['identity'], '')}")
-                assert same["name"] == "a/b" and same["address"] == "orders"
+    async with (
+        serving() as api,
+        ferrymq.connect(f"amqp://127.0.0.1:{api.server.port}") as connection,
+        connection.receiver("orders", name="a/b"),
+    ):
+        (link,) = (await api.ask("GET", "link"))["items"]
+        same = await api.ask("GET", f"link/{quote(link['identity'], '')}")
+        assert same["name"] == "a/b" and same["address"] == "orders"
 
 
 async def test_malformed_requests() -> None:
