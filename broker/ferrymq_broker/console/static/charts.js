@@ -2,7 +2,7 @@
 // and has them as a table.
 
 import { run } from "./api.js";
-import { age, count, element, rate, write } from "./elements.js";
+import { age, count, element, problem, rate, write } from "./elements.js";
 
 const SPANS = [["600", "10 minutes"], ["3600", "1 hour"], ["86400", "1 day"]];
 const SERIES = {
@@ -28,10 +28,11 @@ function library() {
   return loading;
 }
 
-// The charts of an entity. `update` reads the history again; `close` frees what they hold.
+// The charts of an entity. `update` reads the history again, if the entity has rates; `close` frees
+// what the charts hold.
 export function charts(type, name) {
   const id = `span-${type}`;
-  const span = element("select", { id, change: () => update() },
+  const span = element("select", { id, change: () => update(shown).catch((error) => problem(error.message)) },
     SPANS.map(([value, label]) => element("option", { value }, label)));
   const figures = [
     figure("Messages per second", ["in-rate", "out-rate"]),
@@ -39,13 +40,21 @@ export function charts(type, name) {
     figure("Age of the oldest message", ["oldest-age"]),
   ];
   const note = element("p", { class: "quiet", hidden: true });
-  const part = element("section", { "aria-label": "History" },
-    element("form", { class: "line", submit: (event) => event.preventDefault() },
-      element("label", { for: id }, "History of the last"), span),
-    note,
-    element("div", { class: "charts" }, figures.map((each) => each.part)));
+  const plots = element("div", { class: "charts" }, figures.map((each) => each.part));
+  const choice = element("form", { class: "line", submit: (event) => event.preventDefault() },
+    element("label", { for: id }, "History of the last"), span);
+  const part = element("section", { "aria-label": "History" }, choice, note, plots);
+  let shown = {};
 
-  async function update() {
+  async function update(entity) {
+    shown = entity;
+    const has = typeof entity["in-rate"] === "number";
+    plots.hidden = choice.hidden = !has;
+    note.hidden = has;
+    if (!has) {
+      write(note, "The broker keeps no history.");
+      return;
+    }
     const { value } = await run(type, name, "history", { seconds: Number(span.value) });
     const plot = await library();
     note.hidden = plot !== null;
@@ -85,7 +94,7 @@ function figure(title, keys) {
     data = [times, ...keys.map((key) => history[key].map((value) => key === "oldest-age" ? value / 1000 : value))];
     write(said, summary(history, keys));
     rows.replaceChildren(...lastRows(times, history, keys));
-    if (Plot === null || length < 2) return;
+    if (Plot === null) return;
     if (chart === null) chart = new Plot(options(keys, plot.clientWidth), data, plot);
     else chart.setData(data);
   }

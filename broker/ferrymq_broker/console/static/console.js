@@ -17,6 +17,7 @@ const VIEWS = {
   overview,
   nodes,
   node: { show: nodes.showNode, of: "nodes" },
+  address: { show: nodes.findNode, of: "nodes" },
   messages: { show: messages.show, of: "nodes" },
   "dead-letters": deadLetters,
   connections,

@@ -10,7 +10,7 @@ export function show(main) {
     column("groups", "groups"),
     column("mechanisms", "logins"),
     column("origin", "from"),
-    column("end", "", text, { cell: (item) => removeButton("user", item, item.origin === "configuration") }),
+    column("end", "action", text, { cell: (item) => removeButton("user", item, item.origin === "configuration") }),
   ]);
   const rules = table("Rules, in the order in which they count", [
     column("name", "rule"),
@@ -20,7 +20,7 @@ export function show(main) {
     column("may-not", "may not"),
     column("where", "where"),
     column("origin", "from"),
-    column("end", "", text, { cell: (item) => removeButton("rule", item, item.origin === "configuration") }),
+    column("end", "action", text, { cell: (item) => removeButton("rule", item, item.origin === "configuration") }),
   ]);
   const userPart = element("section", { "aria-labelledby": "users" },
     element("h2", { id: "users" }, "Users"), users.part, userForm());

@@ -5,7 +5,7 @@ import { confirm, element, message, problem, text } from "../elements.js";
 import { column, table } from "../tables.js";
 
 export function show(main) {
-  const settings = element("pre", { tabindex: "0", "aria-label": "Configuration" });
+  const settings = element("pre", { role: "region", tabindex: "0", "aria-label": "Configuration" });
   const differences = table("Settings in the file that differ", [
     column("setting", "setting"),
     column("before", "in force"),

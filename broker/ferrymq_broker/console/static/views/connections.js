@@ -8,7 +8,7 @@ const PAGE = 100;
 const LINKS = [
   column("name", "link"),
   column("role", "role of the client"),
-  column("address", "address", text, { cell: (item) => element("a", { href: route("node", "queue", item.address ?? "") }, text(item.address)) }),
+  column("address", "address", text, { cell: (item) => item.address ? link(item.address, "address", item.address) : "–" }),
   number("unsettled", "unsettled"),
   number("credit", "credit"),
   number("delivery-count", "deliveries"),
@@ -44,7 +44,7 @@ export function show(main) {
 export function showConnection(main, id) {
   const facts = element("div");
   const links = table("Links", [...LINKS,
-    column("end", "", text, { cell: (item) => element("button", { type: "button", class: "danger", click: () => detach(item) }, "Detach", element("span", { class: "aside" }, ` ${item.name}`)) }),
+    column("end", "action", text, { cell: (item) => element("button", { type: "button", class: "danger", click: () => detach(item) }, "Detach", element("span", { class: "aside" }, ` ${item.name}`)) }),
   ]);
   main.append(element("h1", {}, `Connection ${id}`),
     element("div", { class: "actions" },

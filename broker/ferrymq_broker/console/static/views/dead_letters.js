@@ -53,7 +53,7 @@ function showQueue(main, address) {
     column("source", "queue of the death"),
     number("messages", "messages"),
     column("last", "last death", moment),
-    column("again", "", count, { cell: (item) => requeueButton(item) }),
+    column("again", "action", count, { cell: (item) => requeueButton(item) }),
   ], { id: "key" });
   const said = element("p", { class: "quiet", role: "status" });
   const rows = element("ol", { class: "messages", "aria-label": "Messages" });

@@ -20,7 +20,7 @@ export function show(main, kind, name) {
       element("label", { for: "from" }, isStream ? "From offset" : "From sequence"), from,
       element("label", { for: "count" }, "Count"), many,
       element("button", { type: "submit" }, "Show")),
-    said, rows, later);
+    element("h2", { class: "aside" }, "Messages"), said, rows, later);
 
   async function look(event) {
     event?.preventDefault();

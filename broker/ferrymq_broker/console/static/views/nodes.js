@@ -91,6 +91,25 @@ const SHOWN = {
   producers: ["Producers", count],
 };
 
+// The node at an address whose kind is not known: its own page.
+export function findNode(main, name) {
+  main.append(element("h1", {}, name));
+  return {
+    async update() {
+      for (const kind of KINDS) {
+        try {
+          await read(kind, name);
+          location.replace(route("node", kind, name));
+          return;
+        } catch (error) {
+          if (error.status !== 404) throw error;
+        }
+      }
+      problem(`There is no node ${name}.`);
+    },
+  };
+}
+
 export function showNode(main, kind, name) {
   const history = kind === "exchange" ? null : charts(kind, name);
   const shown = figures(Object.entries(SHOWN).map(([key, [label]]) => [key, label]));
@@ -137,7 +156,7 @@ export function showNode(main, kind, name) {
         before = now;
         facts.replaceChildren(pairs(rest.map(([key, value]) => [key, text(value)])));
       }
-      await history?.update();
+      await history?.update(node);
     },
     close: () => history?.close(),
   };

@@ -60,7 +60,7 @@ export function show(main) {
         version: text(broker.version),
       });
       hosts.update((await list("virtual-host")).items);
-      await history.update();
+      await history.update(broker);
     },
     close: history.close,
   };
