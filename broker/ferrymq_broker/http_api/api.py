@@ -67,10 +67,11 @@ class _RefusedError(Exception):
 
 
 class _ManagementApi:
-    """The API. It has no state, apart from the document that describes it."""
+    """The API. It has no state, apart from the document that describes it, once it is made."""
 
     def __init__(self, host: HttpHost) -> None:
         self._host = host
+        self._document = b""
 
     def handle(self, request: HttpRequest) -> HttpResponse | HttpSteps:
         """Return the response to a request, or the steps to it."""
@@ -85,7 +86,7 @@ class _ManagementApi:
             steps.pop()
         reads = request.method in ("GET", "HEAD")
         if steps == ["openapi.json"] and reads:
-            return _ok(openapi_document(self._manager(self._host.space)))
+            return self._describe()
         identity = request.identity
         if identity is None:
             challenges = {"WWW-Authenticate": 'Basic realm="ferrymq", charset="UTF-8"'}
@@ -101,6 +102,12 @@ class _ManagementApi:
             return _ok(self._whoami(party, identity, space))
         asked = _translate(request, steps)
         return _carry_out(manager, party, asked)
+
+    def _describe(self) -> HttpSteps:
+        if not self._document:
+            document = yield from openapi_document(self._manager(self._host.space))
+            self._document = _encode(document)
+        return HttpResponse(HTTPStatus.OK, self._document, {"Content-Type": JSON})
 
     # -- clients -------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+from collections.abc import Generator
 from typing import Any, Final
 
 from ferrymq_broker.config.nodes import SETTINGS
@@ -25,9 +26,9 @@ _FAILURES: Final[Json] = {
 }
 
 
-def openapi_document(manager: Manager) -> Json:
-    """Return the document (OpenAPI 3.1). Attributes that are no settings have no schema: they are
-    numbers, texts, lists or objects."""
+def openapi_document(manager: Manager) -> Generator[None, None, Json]:
+    """Return the document (OpenAPI 3.1), type by type. Attributes that are no settings have no
+    schema: they are numbers, texts, lists or objects."""
     paths: Json = {
         "/": {
             "get": _operation("Return the types, their attributes and their operations.", "types")
@@ -42,6 +43,7 @@ def openapi_document(manager: Manager) -> Json:
     for type in types:
         if type.listed:
             _add_type(type, paths, schemas)
+            yield
     return {
         "openapi": "3.1.0",
         "info": {
