@@ -268,7 +268,7 @@ def _carry_out(manager: Manager, party: Party, asked: _Asked) -> HttpSteps:
         return HttpResponse(NO_CONTENT, headers=headers)
     if asked.lists:
         body = yield from _encode_table(result)
-    elif isinstance(result.body, dict) and isinstance(result.body.get("messages"), list):
+    elif isinstance(result.body, dict) and _has_messages(result.body):
         body = yield from _encode_messages(result.body)
     else:
         body = _encode(result.body)
@@ -288,6 +288,11 @@ def _encode_table(result: Result) -> Generator[None, None, bytes]:
             yield
     total = _encode(result.properties.get("total"))
     return b'{"total": ' + total + b', "items": [' + b",\n".join(pieces) + b"]}\n"
+
+
+def _has_messages(body: dict[str, object]) -> bool:
+    messages = body.get("messages")
+    return isinstance(messages, list) and all(isinstance(each, dict) for each in messages)
 
 
 def _encode_messages(body: dict[str, object]) -> Generator[None, None, bytes]:

@@ -99,14 +99,14 @@ def _add_type(type: EntityType, paths: Json, schemas: Json) -> None:
         method = _METHODS.get(key)
         id = f"{key.lower()}-{name}"
         if method is None:
-            post = _operation(_summary(operation), id)
+            post = _operation(_summary(key, operation), id)
             post["requestBody"] = _body(operation, {})
             paths[f"/{name}/{{name}}/{key.lower()}"] = {
                 "parameters": [_NAME, _HOST],
                 "post": post,
             }
             continue
-        described = _operation(_summary(operation), id, None if key == "DELETE" else entity)
+        described = _operation(_summary(key, operation), id, None if key == "DELETE" else entity)
         if method in ("put", "patch"):
             described["requestBody"] = _body(operation, settings)
         elif operation.arguments:
@@ -160,12 +160,12 @@ def _body(operation: Operation, settings: Json) -> Json:
     return {"required": True, "content": {"application/json": {"schema": schema}}}
 
 
-def _summary(operation: Operation) -> str:
-    """Return the first paragraph of the handler's docstring, without "Handle NAME:"."""
+def _summary(name: str, operation: Operation) -> str:
+    """Return the first paragraph of the handler's docstring, without "Handle NAME:"; the name of
+    the operation without one."""
     text = _text(operation.handler).partition("\n\n")[0].replace("\n", " ")
-    if text.startswith("Handle "):
-        text = text.partition(":")[2].strip() or text
-    return text[:1].upper() + text[1:]
+    text = text.removeprefix(f"Handle {name}").lstrip(":. ")
+    return text[:1].upper() + text[1:] or name
 
 
 def _text(thing: object) -> str:

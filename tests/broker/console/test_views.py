@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ferrymq
 from ferrymq import Message
-from tests.broker.console.conftest import Console, playwright
+from ferrymq.errors import ConnectionClosed
+from ferrymq_broker.config.load import LoadedConfig, load_config, load_with_places
+from ferrymq_broker.server import BrokerServer
+from tests.broker.console.conftest import Console, config, opened, playwright
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.once]
 
@@ -107,7 +111,7 @@ async def test_dead_letters_go_back(console: Console, client: ferrymq.Connection
     await expect(row.nth(2)).to_have_text("2")
     await page.get_by_role("button", name="Re-queue rejected of orders").click()
     await console.confirm("Re-queue")
-    await expect(page.get_by_text("2 messages moved to orders.")).to_be_visible()
+    await expect(page.get_by_text("requeued 2.")).to_be_visible()
     await expect(page.get_by_text("There are no dead letters.")).to_be_visible()
     async with client.receiver("orders") as receiver:
         for _ in range(2):
@@ -142,11 +146,12 @@ async def test_connections_and_links_say_what_they_hold(
     await page.get_by_role("button", name="Close the connection").click()
     await console.confirm("Close")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Connections")
-    await other.wait_closed(timeout=20)
+    with pytest.raises(ConnectionClosed, match="closed in the console"):
+        await other.wait_closed(timeout=20)
 
 
 async def _connected(url: str) -> ferrymq.Connection:
-    return await ferrymq.connect(url, container_id="other", reconnect=None)
+    return await ferrymq.connect(url, container_id="other", reconnect=False)
 
 
 async def test_the_frames_of_a_connection(console: Console, client: ferrymq.Connection) -> None:
@@ -163,3 +168,85 @@ async def test_the_frames_of_a_connection(console: Console, client: ferrymq.Conn
     await expect(log).not_to_contain_text("hidden")
     await page.get_by_label("Only lines with").fill("<- ")
     await expect(log).not_to_contain_text("->")
+
+
+async def test_a_user_and_a_rule_come_and_go(browser: Any, tmp_path: Path) -> None:
+    security = {
+        "users": {"root": "secret"},
+        "users-file": str(tmp_path / "users.json"),
+        "rules-file": str(tmp_path / "rules.json"),
+    }
+    (tmp_path / "users.json").write_text('{"format": 1, "users": {}}')
+    rule = [
+        {"who": ["user:root"], "may": ["*"], "where": ["*"]},
+        {"who": ["user:root"], "may": ["manage"], "where": ["$management"]},
+    ]
+    async with (
+        BrokerServer(config(security=security, rule=rule)) as server,
+        opened(server, browser) as console,
+    ):
+        console.expected = {401, 409}
+        page = await console.show("access")
+        await page.get_by_label("User").fill("root")
+        await page.get_by_label("Password", exact=True).fill("secret")
+        await page.get_by_role("button", name="Log in", exact=True).click()
+        await expect(console.cells("root").nth(3)).to_have_text("configuration")
+        await page.get_by_text("Add a user").first.click()
+        await page.get_by_label("Name", exact=True).first.fill("ada")
+        await page.get_by_label("Password", exact=True).fill("hunter2")
+        await page.get_by_label("Groups", exact=True).fill("staff, cooks")
+        await page.get_by_role("button", name="Add a user").click()
+        await expect(console.cells("ada").nth(1)).to_have_text("cooks, staff")
+        await page.get_by_text("Add a rule").first.click()
+        await page.get_by_label("Name", exact=True).last.fill("cooks")
+        await page.get_by_label("Who", exact=True).fill("group:cooks")
+        await page.get_by_label("May", exact=True).fill("send, receive")
+        await page.get_by_label("Where", exact=True).fill("orders")
+        await page.get_by_role("button", name="Add a rule").click()
+        await expect(console.cells("cooks").nth(3)).to_have_text("send, receive")
+        assert "hunter2" not in await page.content()
+        for name, verb in (("cooks", "rule"), ("ada", "user")):
+            await page.get_by_role("button", name=f"Delete {name}").click()
+            await console.confirm("Delete")
+            await expect(page.get_by_text(f"The {verb} {name} is deleted.")).to_be_visible()
+        await expect(page.get_by_role("rowheader", name="ada")).to_have_count(0)
+
+
+async def test_the_configuration_and_its_file(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    text = """
+        [[listener]]
+        url = "amqp://127.0.0.1:0"
+        [http]
+        url = "http://127.0.0.1:0"
+        [limits]
+        idle-time-out = {}
+        [[queue]]
+        name = "orders"
+        max-length = {}
+    """
+    file.write_text(text.format(60, 5))
+    loaded = load_config(file)
+    async with (
+        BrokerServer(loaded, reread=lambda: LoadedConfig(file, *load_with_places(file))) as server,
+        opened(server, browser) as console,
+    ):
+        page = await console.show("configuration")
+        await expect(page.get_by_role("region", name="Configuration")).to_contain_text("orders")
+        await expect(page.get_by_text("broker.toml")).to_be_visible()
+        await expect(page.get_by_text("There are none.")).to_be_visible()
+        file.write_text(text.format(30, 6))
+        await page.get_by_role("button", name="Compare again").click()
+        row = console.cells("queue[orders].max-length")
+        await expect(row.nth(1)).to_have_text("5")
+        await expect(row.nth(2)).to_have_text("6")
+        await expect(row.nth(3)).to_have_text("applies it")
+        await page.get_by_role("button", name="Reload the file").click()
+        await console.confirm("Reload")
+        await expect(page.get_by_role("status").filter(has_text="settings applied")).to_be_visible()
+        await expect(page.get_by_text("There are none.")).to_be_visible()
+        assert server.broker.default.nodes["orders"].policy.max_length == 6
+        file.write_text("[limits]\nnonsense = 1\n")
+        await page.get_by_role("button", name="Compare again").click()
+        await expect(page.get_by_text("nonsense")).to_be_visible()
+        await expect(page.get_by_role("button", name="Reload the file")).to_be_disabled()

@@ -1,7 +1,7 @@
 // The configuration as loaded, and what the file says now.
 
 import { run, types } from "../api.js";
-import { confirm, element, message, problem, text } from "../elements.js";
+import { confirm, element, message, problem } from "../elements.js";
 import { column, table } from "../tables.js";
 
 export function show(main) {
@@ -14,8 +14,9 @@ export function show(main) {
   ], { id: "setting" });
   const said = element("p", { class: "quiet" });
   const button = element("button", { type: "button", click: reload }, "Reload the file");
+  const again = element("button", { type: "button", click: () => compare().catch((error) => problem(error.message)) }, "Compare again");
   const file = element("section", { "aria-labelledby": "file" },
-    element("h2", { id: "file" }, "The file"), said, differences.part, element("div", { class: "actions" }, button));
+    element("h2", { id: "file" }, "The file"), said, differences.part, element("div", { class: "actions" }, button, again));
   const loaded = element("section", { "aria-labelledby": "loaded" },
     element("h2", { id: "loaded" }, "As loaded"),
     element("p", { class: "quiet" }, "Settings at their defaults and secrets are left out."), settings);
@@ -27,27 +28,33 @@ export function show(main) {
       const { value } = await run("broker", "broker", "reload");
       const applied = value.differences.filter((each) => each.applied).length;
       message(`${applied} settings applied, ${value.differences.length - applied} need a restart.`);
-      await view.update();
+      await compare();
     } catch (error) {
       problem(error.message);
     }
   }
 
-  const view = {
-    period: 15000,
+  async function compare() {
+    const operations = (await types()).broker.operations;
+    if (operations["GET-CONFIGURATION"] === undefined) {
+      said.textContent = "The configuration is shown in the default virtual host.";
+      button.disabled = again.disabled = loaded.hidden = true;
+      return;
+    }
+    const { value } = await run("broker", "broker", "get-configuration");
+    settings.textContent = JSON.stringify(value.configuration, null, 2);
+    button.disabled = value.error !== "";
+    said.textContent = value.error || (value.file === "" ? "The broker runs without a file." : value.file);
+    differences.update(value.differences.map((each) => ({ ...each, result: each.applied ? "applies it" : "needs a restart" })));
+  }
+
+  // Reading the file is work for the broker: it is done once, and when it is asked for.
+  let read = false;
+  return {
     async update() {
-      const operations = (await types()).broker.operations;
-      if (operations["GET-CONFIGURATION"] === undefined) {
-        settings.textContent = "";
-        said.textContent = "The configuration is shown in the default virtual host.";
-        return;
-      }
-      const { value } = await run("broker", "broker", "get-configuration");
-      settings.textContent = JSON.stringify(value.configuration, null, 2);
-      button.disabled = operations.RELOAD === undefined || value.error !== "";
-      said.textContent = value.error || text(value.file);
-      differences.update(value.differences.map((each) => ({ ...each, result: each.applied ? "applies it" : "needs a restart" })));
+      if (read) return;
+      read = true;
+      await compare();
     },
   };
-  return view;
 }

@@ -5,10 +5,9 @@ import { confirm, count, element, link, message, moment, problem } from "../elem
 import { column, number, table } from "../tables.js";
 import { row } from "./messages.js";
 
+// Messages that are looked at for their reasons, and those that are shown.
 const MOST = 1000;
-const REASON = "x-opt-deadletter-reason";
-const SOURCE = "x-opt-deadletter-source";
-const TIME = "x-opt-deadletter-time";
+const SHOWN = 50;
 
 export function show(main, address = "") {
   return address ? showQueue(main, address) : showQueues(main);
@@ -53,7 +52,7 @@ function showQueue(main, address) {
     column("source", "queue of the death"),
     number("messages", "messages"),
     column("last", "last death", moment),
-    column("again", "action", count, { cell: (item) => requeueButton(item) }),
+    column("again", "action", count, { cell: (item) => buttons(item) }),
   ], { id: "key" });
   const said = element("p", { class: "quiet", role: "status" });
   const rows = element("ol", { class: "messages", "aria-label": "Messages" });
@@ -61,17 +60,23 @@ function showQueue(main, address) {
     element("p", {}, link(`queue ${address}`, "node", "queue", address)),
     reasons.part, element("h2", {}, "Messages"), said, rows);
 
-  function requeueButton(item) {
-    return element("button", { type: "button", click: () => requeue(item) }, "Re-queue",
-      element("span", { class: "aside" }, ` ${item.reason} of ${item.source}`));
+  function buttons(item) {
+    const about = () => element("span", { class: "aside" }, ` ${item.reason} of ${item.source}`);
+    return element("div", { class: "actions" },
+      element("button", { type: "button", click: () => change(item, "requeue", "Re-queue") }, "Re-queue", about()),
+      element("button", { type: "button", class: "danger", click: () => change(item, "remove", "Remove") }, "Remove", about()));
   }
 
-  async function requeue(item) {
-    if (!(await confirm(`Move ${count(item.messages)} dead letters (${item.reason}) back to ${item.source}?`, "Re-queue"))) return;
+  // Change all dead letters of a reason and a queue, also those that are not shown.
+  async function change(item, operation, verb) {
+    const chosen = { reason: item.reason, source: item.source };
     try {
-      const { value } = await run("queue", address, "move", { target: item.source, count: item.messages });
-      message(`${count(value.count)} messages moved to ${item.source}.`
-        + (value.refused ? ` It refused one: ${value.refused}` : ""));
+      const { value: would } = await run("queue", address, operation, { ...chosen, "dry-run": true });
+      const what = `${count(would.count)} dead letters (${item.reason})`;
+      const question = operation === "requeue" ? `Send ${what} back to ${item.source}?` : `Drop ${what} of ${item.source}?`;
+      if (!(await confirm(question, verb))) return;
+      const { value, description } = await run("queue", address, operation, chosen);
+      message(`${description}.${value.refused ? ` Not all: ${value.refused}` : ""}`);
       await update();
     } catch (error) {
       problem(error.message);
@@ -82,23 +87,19 @@ function showQueue(main, address) {
     const { value } = await run("queue", address, "peek", { count: MOST });
     const groups = new Map();
     for (const each of value.messages) {
-      const death = annotations(each);
-      const [reason, source] = [death[REASON] ?? "–", death[SOURCE] ?? "–"];
+      const death = each["dead-letter"] ?? {};
+      const [reason, source] = [death.reason ?? "none", death.source ?? "–"];
       const key = `${reason}\n${source}`;
       const group = groups.get(key) ?? { key, reason, source, messages: 0, last: "" };
       group.messages += 1;
-      group.last = [group.last, death[TIME] ?? ""].sort().at(-1);
+      group.last = [group.last, death.time ?? ""].sort().at(-1);
       groups.set(key, group);
     }
     reasons.update([...groups.values()]);
     said.textContent = value.messages.length === 0 ? "There are no dead letters." : `The first ${value.messages.length}.`;
     const open = rows.querySelector("details[open]");
-    if (open === null) rows.replaceChildren(...value.messages.slice(0, 50).map((each) => element("li", {}, row(each))));
+    if (open === null) rows.replaceChildren(...value.messages.slice(0, SHOWN).map((each) => element("li", {}, row(each))));
   }
 
   return { update };
-}
-
-function annotations(found) {
-  return found.message.find((each) => each.section === "message-annotations")?.value ?? {};
 }

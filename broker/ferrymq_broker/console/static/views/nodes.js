@@ -3,7 +3,7 @@
 import { ask, list, read, run } from "../api.js";
 import { charts } from "../charts.js";
 import {
-  age, bytes, confirm, count, element, figures, link, message, pairs, problem, rate, route, text,
+  age, bytes, confirm, count, element, figures, link, message, pairs, problem, rate, route, text, write,
 } from "../elements.js";
 import { column, number, pager, table } from "../tables.js";
 
@@ -114,11 +114,22 @@ export function showNode(main, kind, name) {
   const history = kind === "exchange" ? null : charts(kind, name);
   const shown = figures(Object.entries(SHOWN).map(([key, [label]]) => [key, label]));
   const facts = element("div");
+  const links = table("Links", [
+    column("identity", "link", text, { cell: (item) => link(item.name, "connection", item.connection) }),
+    column("user", "user"),
+    column("peer", "peer"),
+    column("role", "role of the client"),
+    number("unsettled", "unsettled"),
+    number("credit", "credit"),
+    number("rate", "rate", rate),
+  ]);
+  const elsewhere = element("p", { class: "quiet", hidden: true });
   const buttons = element("div", { class: "actions" },
     WITH_MESSAGES.includes(kind) ? link("Messages", "messages", kind, name) : null,
     WITH_MESSAGES.includes(kind) ? element("button", { type: "button", class: "danger", click: purge }, "Purge") : null,
     element("button", { type: "button", class: "danger", click: remove }, "Delete"));
   main.append(element("h1", {}, `${kind} ${name}`), buttons, shown.list, history?.part ?? "",
+    element("h2", {}, "Who holds messages"), links.part, elsewhere,
     element("h2", {}, "Attributes"), facts);
   let before = "";
 
@@ -156,6 +167,10 @@ export function showNode(main, kind, name) {
         before = now;
         facts.replaceChildren(pairs(rest.map(([key, value]) => [key, text(value)])));
       }
+      const { value } = await run(kind, name, "list-links");
+      links.update(value.links, value.total);
+      elsewhere.hidden = !value.elsewhere;
+      write(elsewhere, `${count(value.elsewhere)} messages are held by no link.`);
       await history?.update(node);
     },
     close: () => history?.close(),
