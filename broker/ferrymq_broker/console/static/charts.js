@@ -91,7 +91,7 @@ function figure(title, keys) {
     const length = history[keys[0]].length;
     const end = history.end === null ? 0 : Date.parse(history.end) / 1000;
     const times = Array.from({ length }, (_, at) => end - (length - 1 - at) * history.interval);
-    data = [times, ...keys.map((key) => history[key].map((value) => key === "oldest-age" ? value / 1000 : value))];
+    data = [times, ...keys.map((key) => history[key])];
     write(said, summary(history, keys));
     rows.replaceChildren(...lastRows(times, history, keys));
     if (Plot === null) return;
@@ -123,10 +123,13 @@ function summary(history, keys) {
 function lastRows(times, history, keys) {
   return times.slice(-LAST).map((time, at) => {
     const from = Math.max(0, times.length - LAST) + at;
-    const clock = new Date(time * 1000).toLocaleTimeString("en-GB");
-    return element("tr", {}, element("th", { scope: "row" }, clock),
+    return element("tr", {}, element("th", { scope: "row" }, clock(time)),
       keys.map((key) => element("td", { class: "number" }, SERIES[key][2](history[key][from]))));
   });
+}
+
+function clock(time) {
+  return new Date(time * 1000).toLocaleTimeString("en-GB");
 }
 
 function options(keys, width) {
@@ -144,17 +147,16 @@ function options(keys, width) {
   const found = {
     width: width || 300,
     height: HEIGHT,
-    cursor: { drag: { x: false, y: false } },
-    legend: { live: true },
-    axes: [axis, { ...axis, size: 60, values: (_, ticks) => ticks.map((tick) => count(tick)) }],
+    cursor: { show: false },
+    legend: { show: keys.length > 1, live: false },
+    axes: [{ ...axis, space: 80, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 60, values: (_, ticks) => ticks.map((tick) => keys[0] === "oldest-age" ? age(tick) : count(tick)) }],
     scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
     series: [{}, ...keys.map((key) => ({
-      label: key === "oldest-age" ? "seconds" : SERIES[key][0],
+      label: SERIES[key][0],
       stroke: colour(SERIES[key][1]),
       width: 2,
       points: { show: false },
       dash: key === "out-rate" ? [6, 3] : undefined,
-      value: (_, value) => count(value),
     }))],
   };
   probe.remove();

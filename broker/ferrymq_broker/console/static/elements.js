@@ -97,10 +97,9 @@ export function bytes(value) {
   return `${number.format(value)} TiB`;
 }
 
-// Milliseconds as a duration.
-export function age(value) {
-  if (typeof value !== "number") return "–";
-  const seconds = value / 1000;
+// Seconds as a duration.
+export function age(seconds) {
+  if (typeof seconds !== "number") return "–";
   if (seconds < 120) return `${number.format(seconds)} s`;
   if (seconds < 7200) return `${number.format(seconds / 60)} min`;
   if (seconds < 172800) return `${number.format(seconds / 3600)} h`;
