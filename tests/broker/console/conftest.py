@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import quote
@@ -30,6 +30,13 @@ async def browser() -> AsyncIterator[Any]:
         browser = await started.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         yield browser
         await browser.close()
+
+
+# Goes to a view as a link does, and waits until the page has begun to show it.
+_GO = """view => new Promise(done => {
+    window.addEventListener("hashchange", done, { once: true });
+    location.hash = view;
+})"""
 
 
 class Console:
@@ -61,11 +68,15 @@ class Console:
 
     async def show(self, *path: str) -> Any:
         """Go to a view, and return the page when it has its figures."""
-        address = self.url + "#/" + "/".join(quote(part, "") for part in path)
-        await self.page.goto("about:blank")
-        await self.page.goto(address)
-        await self.page.locator("main:not([aria-busy]) h1").wait_for()
-        return self.page
+        view = "#/" + "/".join(quote(part, "") for part in path)
+        page = self.page
+        if page.url.startswith(self.url) and page.url != self.url + view:
+            await page.evaluate(_GO, view)
+        else:
+            await page.goto("about:blank")
+            await page.goto(self.url + view)
+        await page.locator("main:not([aria-busy]) h1").wait_for()
+        return page
 
     def cells(self, row: str) -> Any:
         """The cells of the row of a table, by the name in its first cell."""
@@ -74,9 +85,6 @@ class Console:
 
     async def confirm(self, verb: str) -> None:
         await self.page.get_by_role("dialog").get_by_role("button", name=verb).click()
-
-
-Opened = Callable[..., Any]
 
 
 @asynccontextmanager
@@ -115,10 +123,19 @@ async def server() -> AsyncIterator[BrokerServer]:
         yield server
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def console(server: BrokerServer, browser: Any) -> AsyncIterator[Console]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def window(server: BrokerServer, browser: Any) -> AsyncIterator[Console]:
     async with opened(server, browser) as console:
         yield console
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def console(window: Console) -> AsyncIterator[Console]:
+    """The page that the tests of a module share."""
+    window.wrong.clear()
+    window.expected.clear()
+    yield window
+    assert not window.wrong
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -46,24 +46,24 @@ async def trade(url: str) -> None:
         shop.sender("invoices", name="bills") as bills,
         kitchen.receiver("orders", name="cook", credit=20) as cook,
         kitchen.receiver("invoices", name="accountant", credit=5) as accountant,
+        asyncio.TaskGroup() as group,
     ):
-        async with asyncio.TaskGroup() as group:
-            group.create_task(work(cook))
-            for number in itertools.count():
-                body = {"id": number, "dish": "tea", "table": number % 12}
-                properties = {"region": "eu", "priority": number % 3}
-                message = Message(
-                    body=body,
-                    subject="order",
-                    message_id=f"order-{number}",
-                    application_properties=properties,
-                )
-                await till.send(message)
-                await log.send(Message(body="a line"))
-                if number % 40 == 0:
-                    await bills.send(Message(body="a bill", subject="bill"))
-                    await (await accountant.receive(timeout=10)).reject("app:bad", "no such table")
-                await asyncio.sleep(0.02 + 0.015 * math.sin(number / 150))
+        group.create_task(work(cook))
+        for number in itertools.count():
+            body = {"id": number, "dish": "tea", "table": number % 12}
+            properties = {"region": "eu", "priority": number % 3}
+            message = Message(
+                body=body,
+                subject="order",
+                message_id=f"order-{number}",
+                application_properties=properties,
+            )
+            await till.send(message)
+            await log.send(Message(body="a line"))
+            if number % 40 == 0:
+                await bills.send(Message(body="a bill", subject="bill"))
+                await (await accountant.receive(timeout=10)).reject("app:bad", "no such table")
+            await asyncio.sleep(0.02 + 0.015 * math.sin(number / 150))
 
 
 async def work(cook: Any) -> None:
