@@ -3,6 +3,7 @@
 #   PYTHON=python3.12   the interpreter that creates the environment (3.11 or newer)
 #   FERRYMQ_PURE=1      do not compile, run everything interpreted
 #   ARGS="..."          further arguments for `make run` and `make bench`
+#   HTTP=...            where `make run` has the console, metrics and health
 #   JOBS=2              test processes side by side
 #   SECONDS=60          how long `make fuzz` goes on
 #   CYCLES=100 CUTS=30  how often `make crash` kills the broker, and cuts its power
@@ -16,6 +17,7 @@ CYCLES  ?= 100
 CUTS    ?= 30
 OUTAGES ?= 50
 ARGS    ?=
+HTTP    ?= http://127.0.0.1:15692
 
 PY       := $(VENV)/bin/python
 # The folder behind the link, so that a build does not change what runs; empty if nothing is compiled.
@@ -64,9 +66,9 @@ $(PY):
 
 # Without build isolation the build requirements are installed once, not at every change.
 $(READY): pyproject.toml | $(PY)
-	@echo "installing ferrymq and the broker's packages into $(VENV)"
+	@echo "installing ferrymq, and the packages of the broker and its console, into $(VENV)"
 	@$(PIP) "hatchling>=1.27"
-	@$(PIP) --no-build-isolation -e ".[broker,compile]"
+	@$(PIP) --no-build-isolation -e ".[broker,compile,console]"
 	@touch $@
 
 $(READY_DEV): pyproject.toml $(READY) | $(PY)
@@ -91,8 +93,8 @@ build: $(READY) ## compile the hot modules into build/compiled (only what change
 
 # ── Use ──────────────────────────────────────────────────────────────────────────────────────────
 
-run: build ## start the broker, compiled where possible; ARGS="--listen amqp://127.0.0.1:0"
-	@PYTHONPATH="$(COMPILED)" exec $(VENV)/bin/ferrymq serve $(ARGS)
+run: build ## start the broker and its console, compiled where possible; ARGS="--listen amqp://127.0.0.1:0"
+	@PYTHONPATH="$(COMPILED)" exec $(VENV)/bin/ferrymq serve $(if $(filter --config%,$(ARGS)),,--http $(HTTP)) $(ARGS)
 
 # ── Tests ────────────────────────────────────────────────────────────────────────────────────────
 

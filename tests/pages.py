@@ -91,6 +91,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/queues/test_single_active.py",
         "interop/test_nodes_consumers.py",
     ),
+    "broker/console": ("broker/console/", "broker/management/test_traces.py"),
     "broker/dead-letters": (
         "broker/lifecycle/test_dead_letters.py",
         "broker/lifecycle/test_returning.py",
@@ -161,6 +162,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/locks/test_lock_transactions.py",
     ),
     "broker/management": ("broker/management/",),
+    "broker/http-api": ("broker/http_api/",),
     "broker/monitoring": ("broker/monitoring/", "broker/history/"),
     "broker/open-network": (
         "broker/security/test_gate.py",

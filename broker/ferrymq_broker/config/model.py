@@ -58,13 +58,16 @@ DEFAULT_HOST = DEFAULT_SPACE
 
 
 class Http(Section):
-    """``[http]``: the listener for monitoring, ``http://HOST:PORT``; none by default.
+    """``[http]``: the listener for monitoring and management, ``http://HOST:PORT``; none by
+    default.
 
-    `connections` is the highest number of clients at a time.
+    `connections` is the highest number of clients at a time. `management` is whether there is
+    management by HTTP, with the console: on this listener, and on those for all protocols.
     """
 
     url: Annotated[str, AfterValidator(check_http_url)] | None = None
     connections: int = Field(default=100, ge=1, le=65535)
+    management: bool = True
 
 
 class Alarms(Section):

@@ -10,8 +10,10 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.shown_links import ShownLink, ShownSession, UnsettledCounts
 from ferrymq_broker.management import ADDRESS
-from ferrymq_broker.management.entity import IndexedType, Show, deleted
+from ferrymq_broker.management.entity import EntityType, IndexedType, Show, deleted
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.sliced_query import Steps
+from ferrymq_broker.management.traces import ARGUMENTS, TRACE, ConnectionTraces
 from ferrymq_broker.values.rights import MANAGE
 from ferrymq_codec.scalars import Timestamp
 from ferrymq_types.transport import Error
@@ -98,13 +100,40 @@ class ConnectionEntities(_OfConnections[ClientHandler]):
         "properties",
     )
 
-    def __init__(self, broker: Broker, space: AddressSpace) -> None:
+    def __init__(
+        self, broker: Broker, space: AddressSpace, traces: ConnectionTraces | None = None
+    ) -> None:
         self.broker = broker
         self.space = space
+        self._traces = traces
 
     def operations(self) -> dict[str, Operation]:
-        """Return READ and DELETE."""
-        return {"READ": Operation(self.read), "DELETE": Operation(self.delete, ("reason",))}
+        """Return READ, DELETE, and TRACE if connections can be traced."""
+        operations = {
+            "READ": Operation(self.read),
+            "DELETE": Operation(self.delete, ("reason",)),
+        }
+        if self._traces is not None:
+            operations[TRACE] = Operation(self.trace, ARGUMENTS)
+        return operations
+
+    def authorise(self, operation: str, call: Call) -> None:
+        """Allow a party its own connection, but not to trace it: its requests would be traced
+        too."""
+        if operation == TRACE:
+            EntityType.authorise(self, operation, call)
+        else:
+            super().authorise(operation, call)
+
+    def trace(self, call: Call) -> Steps[Result]:
+        """Handle TRACE: return the frames that passed since the last request with this `trace`; a
+        request without one begins a trace."""
+        identity = call.required_name()
+        handler = self.entries_of(identity).get(identity)
+        if handler is None:
+            raise self.missing(identity)
+        assert self._traces is not None
+        return self._traces.trace(call, int(handler.client.id))
 
     def entries_of(self, connection: str) -> dict[str, ClientHandler]:
         """Return all connections of the virtual host, oldest first, or one of them."""

@@ -69,12 +69,12 @@ class Manager:
         self._short = {type.short: type for type in listed.values()}
         self._node = Discovery(listed, self.find).operations()
         self._jobs: SliceQueue | None = None
-        self._service: ServiceNode | None = None
+        self.service: ServiceNode | None = None
 
     def take_time(self, broker: Broker, service: ServiceNode) -> None:
         """Handle long requests in slices from now on; `service` sends the responses."""
         self._jobs = SliceQueue(broker, self._go_on)
-        self._service = service
+        self.service = service
 
     def answer(self, request: Request) -> Response | None:
         """Return the response to a request; None if the response will be sent later."""
@@ -96,11 +96,24 @@ class Manager:
             result = _failure(request, error)
         return self._response(request, result)
 
+    def carry_out(self, request: Request, via: str) -> Steps[Result]:
+        """Carry out a request that did not come as a message, in steps, and return its result.
+
+        `via` says in the audit log how it came. Nobody else answers the request.
+        """
+        try:
+            done = self._do(request)
+            result = (yield from done) if isinstance(done, Generator) else done
+        except Exception as error:
+            result = _failure(request, error)
+        self._record(request, result, via)
+        return result
+
     def _go_on(self, job: SlicedJob, until: float) -> bool:
         """Work on a request until a time. Return whether it has been answered."""
         request = job.request
         way = request.way
-        service = self._service
+        service = self.service
         result: Result | None
         if isinstance(way, Queue) and way.bytes >= PENDING_BYTES and looks(request):
             result = Result(
@@ -118,7 +131,7 @@ class Manager:
         return True
 
     def _response(self, request: Request, result: Result) -> Response:
-        self._record(request, result)
+        self._record(request, result, "management")
         if result.status == FORBIDDEN:
             result.properties["errorCondition"] = Symbol("amqp:unauthorized-access")
         response = _response(result)
@@ -129,13 +142,11 @@ class Manager:
                     response.application_properties.update(dialect.status_names(result))
         return response
 
-    def _record(self, request: Request, result: Result) -> None:
+    def _record(self, request: Request, result: Result, via: str) -> None:
         """Write changes and refused requests to the audit log, but not invalid requests."""
         party = request.party
         if result.status == FORBIDDEN:
-            audit.access_refused(
-                party.peer, party.user, result.description, self.host, via="management"
-            )
+            audit.access_refused(party.peer, party.user, result.description, self.host, via=via)
             return
         properties = request.application_properties
         operation = properties.get("operation")

@@ -23,6 +23,7 @@ from ferrymq_broker.management.store import StoreEntities, StoreKeeper
 from ferrymq_broker.management.streams import StreamEntities
 from ferrymq_broker.management.termini import TerminusEntities
 from ferrymq_broker.management.topics import SubscriptionEntities, TopicEntities
+from ferrymq_broker.management.traces import ConnectionTraces
 from ferrymq_broker.management.users import UserEntities
 from ferrymq_broker.nodes.service import ServiceNode
 
@@ -36,15 +37,18 @@ def install(
     broker: Broker,
     keeper: StoreKeeper | None = None,
     dialects: Sequence[ManagementDialect] = (),
+    traces: ConnectionTraces | None = None,
     keepers: LiveKeepers | None = None,
-) -> ServiceNode:
-    """Add the management node to `space`, and return it. With a `keeper` it manages the store too,
-    and it has the types of the `dialects`. With `keepers` it manages the rules of the virtual host,
-    and in the default one the users and the configuration.
+) -> Manager:
+    """Add the management node to `space`, and return its manager.
+
+    With a `keeper` it manages the store too, and it has the types of the `dialects`. With `traces`
+    connections can be traced. With `keepers` it manages the rules of the virtual host, and in the
+    default one the users and the configuration.
 
     Called once for every virtual host.
     """
-    connections = ConnectionEntities(broker, space)
+    connections = ConnectionEntities(broker, space, traces)
     types: list[EntityType] = [
         QueueEntities(space),
         TopicEntities(space),
@@ -77,4 +81,4 @@ def install(
     service = ServiceNode(ADDRESS, space, manager.answer, failed)
     manager.take_time(broker, service)
     space.insert_service(service)
-    return service
+    return manager

@@ -36,6 +36,7 @@ _LOOKS: Final = frozenset(
         "LIST-SESSIONS",
         "LIST-LINKS",
         "HISTORY",
+        "TRACE",
     }
 )
 

@@ -1,8 +1,9 @@
-"""The HTTP listener for monitoring: ``/livez``, ``/readyz``, ``/metrics``.
+"""The HTTP listener for operators: ``/livez``, ``/readyz``, ``/metrics``, and the handlers of the
+broker, such as that of management.
 
-It has an address of its own, apart from the AMQP listeners, and says nothing about messages or
-users. It runs in the broker's event loop, so an answer of ``/livez`` shows that the event loop
-runs. `MetricsAuth` decides which clients get metrics.
+It has an address of its own, apart from the AMQP listeners. It runs in the broker's event loop, so
+an answer of ``/livez`` shows that the event loop runs. `MetricsAuth` decides which clients get
+metrics.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -30,6 +31,11 @@ from ferrymq_broker.monitoring.node_metrics import NodeMetrics
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_stats import StoreStats
 
+# Answers requests for other paths.
+Others: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+# The most bytes of the body of a request.
+MOST_BODY: Final = 49152
 # The seconds that unfinished requests get when the listener closes.
 _SHUTDOWN: Final = 1.0
 # The number of requests for metrics that are handled at a time; the others wait.
@@ -43,8 +49,10 @@ class MonitoringServer:
     any free port.
 
     Each request for ``/readyz`` calls `readiness`. There are no metrics before `watch`, and none
-    for clients that `metrics_auth` refuses. At most `connections` connections are open at a time.
-    `start` raises `OSError` if it cannot listen on the address.
+    for clients that `metrics_auth` refuses. Other requests go to `others` after `watch`.
+
+    At most `connections` connections are open at a time. `start` raises `OSError` if it cannot
+    listen on the address.
     """
 
     def __init__(
@@ -54,6 +62,7 @@ class MonitoringServer:
         readiness: Callable[[], Readiness],
         *,
         metrics_auth: MetricsAuth | None = None,
+        others: Others | None = None,
         connections: int = 100,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
@@ -69,10 +78,11 @@ class MonitoringServer:
         self._at_work = asyncio.Semaphore(_AT_WORK)
         self._watching = False
         self._metrics_auth = metrics_auth
+        self._others = others
         self._ssl = ssl_context
         self._limits = HttpLimits(connections)
         self._listener: asyncio.Server | None = None
-        application = web.Application(middlewares=[self._within_limits])
+        application = web.Application(middlewares=[self._within_limits], client_max_size=MOST_BODY)
         application.on_response_prepare.append(_headers)
         application.on_response_prepare.append(leave_out_server)
         application.router.add_get("/livez", self._livez)
@@ -80,6 +90,7 @@ class MonitoringServer:
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/metrics/nodes", self._metrics_by_node)
         application.router.add_get("/metrics/connections", self._metrics_by_connection)
+        application.router.add_route("*", "/{path:.*}", self._serve_other)
         self._runner = web.AppRunner(
             application,
             access_log=None,
@@ -181,6 +192,13 @@ class MonitoringServer:
         await response.write_eof()
         return response
 
+    async def _serve_other(self, request: web.Request) -> web.StreamResponse:
+        if self._others is None:
+            return web.Response(status=404)
+        if not self._watching:
+            return web.Response(text=self._readiness().reason + "\n", status=503)
+        return await self._others(request)
+
     async def _refusal(self, request: web.Request) -> web.Response | None:
         """Return the answer to a client that gets no metrics; None if the client gets metrics."""
         if self._metrics_auth is not None:
@@ -194,5 +212,5 @@ class MonitoringServer:
 
 async def _headers(request: web.Request, response: web.StreamResponse) -> None:
     """Forbid proxies to cache the answer, and clients to guess its type."""
-    response.headers["Cache-Control"] = "no-store"
+    response.headers.setdefault("Cache-Control", "no-store")
     response.headers["X-Content-Type-Options"] = "nosniff"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.config.url import ListenAddress
     from ferrymq_broker.connections.authentication import ClientTransport
     from ferrymq_broker.management.live import LiveKeepers
+    from ferrymq_broker.management.manager import Manager
     from ferrymq_broker.security.request_tokens import RequestTokens
 
 
@@ -72,13 +73,21 @@ class HostTables:
         needs_login: Callable[[ClientTransport], bool],
         users: Callable[[], Mapping[str, frozenset[str]]],
         addresses: Callable[[], Sequence[ListenAddress]],
+        managers: Mapping[str, Manager],
         keepers: LiveKeepers,
     ) -> None:
         """Mount the HTTP handlers in every virtual host, whose requests `tokens` judges.
-        `needs_login`, `users`, `addresses` and `keepers` are those of `HttpHost`."""
+        The others are those of `HttpHost`."""
         for space in broker.spaces.values():
             for prefix, make in self.http_handlers.items():
                 host = HttpHost(
-                    space, broker, tokens(space), needs_login, users, addresses, keepers
+                    space,
+                    broker,
+                    tokens(space),
+                    needs_login,
+                    users,
+                    addresses,
+                    managers,
+                    keepers,
                 )
                 handlers.mount(space.name, prefix, make(host), prefix in self.http_logins)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.config.url import ListenAddress
     from ferrymq_broker.management.live import LiveKeepers
+    from ferrymq_broker.management.manager import Manager
     from ferrymq_broker.security.request_tokens import RequestTokens
 
 
@@ -60,7 +61,8 @@ class HttpHost:
     """The virtual host that a handler works for. `tokens` judges the tokens of requests; None if
     the broker takes no tokens. `needs_login` returns whether a client has to name itself. `users`
     returns the users with a password, by name, and their groups. `addresses` returns those that the
-    broker listens on. `keepers` change users, rules and the configuration."""
+    broker listens on. `managers` answer management requests, by virtual host. `keepers` change
+    users, rules and the configuration."""
 
     space: AddressSpace
     broker: Broker
@@ -68,6 +70,7 @@ class HttpHost:
     needs_login: Callable[[ClientTransport], bool]
     users: Callable[[], Mapping[str, frozenset[str]]]
     addresses: Callable[[], Sequence[ListenAddress]]
+    managers: Mapping[str, Manager]
     keepers: LiveKeepers
 
 

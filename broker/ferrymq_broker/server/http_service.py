@@ -3,40 +3,24 @@
 aiohttp handles HTTP and WebSocket; everything inside a WebSocket is as over TCP. Before a client
 has opened its connection it has the same limits as over TCP: `WebSocketLimits` counts time and
 bytes. Requests for handlers have limits of their own, which begin again with each request.
-
-A browser lets any page open a WebSocket to any address, even to a broker on the same machine, and
-sends the origin of the page. Such clients are accepted only from listed origins, and from the
-broker's own. Other clients send no origin.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from ferrymq.aio.websocket_stream import WebSocketStream
-from ferrymq_broker.connections.authentication import ClientTransport
-from ferrymq_broker.event_log import log
-from ferrymq_broker.http_login import log_in
 from ferrymq_broker.http_responses import leave_out_server, serve
 from ferrymq_broker.monitoring.http_log_filter import LOGGER
-from ferrymq_broker.server.http_handlers import (
-    HttpHandler,
-    HttpRequest,
-    HttpResponse,
-    HttpSteps,
-    MountedHandler,
-)
-from ferrymq_broker.server.peer_address import host_of, name_of
+from ferrymq_broker.server.handler_requests import HandlerRequests
+from ferrymq_broker.server.http_handlers import MountedHandler
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.tls_stream import TlsStream, mark_secured
 from ferrymq_broker.server.websocket_limits import MOST_BODY, WebSocketLimits, never_through
-from ferrymq_broker.store.changes import StableCall
 
 if TYPE_CHECKING:
     from ferrymq_broker.security.tls_reload import TlsFiles
@@ -59,7 +43,7 @@ class HttpService:
     ) -> None:
         self._server = server
         self._loopback = loopback
-        self._origins = frozenset(origin.lower() for origin in origins)
+        self._requests = HandlerRequests(server, loopback, origins)
         # The limits of the current clients, by their aiohttp protocols.
         self._clients: dict[object, WebSocketLimits] = {}
         application = web.Application(client_max_size=MOST_BODY)
@@ -105,9 +89,7 @@ class HttpService:
     async def _serve_any(self, request: web.Request) -> web.StreamResponse:
         """Handle a request for a WebSocket, or one for a handler."""
         if request.headers.get("Upgrade", "").lower() != "websocket":
-            server = self._server
-            space = server.broker.space_for(_hostname(request))
-            mounted = None if space is None else server.http_handlers.find(space.name, request.path)
+            mounted = self._requests.find(request)
             if mounted is not None:
                 return await self._handle(request, mounted)
         if request.method != "GET":
@@ -115,87 +97,22 @@ class HttpService:
         return await self._serve(request)
 
     async def _handle(self, request: web.Request, mounted: MountedHandler) -> web.Response:
-        """Give a request to its handler, and return the response when its changes are on disk."""
+        """Give a request to its handler, within the limits of its connection."""
         limits = self._clients.get(request.protocol)
         if limits is None:
             # The client disconnected in the meantime.
             return web.Response(status=400)
-        if self._server.failure is not None:
-            return _closing(503, "the store has failed")
-        refusal = self._refusal_of_page(request, "request")
+        refusal = self._requests.refusal(request)
         if refusal is not None:
             return refusal
-        if "Content-Encoding" in request.headers:
-            return _closing(415, "the content must not be encoded")
         limits.begin_request()
         body = await request.read()
         limits.begin_work()
-        transport = self._transport_of(request)
-        identity = None
-        if mounted.login:
-            authenticator = self._server.admission.authenticator_for(transport)
-            header = request.headers.get("Authorization")
-            identity = await log_in(authenticator, header, transport)
-        try:
-            response = await self._run(
-                mounted.handle,
-                HttpRequest(
-                    request.method,
-                    request.path,
-                    _first_values(request),
-                    {name.lower(): value for name, value in request.headers.items()},
-                    body,
-                    f"{request.scheme}://{request.host}",
-                    transport,
-                    request.rel_url.raw_path,
-                    identity,
-                ),
-            )
-        except Exception:
-            log.exception("internal error", peer=request.remote)
-            return _closing(500, "the broker made a mistake")
-        answer = web.Response(
-            status=response.status, body=response.body or None, headers=response.headers
-        )
-        if response.close:
-            answer.force_close()
-        else:
+        answer = await self._requests.answer(request, mounted, body)
+        # The property is False after `force_close`.
+        if answer.keep_alive is not False:
             limits.end_request()
         return answer
-
-    async def _run(self, handler: HttpHandler, request: HttpRequest) -> HttpResponse:
-        """Call a handler in a pass of the broker, and wait until its changes are on disk. Other
-        clients are served between the steps of long work."""
-        answer = await self._in_pass(partial(handler, request))
-        while not isinstance(answer, HttpResponse):
-            await asyncio.sleep(0)
-            answer = await self._in_pass(partial(_step, answer))
-        return answer
-
-    async def _in_pass(
-        self, work: Callable[[], HttpResponse | HttpSteps]
-    ) -> HttpResponse | HttpSteps:
-        server = self._server
-        broker = server.broker
-        changes = broker.agenda.changes
-        broker.begin_pass(server.clock.now())
-        written = asyncio.Event()
-        try:
-            before = changes.total
-            response = work()
-            if changes.total != before:
-                changes.watch(StableCall(written.set))
-            else:
-                written.set()
-        finally:
-            broker.finish_pass()
-        await written.wait()
-        return response
-
-    def _transport_of(self, request: web.Request) -> ClientTransport:
-        transport = request.transport
-        peer = None if transport is None else transport.get_extra_info("peername")
-        return ClientTransport(name_of(peer), host_of(peer), self._loopback, request.secure)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         """Handle a request for a WebSocket."""
@@ -224,7 +141,7 @@ class HttpService:
         path = request.path.rstrip("/").lower()
         if path and path not in self._server.tables.websocket_paths:
             return web.Response(status=404, text="AMQP is served at /\n")
-        refusal = self._refusal_of_page(request, "websocket")
+        refusal = self._requests.refusal_of_page(request, "websocket")
         if refusal is not None:
             return refusal
         if request.headers.get("Upgrade", "").lower() != "websocket":
@@ -240,17 +157,6 @@ class HttpService:
 
     def _subprotocols(self) -> tuple[str, ...]:
         return (SUBPROTOCOL, *self._server.tables.websocket_subprotocols)
-
-    def _refusal_of_page(self, request: web.Request, what: str) -> web.Response | None:
-        """Return the answer to a page of an origin that is not listed; None for other clients."""
-        origin = request.headers.get("Origin")
-        if origin is None or self._lets_in(origin) or _is_own(origin, request):
-            return None
-        log.warning(f"{what} refused", peer=request.remote, origin=origin[:200])
-        return web.Response(status=403, text="pages of this origin are not allowed\n")
-
-    def _lets_in(self, origin: str) -> bool:
-        return "*" in self._origins or origin.lower() in self._origins
 
 
 class WebProtocol(AmqpProtocol):
@@ -277,56 +183,6 @@ class WebProtocol(AmqpProtocol):
 
     def _has_opened(self) -> bool:
         return self.handler.is_opened()
-
-
-def _step(steps: HttpSteps) -> HttpResponse | HttpSteps:
-    """Do one step; return the response if it was the last one."""
-    try:
-        next(steps)
-    except StopIteration as end:
-        response: HttpResponse = end.value
-        return response
-    return steps
-
-
-def _is_own(origin: str, request: web.Request) -> bool:
-    """Return whether an origin is that of the request itself, which some clients send.
-
-    A page from elsewhere cannot have it: over TLS the browser has checked the certificate, and the
-    name ``localhost`` and the numbers of addresses cannot be made to lead to another machine.
-    """
-    if origin.lower() != f"{request.scheme}://{request.host}".lower():
-        return False
-    name = _hostname(request).lower()
-    return request.secure or name == "localhost" or _is_numeric(name)
-
-
-def _is_numeric(host: str) -> bool:
-    try:
-        ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
-
-
-def _hostname(request: web.Request) -> str:
-    """Return the host of a request, without a port; empty if it names none."""
-    host = request.headers.get("Host", "")
-    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-
-
-def _first_values(request: web.Request) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in request.query.items():
-        found.setdefault(name, value)
-    return found
-
-
-def _closing(status: int, text: str) -> web.Response:
-    """Return a response after which the connection ends."""
-    answer = web.Response(status=status, text=f"{text}\n")
-    answer.force_close()
-    return answer
 
 
 def _extra_info(transport: asyncio.BaseTransport | None) -> Callable[[str, object], object]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiohttp import web
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
@@ -12,6 +15,10 @@ from ferrymq_broker.connections.authentication import Authenticator, ClientTrans
 from ferrymq_broker.monitoring.http import MonitoringServer
 from ferrymq_broker.monitoring.metrics_auth import MetricsAuth
 from ferrymq_broker.monitoring.readiness import Readiness
+from ferrymq_broker.server.handler_requests import HandlerRequests
+
+if TYPE_CHECKING:
+    from ferrymq_broker.server.server import BrokerServer
 
 
 def make_monitoring(
@@ -20,9 +27,12 @@ def make_monitoring(
     readiness: Callable[[], Readiness],
     authenticator_for: Callable[[ClientTransport], Authenticator | None],
     ssl_context: ssl.SSLContext | None,
+    server: BrokerServer,
 ) -> MonitoringServer:
-    """Make the monitoring server. Clients get metrics without a login only if the broker needs no
-    login, or if the listener is only for this machine.
+    """Make the monitoring server, which gives other requests to the handlers of `server`.
+
+    Clients get metrics without a login only if the broker needs no login, or if the listener is
+    only for this machine.
 
     `authenticator_for` returns the authenticator for a client, None until the broker has one.
     `ssl_context` is for ``https:``.
@@ -40,6 +50,24 @@ def make_monitoring(
         url,
         readiness,
         metrics_auth=metrics_auth,
+        others=_Handled(HandlerRequests(server, loopback, [])).serve,
         connections=config.http.connections,
         ssl_context=ssl_context,
     )
+
+
+class _Handled:
+    """The handlers of the broker, for the requests of the monitoring listener."""
+
+    def __init__(self, requests: HandlerRequests) -> None:
+        self._requests = requests
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request."""
+        mounted = self._requests.find(request)
+        if mounted is None:
+            return web.Response(status=404)
+        refusal = self._requests.refusal(request)
+        if refusal is not None:
+            return refusal
+        return await self._requests.answer(request, mounted, await request.read())

@@ -10,6 +10,7 @@ from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.event_log import log
+from ferrymq_broker.management.traces import RECEIVED, SENT, FrameTap
 from ferrymq_broker.server.peer_address import host_of, name_of
 from ferrymq_broker.server.read_fairness import ReadTurns
 from ferrymq_broker.server.tls_stream import TlsStream, mark_secured
@@ -54,6 +55,8 @@ class AmqpProtocol(asyncio.Protocol):
         self._lingering: asyncio.TimerHandle | None = None
         # The first bytes, until the protocol is known; None if it is, or if there is one only.
         self._beginning: bytes | None = b"" if server.tables.protocols else None
+        # What wants a copy of the bytes.
+        self.taps: tuple[FrameTap, ...] = ()
         self._turns = ReadTurns(self._take, self._stop_reading, self._start_reading, server.round)
 
     # -- from the event loop -------------------------------------------------------------
@@ -92,6 +95,8 @@ class AmqpProtocol(asyncio.Protocol):
             data = self._find_protocol(self._beginning + data)
             if self._beginning is not None:
                 return
+        if self.taps:
+            self._copy(RECEIVED, data)
         handler = self.handler
         try:
             handler.receive_data(data, self._clock.now())
@@ -212,8 +217,14 @@ class AmqpProtocol(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         """Write, unless the transport is closing. Output that waited for the store can come after
         the transport began to close and before `connection_lost`."""
+        if self.taps:
+            self._copy(SENT, data)
         if not self._transport.is_closing():
             self._transport.write(data)
+
+    def _copy(self, arrow: str, data: bytes) -> None:
+        for tap in self.taps:
+            tap.add(arrow, data)
 
     def _limit_input(self) -> None:
         if self._transport.get_write_buffer_size() > WRITE_LIMIT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +23,9 @@ from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.event_log import log
 from ferrymq_broker.history.sampler import Sampler
 from ferrymq_broker.management.live import LiveKeepers
+from ferrymq_broker.management.manager import Manager
 from ferrymq_broker.management.setup import install as install_management
+from ferrymq_broker.management.traces import ConnectionTraces
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_stats import StoreStats
 from ferrymq_broker.security.authenticators import Authenticators
@@ -38,10 +41,12 @@ from ferrymq_broker.server.listeners import Listeners
 from ferrymq_broker.server.live_config import LiveConfig, Reread
 from ferrymq_broker.server.managed_rules import ManagedRules
 from ferrymq_broker.server.managed_users import ManagedUsers
+from ferrymq_broker.server.management_pages import MANAGEMENT_PAGES
 from ferrymq_broker.server.personalities import find_personality, take_personality
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.server.startup_progress import OnProgress, readiness_of
+from ferrymq_broker.server.tapped_connections import TappedConnections
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_types.transport import Error
 
@@ -114,6 +119,8 @@ class BrokerServer:
         # What answers HTTP requests on listeners that take HTTP beside AMQP.
         self.http_handlers: HttpHandlers = HttpHandlers()
         self._listeners = Listeners(self)
+        # What answers management requests, by virtual host.
+        self.managers: dict[str, Manager] = {}
         # Functions that read files again, for `reload`.
         self.on_reload: list[Callable[[], object]] = []
         self._authenticators: Authenticators | None = None
@@ -168,6 +175,7 @@ class BrokerServer:
                     lambda: self._readiness,
                     lambda transport: self._authenticators and self.admission.authenticators,
                     self.tls.monitoring,
+                    self,
                 )
                 await self.monitoring.start()
             make_hosts(config, self.broker)
@@ -177,6 +185,8 @@ class BrokerServer:
                 self.tables = self.tables.joined(package.tables)
                 config = self.config = self.completed(config)
                 take_personality(package, self.broker, config.personality)
+            if config.http.management:
+                self.tables = self.tables.joined(MANAGEMENT_PAGES)
             self.tables.add_words(self.broker)
             # Set the time for recovery and declarations.
             self.broker.begin_pass(self.clock.now())
@@ -192,10 +202,13 @@ class BrokerServer:
                 lambda: self.config, lambda: self.admission.authenticators
             )
             keepers = LiveKeepers(self.live, self.users, self.rules)
+            traces = ConnectionTraces(TappedConnections(self.connections), time.time)
             for space in self.broker.spaces.values():
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 keeper = self._storage if space is self.broker.default else None
-                install_management(space, self.broker, keeper, self.tables.dialects, keepers)
+                self.managers[space.name] = install_management(
+                    space, self.broker, keeper, self.tables.dialects, traces, keepers
+                )
             if config.history.enabled:
                 self.history: Sampler = Sampler(self.broker, config.history.max_bytes)
             self.capture = _make_capture(config.capture, self.broker, self.clock)
@@ -230,6 +243,7 @@ class BrokerServer:
                 lambda transport: self.admission.authenticators.is_required(transport),
                 lambda: self.admission.authenticators.users(),
                 lambda: self.addresses,
+                self.managers,
                 keepers,
             )
             await self._listeners.start(config.listener)

@@ -384,10 +384,10 @@ class LocalBroker:
 
         host = VirtualHost.model_validate({"name": name, **tables})
         nodes = self._config.nodes_of(host)
-        broker = self._running().broker
-        space = broker.add_space(host.name, host.all_hostnames(), nodes.limit)
+        server = self._running()
+        space = server.broker.add_space(host.name, host.all_hostnames(), nodes.limit)
         fill_space(self._config, host, nodes, space)
-        install(space, broker)
+        server.managers[space.name] = install(space, server.broker)
 
     def _remove_host(self, name: str) -> None:
         server = self._running()

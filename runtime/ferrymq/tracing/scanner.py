@@ -41,6 +41,8 @@ _BEGINNING: Final = re.compile(
 # The type of a TLS record that begins a handshake (RFC 8446 §5.1).
 _HANDSHAKE: Final = 22
 _LONGEST_BEGINNING: Final = 16
+# Why the beginning of a stream is not read.
+_JOINED: Final = "the trace began here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +87,16 @@ Item = TracedHeader | TracedFrame | Broken
 
 
 class FrameScanner:
-    """Scanner of the bytes of one direction of a connection, in pieces of any size."""
+    """Scanner of the bytes of one direction of a connection, in pieces of any size. With `joined`
+    they may begin inside a frame, of which nothing is reported."""
 
-    def __init__(self) -> None:
+    def __init__(self, joined: bool = False) -> None:
         self._held = bytearray()
         self._offset = 0
         # Bytes of a large frame that are still to come and will be skipped.
         self._passing = 0
         # Offset and reason of unreadable data; None while the data is readable.
-        self._lost: tuple[int, str] | None = None
+        self._lost: tuple[int, str] | None = (0, _JOINED) if joined else None
         self._tls = False
         self._encrypted = False
 
@@ -138,7 +141,9 @@ class FrameScanner:
                     self._drop(max(0, len(held) - _LONGEST_BEGINNING))
                     return
                 self._drop(found.start())
-                yield self._found_again(self._offset)
+                broken = self._found_again(self._offset)
+                if broken.reason != _JOINED:
+                    yield broken
             if len(held) < 8:
                 return
             if held.startswith(b"AMQP"):

@@ -20,13 +20,17 @@ class Trace:
     """Trace of one connection. `label` stands in front of every line, if there are several
     connections.
 
-    `full` shows the messages themselves; `as_json` makes lines of JSON. Secrets are never shown.
+    `full` shows the messages themselves; `as_json` makes lines of JSON. `joined` says that the
+    trace may begin inside a frame. Secrets are never shown.
     """
 
-    def __init__(self, label: str = "", full: bool = False, as_json: bool = False) -> None:
+    def __init__(
+        self, label: str = "", full: bool = False, as_json: bool = False, joined: bool = False
+    ) -> None:
         self._label = safe(label)
         self._full = full
         self._as_json = as_json
+        self._joined = joined
         self._ways: dict[str, tuple[FrameScanner, TracedMessages]] = {}
 
     def feed(self, arrow: str, data: bytes, time: float | None = None) -> Iterator[str]:
@@ -45,7 +49,7 @@ class Trace:
     def _way(self, arrow: str) -> tuple[FrameScanner, TracedMessages]:
         way = self._ways.get(arrow)
         if way is None:
-            way = self._ways[arrow] = (FrameScanner(), TracedMessages())
+            way = self._ways[arrow] = (FrameScanner(self._joined), TracedMessages())
         return way
 
     def _line(self, arrow: str, messages: TracedMessages, item: Item, time: float | None) -> str:

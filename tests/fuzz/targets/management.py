@@ -46,7 +46,7 @@ def _operations() -> list[tuple[str, str, dict[str, object]]]:
     ]
     found = []
     net = Network()
-    service = install(net.space, net.broker, dialects=HUB_TABLES.dialects)
+    service = install(net.space, net.broker, dialects=HUB_TABLES.dialects).service
     assert service is not None
     asker = Asker(net)
     answer = asker.ask("GET-OPERATIONS", "org.amqp.management", "self")

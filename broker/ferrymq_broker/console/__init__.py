@@ -1,0 +1,1 @@
+"""The console: pages for a browser, which ask the management API."""

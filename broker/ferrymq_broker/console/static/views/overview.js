@@ -1,0 +1,71 @@
+// The broker: alarms, figures, rates, and the virtual host.
+
+import { list, read } from "../api.js";
+import { charts } from "../charts.js";
+import { age, bytes, count, element, figures, rate, text } from "../elements.js";
+import { column, number, table } from "../tables.js";
+
+const FIGURES = [
+  ["in-rate", "Messages in"],
+  ["out-rate", "Messages out"],
+  ["oldest-age", "Oldest message"],
+  ["connections", "Connections"],
+  ["links", "Links"],
+  ["held-bytes", "Messages in memory"],
+  ["connections-opened", "Connections opened"],
+  ["logins-refused", "Logins refused"],
+  ["links-refused", "Links refused"],
+  ["bytes-received", "Received"],
+  ["bytes-sent", "Sent"],
+  ["version", "Version"],
+];
+
+export function show(main) {
+  const alarms = element("div", { id: "alarms", role: "status" });
+  const shown = figures(FIGURES);
+  const history = charts("broker", "broker");
+  const hosts = table("Virtual hosts", [
+    column("name", "virtual host"),
+    number("connections", "connections"),
+    number("in-rate", "in", rate),
+    number("out-rate", "out", rate),
+    number("oldest-age", "oldest message", age),
+    column("nodes", "nodes", kinds),
+  ]);
+  main.append(element("h1", {}, "Overview"), alarms, shown.list, history.part,
+    element("h2", {}, "This virtual host"), hosts.part);
+  let said = null;
+  return {
+    async update() {
+      const broker = await read("broker", "broker");
+      const now = broker.alarms.join(", ");
+      if (now !== said) {
+        said = now;
+        alarms.replaceChildren(now
+          ? element("p", { class: "problem" }, `Alarm: ${now}. Producers wait until it ends.`)
+          : element("p", { class: "good" }, "No alarms."));
+      }
+      shown.update({
+        "in-rate": rate(broker["in-rate"]),
+        "out-rate": rate(broker["out-rate"]),
+        "oldest-age": age(broker["oldest-age"]),
+        connections: count(broker.connections),
+        links: count(broker.links),
+        "held-bytes": bytes(broker["held-bytes"]),
+        "connections-opened": count(broker["connections-opened"]),
+        "logins-refused": count(broker["logins-refused"]),
+        "links-refused": count(broker["links-refused"]),
+        "bytes-received": bytes(broker["bytes-received"]),
+        "bytes-sent": bytes(broker["bytes-sent"]),
+        version: text(broker.version),
+      });
+      hosts.update((await list("virtual-host")).items);
+      await history.update(broker);
+    },
+    close: history.close,
+  };
+}
+
+function kinds(nodes) {
+  return Object.entries(nodes ?? {}).map(([kind, many]) => `${many} ${kind}`).join(", ") || "–";
+}
