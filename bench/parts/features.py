@@ -39,10 +39,11 @@ HELD_QUICKLY: Final = 100_000
 DEMAND_LOCKED: Final = 1.2
 
 # The configuration of the broker under test; other names become queues.
-CONFIGURATION: Final = f"""
+CONFIGURATION: Final = """
+# A link may hold `HELD` messages.
 [limits]
-unsettled = {HELD}
-unsettled-per-connection = {2 * HELD}
+unsettled = 1_000_000
+unsettled-per-connection = 2_000_000
 
 [[queue]]
 name = "bounded"
@@ -64,7 +65,7 @@ name = "bound"
 
 [[exchange]]
 name = "exchange"
-binding = [{{ to = "bound" }}]
+binding = [{ to = "bound" }]
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ TABLES = (
 FILES = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py") if p not in TABLES)
 # Zero, the constructor of a described value, has too many other meanings to be looked for.
 CODES = frozenset(codes.TYPE_NAMES)
+BYTES = re.compile("(b|br|rb)[\"']", re.IGNORECASE)
 DESCRIPTORS = frozenset(v for v in vars(descriptors).values() if isinstance(v, int))
 
 
@@ -33,7 +35,7 @@ def written(text: str) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.NUMBER and token.string[:2].lower() == "0x":
             if int(token.string, 16) in CODES | DESCRIPTORS:
                 yield token.start[0], token.string
-        elif token.type == tokenize.STRING and "\\x" in token.string:
+        elif token.type == tokenize.STRING and BYTES.match(token.string) and "\\x" in token.string:
             value = ast.literal_eval(token.string)
             if isinstance(value, bytes) and any(f"\\x{code:02x}" in token.string for code in CODES):
                 yield token.start[0], token.string

@@ -75,7 +75,7 @@ class LoadedConfig(NamedTuple):
 
 def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, SourceLocations]:
     """Read the configuration and the lines of its keys. Raises `BadFile`."""
-    said, places = read_toml(path)
+    said, places = read_tables(path)
     problems = [
         Problem(places.line(location), _unknown(location))
         for location in _underscored(said, Config, ())
@@ -99,17 +99,17 @@ def problems_of(places: SourceLocations, error: ValidationError) -> list[Problem
     return [problem for details in error.errors() for problem in _explain(places, details)]
 
 
-def read_toml(path: Path) -> tuple[dict[str, Any], SourceLocations]:
+def read_tables(path: Path) -> tuple[dict[str, Any], SourceLocations]:
     """Read the tables of a TOML file, and the lines of its keys; or those of a JSON file, whose
     name ends so, without lines. Raises `BadFile`."""
-    try:
-        text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
-    except OSError as error:
-        raise BadFile(path, [Problem(0, error.strerror or str(error))]) from None
-    except UnicodeDecodeError:
-        raise BadFile(path, [Problem(0, "the file is not UTF-8")]) from None
     if path.suffix == ".json":
-        return _read_json(path, text), SourceLocations("")
+        return _read_json(path, _read_text(path)), SourceLocations("")
+    return read_toml(path)
+
+
+def read_toml(path: Path) -> tuple[dict[str, Any], SourceLocations]:
+    """Read the tables of a TOML file, and the lines of its keys. Raises `BadFile`."""
+    text = _read_text(path)
     try:
         said = tomllib.loads(text)
     except ValueError as error:
@@ -122,6 +122,15 @@ def read_toml(path: Path) -> tuple[dict[str, Any], SourceLocations]:
     except RecursionError:
         raise BadFile(path, [Problem(0, "tables and arrays are nested too deeply")]) from None
     return said, SourceLocations(text)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+    except OSError as error:
+        raise BadFile(path, [Problem(0, error.strerror or str(error))]) from None
+    except UnicodeDecodeError:
+        raise BadFile(path, [Problem(0, "the file is not UTF-8")]) from None
 
 
 def _read_json(path: Path, text: str) -> dict[str, Any]:

@@ -19,6 +19,11 @@ class ConfigKeeper(Protocol):
     def in_force(self) -> Config:
         """The configuration that is in force."""
 
+    def compare(self) -> tuple[str, Sequence[Difference]]:
+        """Read the file again; return its name, empty without one, and the settings that differ
+        from those in force, where `applied` is whether a reload applies them. Raises
+        `ConfigError`."""
+
     def reload(self) -> Sequence[Difference]:
         """Read all files again, and apply what can change while the broker runs. Return the
         settings that differ. Raises `ConfigError`, and then nothing has changed."""

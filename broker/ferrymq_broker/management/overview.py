@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ferrymq import __version__
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.apply.differences import plain
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.management.definitions import definitions_of
 from ferrymq_broker.management.entity import EntityType
@@ -56,10 +57,12 @@ class BrokerEntities(EntityType):
         self._keepers = keepers if space is broker.default else None
 
     def operations(self) -> dict[str, Operation]:
-        """Return READ and HISTORY, and in the default virtual host RELOAD and GET-DEFINITIONS."""
+        """Return READ and HISTORY, and in the default virtual host RELOAD, GET-CONFIGURATION and
+        GET-DEFINITIONS."""
         operations = {**super().operations(), HISTORY: Operation(self.history, ARGUMENTS)}
         if self._keepers is not None:
             operations["RELOAD"] = Operation(self.reload)
+            operations["GET-CONFIGURATION"] = Operation(self.get_configuration)
             operations["GET-DEFINITIONS"] = Operation(self.get_definitions)
         return operations
 
@@ -70,6 +73,29 @@ class BrokerEntities(EntityType):
         assert self._keepers is not None
         found = definitions_of(self._broker, self._keepers)
         return Result({"definitions": found.document, "omitted": found.omitted})
+
+    def get_configuration(self, call: Call) -> Result:
+        """Handle GET-CONFIGURATION: return the settings that are in force, and how the file differs
+        from them now."""
+        call.expect_only()
+        self.shown(call.required_name())
+        assert self._keepers is not None
+        keeper = self._keepers.config
+        file, mistake = "", ""
+        found: list[dict[str, object]] = []
+        try:
+            file, differences = keeper.compare()
+            found = [each.attributes() for each in differences]
+        except ConfigError as error:
+            mistake = str(error)
+        return Result(
+            {
+                "configuration": plain(keeper.in_force),
+                "file": file,
+                "error": mistake,
+                "differences": found,
+            }
+        )
 
     def reload(self, call: Call) -> Result:
         """Handle RELOAD: read the configuration and the files that it names again, and apply what

@@ -43,6 +43,14 @@ class LiveConfig:
         """The configuration that is in force."""
         return self._server.config
 
+    def compare(self) -> tuple[str, Sequence[Difference]]:
+        """Read the file again; return its name, and how it differs from what is in force. Nothing
+        changes. Raises `ConfigError`."""
+        if self._reread is None:
+            return "", []
+        loaded = self._reread()
+        return str(loaded.path), self._compare(loaded)[2]
+
     def reload(self) -> Sequence[Difference]:
         """Read all files again, and apply what can change. Called within a pass. Raises
         `ConfigError`, and then the settings stay as they were."""
@@ -72,7 +80,9 @@ class LiveConfig:
         audit.reloaded("configuration")
         return found
 
-    def _apply(self, loaded: LoadedConfig) -> list[Difference]:
+    def _compare(self, loaded: LoadedConfig) -> tuple[Config, bool, list[Difference]]:
+        """Return the configuration that the files want, whether the personality can take its part
+        of it, and the settings that differ. Raises `ConfigError` for wrong ones."""
         server = self._server
         broker, before = server.broker, server.config
         wanted = server.completed(loaded.config)
@@ -92,7 +102,13 @@ class LiveConfig:
             for each in differences(before, wanted)
             for live in (is_live(each.path, personal, follows),)
         ]
-        after = in_force(before, wanted, personal, follows)
+        return wanted, follows, found
+
+    def _apply(self, loaded: LoadedConfig) -> list[Difference]:
+        server = self._server
+        broker, before = server.broker, server.config
+        wanted, follows, found = self._compare(loaded)
+        after = in_force(before, wanted, bool(before.personality.name), follows)
         security = after.security
         path = security.rules_file
         kept = [] if path is None else read_rules(path, security.names_somebody)

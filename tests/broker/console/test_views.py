@@ -168,6 +168,11 @@ async def test_the_frames_of_a_connection(console: Console, client: ferrymq.Conn
     await expect(log).not_to_contain_text("hidden")
     await page.get_by_label("Only lines with").fill("<- ")
     await expect(log).not_to_contain_text("->")
+    console.expected = {404}
+    await client.close()
+    await expect(page.get_by_text("The connection has ended.")).to_be_visible()
+    await console.show("overview")
+    console.expected = set()
 
 
 async def test_a_user_and_a_rule_come_and_go(browser: Any, tmp_path: Path) -> None:

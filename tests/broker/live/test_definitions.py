@@ -90,7 +90,7 @@ where = ["*", "$*", "dynamic.*"]
 
 def run(b: ConfiguredBroker, *words: str) -> tuple[str, str]:
     url = b.url("alice", "s%C3%A9same")
-    result = CliRunner().invoke(make_app(["definitions"]), ["definitions", *words, "--url", url])
+    result = CliRunner().invoke(make_app(), ["definitions", *words, "--url", url])
     assert result.exit_code == 0, result.exception
     return result.stdout, result.stderr
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.broker.harness import Network
 
 def network() -> Network:
     net = Network()
-    net.personality = lambda: RabbitmqPersonality(net.space, net.broker, {})
+    net.personality = lambda: RabbitmqPersonality(net.space, net.broker, {}, Path())
     net.restart()
     personality = net.space.personality
     assert personality is not None

@@ -55,6 +55,11 @@ export function show(main, id) {
         lines.splice(0, lines.length - MOST_LINES);
         draw();
       } catch (error) {
+        if (error.status === 404 && trace === "") {
+          stopped = toggle.disabled = true;
+          write(said, `${lines.length} frames. The connection has ended.`);
+          return;
+        }
         // The next request begins another trace.
         trace = "";
         throw error;
