@@ -50,7 +50,7 @@ INTERPRETED := $(addprefix tests/, arrow codec engine types types_0_9_1 \
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-all test-pure test-compiled regen check-generated lint type \
         bench bench-spark standstill interop foreign conformance fuzz fuzz-targets crash outages audit docs check-docs \
-        clean distclean
+        wheels clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -209,6 +209,10 @@ bench: $(READY_DEV) build ## measure codec and broker against their peers; ARGS=
 
 standstill: $(READY_DEV) build ## fail if one client can stop all others for 20 ms; ARGS="vanish"
 	@PYTHONPATH="$(COMPILED)" $(PY) -m bench.standstill $(ARGS)
+
+# Wheels are built from a source archive, so what is compiled here does not count.
+wheels: $(READY_DEV) ## build a wheel for each interpreter of this machine and try it, into dist/; ARGS="--python python3.12"
+	@$(PY) .ci/wheels.py $(ARGS)
 
 bench-spark: $(READY_DEV) build ## measure streams in and out of Spark; ARGS="--help"
 	@PYTHONPATH="$(COMPILED)" $(PY) -m bench.spark $(ARGS)
