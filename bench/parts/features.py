@@ -156,14 +156,18 @@ class FeatureBench:
         case = f"{count:,} messages held at once".replace(",", " ")
         kinds = {"without locks": "held", "with locks": "locked"}
         times: dict[str, list[float]] = {kind: [] for kind in kinds}
-        for _ in range(self.rounds):
-            for kind, address in kinds.items():
-                fill(self.server.port, address, message, count)
-                before = self.server.cpu_seconds()
-                hold(self.server.port, address, count)
-                after = self.server.cpu_seconds()
-                if before is not None and after is not None:
-                    times[kind].append(1e6 * (after - before) / count)
+        try:
+            for _ in range(self.rounds):
+                for kind, address in kinds.items():
+                    fill(self.server.port, address, message, count)
+                    before = self.server.cpu_seconds()
+                    hold(self.server.port, address, count)
+                    after = self.server.cpu_seconds()
+                    if before is not None and after is not None:
+                        times[kind].append(1e6 * (after - before) / count)
+        except OSError as error:
+            self.report.failures.append(f"{case}: {error}")
+            return
         report = self.report
         for kind, figures in times.items():
             if figures:

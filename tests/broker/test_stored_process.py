@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -100,6 +101,7 @@ def test_nothing_but_the_announcements_is_printed(data: Path) -> None:
         output, errors = process.communicate(timeout=10)
         assert output == ""
         assert "recovered" in errors
+        assert re.search(r"started +build=(compiled|interpreted) version=\d", errors)
 
 
 def one_line(result: subprocess.CompletedProcess[str]) -> str:

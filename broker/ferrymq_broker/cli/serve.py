@@ -80,7 +80,6 @@ def serve(
     settings = complete(Config()) if config is None else read().config
     reread = None if config is None else read
     configure_logging(settings.log)
-    log.info("starting", version=__version__, build=build_variant())
     if not sys.stderr.isatty():
         run_broker(settings, _announce, LoggedProgress(), reread)
         return
@@ -155,5 +154,7 @@ def _reason(error: ValueError) -> str:
 
 
 def _announce(line: str) -> None:
+    if line == "ready":
+        log.info("started", version=__version__, build=build_variant())
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -32,6 +32,9 @@ def _server(tmp_path: Path) -> BrokerServer:
         def add_words(self, broker: Broker) -> None:
             broker.default.personality = _Declares(broker, written(tmp_path), tmp_path)
 
+        def joined(self, more: HostTables) -> HostTables:
+            return self
+
     config = Config(
         listener=[Listener(url="amqp://127.0.0.1:0")], store=Store(path=tmp_path / "data")
     )
