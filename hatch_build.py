@@ -384,7 +384,8 @@ def _compile(config: Config, target: Path, progress: _Progress) -> None:
     with _working_in(config.root):
         try:
             extensions = mypycify(
-                ["--config-file", "pyproject.toml", *paths],
+                # What is imported and not compiled may need packages that are not here.
+                ["--config-file", "pyproject.toml", "--follow-imports=silent", *paths],
                 only_compile_paths=paths,
                 group_name=config.group,
                 opt_level=config.opt_level,
@@ -612,7 +613,9 @@ def _shared_files(config: Config) -> Iterator[tuple[Path, str]]:
         return
     share = config.root / "build" / "share"
     roots = {str((config.root / package).parent) for package in config.packages}
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sorted(roots))}
+    # In an isolated build, the path that is there leads to the requirements of the build.
+    paths = [*sorted(roots), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     for module in ("man_pages", "completion"):
         command = [sys.executable, "-m", f"ferrymq_broker.cli.{module}", str(share / module)]
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
