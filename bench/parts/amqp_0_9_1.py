@@ -107,7 +107,7 @@ def measure(
 
 
 class _Turns:
-    """What one broker has shown in the turns of a case, one value for each round."""
+    """The results of one broker in a case, one value for each round."""
 
     def __init__(self) -> None:
         self.values: list[float] = []

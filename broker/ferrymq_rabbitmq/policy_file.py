@@ -29,7 +29,7 @@ class PolicyFile:
         return read_policies(self._tables(), vhost)
 
     def edit(self, vhost: str, edit: Callable[[PatternPolicies], object]) -> None:
-        """Let `edit` change the policies of a virtual host, and write the file. Raises ValueError
+        """Change the policies of a virtual host by `edit`, and write the file. Raises ValueError
         for a file that cannot be used, and `OSError`."""
         path = self._path.resolve()
         with locked(path.parent):

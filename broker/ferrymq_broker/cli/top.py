@@ -16,10 +16,10 @@ from ferrymq import ManagementClient
 from ferrymq.errors import ManagementError
 from ferrymq_broker.cli.admin.session import VirtualHost, ask, kind_of
 from ferrymq_broker.cli.admin.tables import print_json, text_of, width_of
-from ferrymq_broker.cli.connect_options import ConnectOptions, set_options
-from ferrymq_broker.cli.credentials import Credentials, PasswordFile, TokenFile, User
+from ferrymq_broker.cli.connect_options import take_options
+from ferrymq_broker.cli.credentials import PasswordFile, TokenFile, User
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
-from ferrymq_broker.cli.tls_options import Ca, Cert, Key, NoVerify, TlsOptions
+from ferrymq_broker.cli.tls_options import Ca, Cert, Key, NoVerify
 from ferrymq_broker.config.errors import ConfigError
 
 # The kinds that can be shown, with their columns after the name.
@@ -43,7 +43,7 @@ _PLAIN: Final = "\x1b[0m"
 
 
 class View:
-    """What is shown: the kind, the column to sort by, and the order."""
+    """The view of the table: the kind, the column to sort by, and the order."""
 
     def __init__(self, kind: str, column: str, descending: bool) -> None:
         self.kind: str = kind
@@ -116,8 +116,7 @@ def top(
     kind, q ends. Otherwise, and with --json, it prints one table and ends.
     """
     view = _view_of(kind, sort)
-    credentials = Credentials(user, password_file, token_file)
-    set_options(ConnectOptions(credentials, TlsOptions(ca, cert, key, no_verify)))
+    take_options(user, password_file, token_file, ca, cert, key, no_verify)
     live = sys.stdout.isatty() and not as_json
 
     async def work(management: ManagementClient) -> None:

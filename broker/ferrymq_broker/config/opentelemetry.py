@@ -1,4 +1,4 @@
-"""What is exported to a collector of OpenTelemetry: ``[opentelemetry]``."""
+"""Settings of the export to a collector of OpenTelemetry: ``[opentelemetry]``."""
 
 from __future__ import annotations
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ferrymq_broker.connections.consumer_link import ConsumerLink
-from ferrymq_broker.connections.producer_link import ProducerLink
 from ferrymq_broker.connections.shown_links import ShownLink, ShownSession, UnsettledCounts
 from ferrymq_types.messaging import Source, Target
 
@@ -13,7 +11,9 @@ if TYPE_CHECKING:
     from ferrymq.engine.link import Link
     from ferrymq.engine.session import Session
     from ferrymq_broker.connections.connected_client import ConnectedClient
+    from ferrymq_broker.connections.consumer_link import ConsumerLink
     from ferrymq_broker.connections.links import ConnectionLinks
+    from ferrymq_broker.connections.producer_link import ProducerLink
     from ferrymq_broker.nodes.node import Node
 
 
@@ -45,19 +45,21 @@ class BegunSession(ShownSession):
 
 @final
 class AttachedLink(ShownLink):
-    """A link of AMQP 1.0."""
+    """A link of AMQP 1.0: a consumer, a producer, or neither, such as a control link."""
 
-    __slots__ = ("link", "_links")
+    __slots__ = ("link", "_links", "_consumer", "_producer")
 
     def __init__(self, links: ConnectionLinks, link: Link) -> None:
         super().__init__(links.client, link.session.channel, link.is_sender, link.name)
         self.link: Link = link
         self._links = links
+        self._consumer: ConsumerLink | None = links.consumer_of(link)
+        self._producer: ProducerLink | None = links.producer_of(link)
 
     def describe(self, counts: UnsettledCounts) -> dict[str, object]:
         """Return the attributes by their public names."""
         link = self.link
-        context = link.context
+        consumer = self._consumer
         source = link.source.address if isinstance(link.source, Source) else None
         target = link.target.address if isinstance(link.target, Target) else None
         attach = link.remote_attach
@@ -77,24 +79,27 @@ class AttachedLink(ShownLink):
             "paired": link.paired,
             "properties": None if attach is None else attach.properties,
         }
-        if isinstance(context, ConsumerLink) and not context.copies:
-            # A reader of a stream holds nothing.
-            reads = context.node.kind == "reader"
-            described["unsettled"] = counts.of(link) if reads else int(context.held)
-        else:
+        # A reader of a stream holds nothing.
+        if consumer is None or consumer.copies or consumer.node.kind == "reader":
             described["unsettled"] = counts.of(link)
-        if isinstance(context, ConsumerLink | ProducerLink):
+        else:
+            described["unsettled"] = int(consumer.held)
+        producer = self._producer
+        rate = None if producer is None else producer.rate
+        if consumer is not None:
+            rate = consumer.rate
+        if rate is not None:
             now = self._links.parts.shared.agenda.now
-            described["messages"] = int(context.rate.total(link.deliveries))
-            described["rate"] = context.rate.rate(link.deliveries, now)
+            described["messages"] = int(rate.total(link.deliveries))
+            described["rate"] = rate.rate(link.deliveries, now)
         return described
 
     def uses(self, node: Node) -> bool:
         """See `ShownLink.uses`."""
-        context = self.link.context
-        if isinstance(context, ConsumerLink):
-            return context.asked is node or context.node is node
-        return isinstance(context, ProducerLink) and context in node.producers
+        consumer = self._consumer
+        if consumer is not None:
+            return consumer.asked is node or consumer.node is node
+        return self._producer is not None and self._producer in node.producers
 
     def end(self, reason: str) -> None:
         """See `ShownLink.end`."""

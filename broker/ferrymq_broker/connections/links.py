@@ -418,6 +418,16 @@ class ConnectionLinks(LinkHolder):
         held = (one for links in self.sessions() for one in links.outgoing.values())
         return any(consumer.held > 0 for consumer in held)
 
+    def consumer_of(self, link: Link) -> ConsumerLink | None:
+        """Return the consumer of a link on which the broker sends; None for other links."""
+        links = link.session.context
+        return links.outgoing.get(link) if isinstance(links, SessionLinks) else None
+
+    def producer_of(self, link: Link) -> ProducerLink | None:
+        """Return the producer of a link on which the broker receives; None for other links."""
+        links = link.session.context
+        return links.incoming.get(link) if isinstance(links, SessionLinks) else None
+
     def read_rates(self, now: i64) -> i64:
         """Read the counters of all links, for their rates; return how many links there are."""
         count: i64 = 0

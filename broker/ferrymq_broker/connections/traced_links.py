@@ -15,7 +15,7 @@ from ferrymq_broker.connections.message_batches import BATCH_FORMAT
 from ferrymq_broker.connections.message_tracer import MessageTracer, OpenDelivery
 from ferrymq_broker.connections.outcomes import is_terminal
 from ferrymq_broker.connections.producer_link import ProducerLink
-from ferrymq_broker.nodes.consumer import SETTLED, TAKEN
+from ferrymq_broker.nodes.consumer import SETTLED, TAKEN, Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.message import admit
 from ferrymq_broker.nodes.trace_context import TRACEPARENT, TraceContext, trace_of
@@ -57,6 +57,18 @@ class OpenDeliveries:
             return None
         context = trace_of(message.payload)
         return context if context is not None and context.sampled else None
+
+    def note(
+        self, consumer: Consumer, entry: Entry, verdict: i64, node: Node, protocol: str
+    ) -> i64:
+        """Note what a consumer has done with a message of a node, if the message is sampled and was
+        sent; return the verdict (`Consumer.deliver`)."""
+        if verdict in (TAKEN, SETTLED):
+            context = self.context_of(entry)
+            if context is not None:
+                settled = verdict == SETTLED or consumer.copies
+                self.add(context, entry, node.address, protocol, settled)
+        return verdict
 
     def add(
         self, context: TraceContext, entry: Entry, address: str, protocol: str, settled: bool
@@ -129,12 +141,7 @@ class TracedConsumerLink(ConsumerLink):
         return self._note(entry, super().deliver_headed(entry, head, start))
 
     def _note(self, entry: Entry, verdict: i64) -> i64:
-        if verdict in (TAKEN, SETTLED):
-            context = self.open_deliveries.context_of(entry)
-            if context is not None:
-                settled = verdict == SETTLED or self.copies
-                self.open_deliveries.add(context, entry, self.node.address, AMQP_1_0, settled)
-        return verdict
+        return self.open_deliveries.note(self, entry, verdict, self.node, AMQP_1_0)
 
     def on_unlocked(self, entry: Entry) -> None:
         """See `Consumer.on_unlocked`: no outcome of the link ends the delivery."""

@@ -244,7 +244,7 @@ def _from_json(value: object) -> object:
 
 
 def _carry_out(manager: Manager, party: Party, asked: _Asked) -> HttpSteps:
-    """Let the manager carry out a request, and return the response."""
+    """Carry out a request by the manager of its virtual host, and return the response."""
     try:
         manager.find(asked.type)
     except ManagementError as error:

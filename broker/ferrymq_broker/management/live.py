@@ -1,4 +1,4 @@
-"""What the server keeps, and the management node changes: users, rules, the configuration."""
+"""Keepers of users, rules and the configuration, by which the management node changes them."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ _LOOKS: Final = frozenset(
         "LIST-LINKS",
         "HISTORY",
         "TRACE",
+        "GET-CONFIGURATION",
     }
 )
 

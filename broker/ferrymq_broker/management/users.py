@@ -55,7 +55,7 @@ class PendingChange(Protocol):
         """Whether it has ended."""
 
     def finish(self) -> None:
-        """Let logins follow the change. Raises `ManagementError` if it has failed."""
+        """Make logins follow the change. Raises `ManagementError` if it has failed."""
 
 
 class UserKeeper(Protocol):

@@ -160,35 +160,30 @@ class MonitoringServer:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _metrics_by_node(self, request: web.Request) -> web.StreamResponse:
-        refusal = await self._refusal(request)
-        if refusal is not None:
-            return refusal
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        response = web.StreamResponse(headers={"Content-Type": content_type})
-        async with self._at_work:
-            figures = NodeMetrics()
-            await figures.read(self._broker)
-            await response.prepare(request)
-            async for piece in figures.lines(encode):
-                await response.write(piece)
-            await response.write(encode(self._by_node))
-        await response.write_eof()
-        return response
+        return await self._metrics_in_pieces(request, NodeMetrics(), self._by_node)
 
     async def _metrics_by_connection(self, request: web.Request) -> web.StreamResponse:
+        return await self._metrics_in_pieces(request, ConnectionMetrics(), CollectorRegistry())
+
+    async def _metrics_in_pieces(
+        self,
+        request: web.Request,
+        figures: NodeMetrics | ConnectionMetrics,
+        others: CollectorRegistry,
+    ) -> web.StreamResponse:
+        """Answer with figures that are read and written a few at a time, and then with `others`,
+        which have the end of the text."""
         refusal = await self._refusal(request)
         if refusal is not None:
             return refusal
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         response = web.StreamResponse(headers={"Content-Type": content_type})
         async with self._at_work:
-            figures = ConnectionMetrics()
             await figures.read(self._broker)
             await response.prepare(request)
             async for piece in figures.lines(encode):
                 await response.write(piece)
-            # The end of the text in the format that was asked for.
-            await response.write(encode(CollectorRegistry()))
+            await response.write(encode(others))
         await response.write_eof()
         return response
 

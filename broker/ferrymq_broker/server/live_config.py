@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ferrymq_broker import audit
 from ferrymq_broker.config.apply.declare import set_limits
@@ -31,6 +31,16 @@ Reread = Callable[[], "LoadedConfig"]
 _RID: Final = "or delete the node by management first"
 
 
+class _Wanted(NamedTuple):
+    """The configuration that the files want; whether the personality can take its part of it; the
+    settings that differ; and warnings about files."""
+
+    config: Config
+    follows: bool
+    differences: list[Difference]
+    warnings: list[str]
+
+
 class LiveConfig:
     """The configuration of one server. `reread` is None if it has no file."""
 
@@ -49,7 +59,7 @@ class LiveConfig:
         if self._reread is None:
             return "", []
         loaded = self._reread()
-        return str(loaded.path), self._compare(loaded)[2]
+        return str(loaded.path), self._compare(loaded).differences
 
     def reload(self) -> Sequence[Difference]:
         """Read all files again, and apply what can change. Called within a pass. Raises
@@ -80,9 +90,9 @@ class LiveConfig:
         audit.reloaded("configuration")
         return found
 
-    def _compare(self, loaded: LoadedConfig) -> tuple[Config, bool, list[Difference]]:
-        """Return the configuration that the files want, whether the personality can take its part
-        of it, and the settings that differ. Raises `ConfigError` for wrong ones."""
+    def _compare(self, loaded: LoadedConfig) -> _Wanted:
+        """Compare what the files want with what is in force. Raises `ConfigError` for wrong
+        settings."""
         server = self._server
         broker, before = server.broker, server.config
         wanted = server.completed(loaded.config)
@@ -95,19 +105,19 @@ class LiveConfig:
         mistakes += contradictions(wanted, broker, _RID) + rule_mistakes(wanted)
         if mistakes:
             raise loaded.bad(mistakes)
-        for warning in warnings:
-            log.warning(warning)
         found = [
             replace(each, applied=live, note=note_of(each) if live else "")
             for each in differences(before, wanted)
             for live in (is_live(each.path, personal, follows),)
         ]
-        return wanted, follows, found
+        return _Wanted(wanted, follows, found, warnings)
 
     def _apply(self, loaded: LoadedConfig) -> list[Difference]:
         server = self._server
         broker, before = server.broker, server.config
-        wanted, follows, found = self._compare(loaded)
+        wanted, follows, found, warnings = self._compare(loaded)
+        for warning in warnings:
+            log.warning(warning)
         after = in_force(before, wanted, bool(before.personality.name), follows)
         security = after.security
         path = security.rules_file

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.connections.traced_links import OpenDeliveries
-from ferrymq_broker.nodes.consumer import SETTLED, TAKEN
 from ferrymq_broker.nodes.trace_context import TRACEPARENT, TraceContext, parse_traceparent
 from ferrymq_codec.errors import DecodeError
 from ferrymq_rabbitmq.amqp_0_9_1.acknowledgements import ACCEPT, DISCARD
@@ -64,12 +63,7 @@ class TracedChannelConsumer(ChannelConsumer):
         return self._note(entry, super().deliver_headed(entry, head, start))
 
     def _note(self, entry: Entry, verdict: i64) -> i64:
-        if verdict in (TAKEN, SETTLED):
-            context = self.open_deliveries.context_of(entry)
-            if context is not None:
-                settled = verdict == SETTLED or self.copies
-                self.open_deliveries.add(context, entry, self.node.address, AMQP_0_9_1, settled)
-        return verdict
+        return self.open_deliveries.note(self, entry, verdict, self.node, AMQP_0_9_1)
 
 
 @final

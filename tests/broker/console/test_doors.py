@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Doors:
-    """One user at the four doors."""
+    """Requests of one user by each of the four doors: AMQP, HTTP, command line, console."""
 
     def __init__(self, server: BrokerServer, user: str, console: Console) -> None:
         self.url = server.url.replace("//", f"//{user}:{SECRET}@")

@@ -1,4 +1,4 @@
-"""Who may use the management API: logins, rights, the audit log, and pages from elsewhere."""
+"""Access to the management API: logins, rights, the audit log, and pages from elsewhere."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_a_narrow_screen_shortens_names() -> None:
 
 
 def test_top_on_a_terminal(url: str) -> None:
-    """It shows the table, follows keys, and leaves the terminal as it was."""
+    """`ferrymq top` shows the table, follows keys, and leaves the terminal as it was."""
     theirs, ours = pty.openpty()
     command = [sys.executable, "-m", "ferrymq_broker", "top", "--url", url, "--interval", "60"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "20"}

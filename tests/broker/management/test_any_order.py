@@ -14,7 +14,7 @@ pytestmark = pytest.mark.once
 
 
 def parsed(*words: str) -> list[object]:
-    """What a group and its command are told, for ``bind`` with a key of its own."""
+    """Return the options of a group and of its command, for ``bind`` with a key of its own."""
     told: list[object] = []
     app = typer.Typer(cls=AnyOrderGroup, add_completion=False)
 

@@ -160,6 +160,17 @@ async def test_a_link_that_ends_with_messages(sink: Collector) -> None:
     assert "settle orders" not in sink.names()
 
 
+async def test_management_shows_such_links_like_others(sink: Collector) -> None:
+    async with BrokerServer(_config(sink)) as server, ferrymq.connect(server.url) as connection:
+        await (await connection.sender("orders")).send(_message())
+        delivery = await (await connection.receiver("orders")).receive()
+        async with connection.management() as management:
+            answer = await management.request("LIST-LINKS", "queue", "orders", {})
+        await delivery.accept()
+    found = {link["role"]: (link["unsettled"], link["messages"]) for link in answer.map()["links"]}
+    assert found == {"receiver": (1, 1), "sender": (0, 1)}
+
+
 async def test_a_refused_message(sink: Collector) -> None:
     config = _config(sink, queue={"max-length": 1})
     async with BrokerServer(config) as server, ferrymq.connect(server.url) as connection:

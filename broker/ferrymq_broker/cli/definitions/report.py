@@ -1,4 +1,4 @@
-"""What an export or an import has left out, on standard error."""
+"""The report of an export or an import, on standard error: what was left out."""
 
 from __future__ import annotations
 
