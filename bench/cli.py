@@ -30,6 +30,8 @@ from bench.parts.memory import CASES as CASES_OF_MEMORY
 from bench.parts.memory import PAGE_OUT
 from bench.parts.recovery import COUNT, recover
 from bench.parts.security import SCHEMES, SecurityBench, make_certificates
+from bench.parts.watching import NODES as WATCHED_NODES
+from bench.parts.watching import PERIODS, WatchingBench
 from bench.process import Server, broker, echo, paging_broker, proton_broker, roomy_broker
 from bench.results import Report
 from bench.tables import show
@@ -37,7 +39,7 @@ from bench.tree import ROOT, Trees, command, environment, variant_on
 
 PARTS: Final = (
     "codec", "broker", "clients", "features", "security", "latency", "durable", "memory",
-    "azure", "amqp-0-9-1", "start",
+    "azure", "amqp-0-9-1", "start", "watching",
 )  # fmt: skip
 FORMAT: Final = 1
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -209,6 +211,8 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(durable(trees, extent, arguments.amqpload))
         elif part == "start":
             reports.append(start.measure(trees, extent.start_rounds))
+        elif part == "watching":
+            reports.append(watching(trees, extent))
         elif part == "azure":
             with tempfile.TemporaryDirectory() as folder:
                 reports.append(azure.measure(trees, Path(folder), shrink=extent.memory_shrink))
@@ -260,6 +264,28 @@ def features(trees: Trees, extent: Extent) -> Report:
             report = FeatureBench(
                 trees, server, rounds=extent.broker_rounds, seconds=extent.broker_seconds
             ).measure()
+    report.build = {
+        "broker": trees.broker_variant(),
+        "client": variant_on(trees.loops, "bench.loops.load"),
+        **versions(),
+    }
+    return report
+
+
+def watching(trees: Trees, extent: Extent) -> Report:
+    """Measure the part `watching`, with brokers that differ only in how they are watched."""
+    nodes, periods = WATCHED_NODES // extent.memory_shrink, (
+        1 if extent.memory_shrink > 1 else PERIODS
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        report = WatchingBench(
+            trees,
+            Path(folder),
+            rounds=extent.broker_rounds,
+            seconds=3 * extent.broker_seconds,
+            nodes=nodes,
+            periods=periods,
+        ).measure()
     report.build = {
         "broker": trees.broker_variant(),
         "client": variant_on(trees.loops, "bench.loops.load"),

@@ -32,6 +32,7 @@ TITLES: Final = {
     "memory": "Memory",
     "azure": "Azure's clients",
     "start": "Start",
+    "watching": "Watching a broker",
     "amqp-0-9-1": "AMQP 0-9-1 beside another broker",
     "reading": "Streams into Spark",
     "archive": "Streams to Parquet",

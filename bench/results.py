@@ -14,6 +14,7 @@ LESS_IS_BETTER: Final = (
     "µs/message",
     "µs/connection",
     "µs/row",
+    "% of a core",
     "MiB",
     "KiB",
     "B",
