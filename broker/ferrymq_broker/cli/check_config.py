@@ -147,6 +147,7 @@ def summary(config: Config, places: SourceLocations) -> dict[str, object]:
             "low-water": config.alarms.low_water_bytes(),
         },
         "store": None if config.store.path is None else _store(config),
+        "replication": _replication(config) if config.replication.is_on else None,
         "virtual-hosts": [
             _host(config, places, host) for host in (DEFAULT_HOST, *_host_names(config))
         ],
@@ -161,6 +162,11 @@ def _store(config: Config) -> dict[str, object]:
         "segment-bytes": store.segment_bytes,
         "page-out": config.page_out_bytes(),
     }
+
+
+def _replication(config: Config) -> dict[str, object]:
+    # The URL of the database may have a password.
+    return config.replication.model_dump(mode="json", by_alias=True, exclude={"url"})
 
 
 def _host_names(config: Config) -> list[str]:
@@ -216,6 +222,9 @@ def _print_summary(file: Path, config: Config, places: SourceLocations) -> None:
         )
     if config.store.path is not None:
         console.print(_about_store(config, config.store.path))
+    if config.replication.is_on:
+        member = config.replication
+        console.print(f"member {escape(member.name)} of the cluster {escape(member.cluster)}")
     for name in (DEFAULT_HOST, *_host_names(config)):
         _print_host(console, config, places, name)
 

@@ -45,6 +45,7 @@ from ferrymq_broker.config.log import Log
 from ferrymq_broker.config.memory import available_memory
 from ferrymq_broker.config.opentelemetry import OpenTelemetry
 from ferrymq_broker.config.paths import FOLDER
+from ferrymq_broker.config.replication import Replication
 from ferrymq_broker.config.section import Section, kebab
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.storage import Store
@@ -141,6 +142,7 @@ class Config(Tables):
     limits: Limits = Field(default_factory=Limits)
     alarms: Alarms = Field(default_factory=Alarms)
     store: Store = Field(default_factory=Store)
+    replication: Replication = Field(default_factory=Replication)
     capture: Capture = Field(default_factory=Capture)
     policies: dict[str, Policy] = Field(default_factory=dict)
     virtual_host: list[VirtualHost] = Field(default_factory=list)
@@ -253,6 +255,9 @@ class Config(Tables):
         if 0 < self.alarms.memory_bytes() < self.page_out_bytes():
             reason = "the memory alarm would stop producers before anything is paged out"
             mistakes.append(ConfigMistake(("store", "page-out"), reason))
+        if self.replication.is_on and store.path is None:
+            reason = "a member of a cluster keeps its records in a store: set [store] path"
+            mistakes.append(ConfigMistake(("replication", "engine"), reason))
         return mistakes
 
     def _hosts(self) -> list[ConfigMistake]:
@@ -293,6 +298,7 @@ __all__ = [
     "Policy",
     "Queue",
     "Redirect",
+    "Replication",
     "Security",
     "Shutdown",
     "Store",

@@ -80,6 +80,21 @@ def parse_listen_url(url: str) -> ListenAddress:
     )
 
 
+def parse_client_url(url: str) -> ListenAddress:
+    """Parse a URL that clients of AMQP over TCP connect to. Raises ValueError."""
+    parts = _split(url)
+    if "@" in url:
+        raise ValueError(f"{parts.hostname}: the URL for clients takes no user")
+    if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+        raise ValueError("the URL for clients is written amqp://HOST:PORT or amqps://HOST:PORT")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"{url}: nothing may follow the port")
+    port = _port(parts)
+    return ListenAddress(
+        parts.hostname, PORTS[parts.scheme] if port is None else port, parts.scheme
+    )
+
+
 def check_http_url(url: str) -> str:
     """Check the URL of the monitoring listener. Raises ValueError."""
     parts = _split(url)
