@@ -22,10 +22,10 @@ import ferrymq_broker.store.disk as disk
 
 write = disk.RealFile.write
 
-def fragile(self, position, parts):
+def fragile(self, position, parts, sync=True):
     if os.path.exists(os.environ["FAIL"]):
         raise OSError(5, "Input/output error")
-    write(self, position, parts)
+    write(self, position, parts, sync)
 
 disk.RealFile.write = fragile
 """

@@ -75,11 +75,13 @@ class Disk:
         self.tried = threading.Event()
         write = RealFile.write
 
-        def fragile(file: RealFile, position: int, parts: Sequence[bytes]) -> None:
+        def fragile(
+            file: RealFile, position: int, parts: Sequence[bytes], sync: bool = True
+        ) -> None:
             if self.error is not None:
                 self.tried.set()
                 raise self.error
-            write(file, position, parts)
+            write(file, position, parts, sync)
 
         monkeypatch.setattr(RealFile, "write", fragile)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.event_log import log
 from ferrymq_broker.store.backup_target import BackupTarget
-from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.durable_store import DurableStore
 from ferrymq_broker.store.errors import StoreError
@@ -27,6 +27,9 @@ from ferrymq_broker.store.segments import JournalSegment, find_segments, journal
 
 # Bytes that are copied at once. Other threads run between two pieces.
 _PIECE: Final = 1 << 20
+# The seconds between two looks for the last batch, and how many looks there are.
+_PERIOD: Final = 0.01
+_PATIENCE: Final = 1000
 
 
 class Backup:
@@ -43,7 +46,7 @@ class Backup:
         self._directory = BackupTarget(target)
         self._path = path
         self._store = store
-        self._changes: Changes = store.changes
+        self._acknowledged = int(store.changes.stable)
         self._loop = asyncio.get_running_loop()
 
     def describe(self) -> dict[str, object]:
@@ -89,8 +92,7 @@ class Backup:
         data = self._path / DATA_NAME
         self.total = data.stat().st_size
         self._copy_file(data, self.target / DATA_NAME)
-        # All batches up to this one are on disk.
-        self.last_batch = int(self._changes.stable)
+        self.last_batch = self._wait_until_written()
         folder = RealFolder(self._path)
         format = read_format(folder)
         if format is None:
@@ -110,6 +112,16 @@ class Backup:
                 segment.file.close()
         # Copied last: an incomplete backup without this file is not taken for a store.
         self._copy_file(self._path / FORMAT_NAME, self.target / FORMAT_NAME)
+
+    def _wait_until_written(self) -> int:
+        """Return the last batch in the store's files, when they have all that was acknowledged
+        before the backup. A member of a cluster acknowledges before it writes."""
+        for _ in range(_PATIENCE):
+            written = self._store.written
+            if written >= self._acknowledged:
+                return written
+            time.sleep(_PERIOD)
+        raise StoreError(f"{self._path}: batches that were acknowledged cannot be written")
 
     def _end_of(self, secret: bytes, segment: JournalSegment) -> int:
         """Return the end of the last batch in a segment that belongs to the backup."""

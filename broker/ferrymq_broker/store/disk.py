@@ -60,9 +60,10 @@ class File:
         """Return up to `size` bytes from a position; fewer at the end of the file."""
         raise NotImplementedError
 
-    def write(self, position: int, parts: Sequence[bytes]) -> None:
+    def write(self, position: int, parts: Sequence[bytes], sync: bool = True) -> None:
         """Write `parts` one after the other. When this returns, they are on disk, and so is the
-        size of the file if it grew. When this raises, any part of them may be on disk."""
+        size of the file if it grew; without `sync` the system may write them later, in any order.
+        When this raises, any part of them may be on disk."""
         raise NotImplementedError
 
     def size(self) -> int:
@@ -201,18 +202,19 @@ class RealFile(File):
             got += len(data)
         return b"".join(parts)
 
-    def write(self, position: int, parts: Sequence[bytes]) -> None:
+    def write(self, position: int, parts: Sequence[bytes], sync: bool = True) -> None:
         """See `File.write`."""
         try:
-            self._write(position, parts)
+            self._write(position, parts, sync)
         except OSError as error:
             raise _of(error, self.path) from None
 
-    def _write(self, position: int, parts: Sequence[bytes]) -> None:
+    def _write(self, position: int, parts: Sequence[bytes], sync: bool) -> None:
         size = sum(map(len, parts))
         if self._one_call:
+            flags = self._flags if sync else 0
             try:
-                written = os.pwritev(self._descriptor, parts, position, self._flags)
+                written = os.pwritev(self._descriptor, parts, position, flags)
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
                     raise
@@ -227,7 +229,8 @@ class RealFile(File):
             count = os.pwrite(self._descriptor, rest, position + written)
             written += count
             rest = rest[count:]
-        sync_descriptor(self._descriptor)
+        if sync:
+            sync_descriptor(self._descriptor)
 
     def size(self) -> int:
         """See `File.size`."""

@@ -1,4 +1,7 @@
-"""The store on a disk: batches are written to a journal first, and applied to records later."""
+"""The store on a disk: batches are written to a journal first, and applied to records later.
+
+One module because all of it decides when a batch can be acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from ferrymq_broker.event_log import log
+from ferrymq_broker.store.append_step import AppendStep, Batch
+from ferrymq_broker.store.appender import AppenderOptions
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.checkpointer import Checkpointer
 from ferrymq_broker.store.crash_recovery import Progress, recover
@@ -16,13 +21,13 @@ from ferrymq_broker.store.disk_alarm import BATCH, LIMIT, ROOM, SEGMENT, DiskAla
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.executor import Executor
 from ferrymq_broker.store.format_file import (
-    CLEAN_NAME,
     FORMAT,
     FORMAT_NAME,
     StoreFormat,
     read_clean,
     read_format,
     remove_clean,
+    require_closed_at,
     write_clean,
     write_format,
 )
@@ -33,13 +38,16 @@ from ferrymq_broker.store.journal import (
     MIN_SEGMENT_BYTES,
     Journal,
     Placement,
+    discard_journal,
 )
 from ferrymq_broker.store.lmdb_file import check_file
 from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
 from ferrymq_broker.store.paged_out_file import take_paged_out, write_paged_out
 from ferrymq_broker.store.records import Brief, Part, Record, Records
+from ferrymq_broker.store.replica_file import require_replica
 from ferrymq_broker.store.segments import JournalSegment, parse_journal
 from ferrymq_broker.store.store import Store
+from ferrymq_broker.store.term_record import put_term
 
 # Seconds until the next attempt after the disk was full.
 _RETRY: Final = 1.0
@@ -70,7 +78,7 @@ class DurableStore(Store):
     """A store in a folder. Call `open`, then `scan` for the stored records, then `start`.
 
     `open_records` is called once the folder is known to have a store. Its argument says whether the
-    store was closed properly.
+    store was closed properly. `cluster` is the id of the cluster that has the store, "" for none.
     """
 
     def __init__(
@@ -80,15 +88,19 @@ class DurableStore(Store):
         changes: Changes,
         options: StoreOptions | None = None,
         progress: Progress | None = None,
+        cluster: str = "",
     ) -> None:
         self.changes = changes
         self.options: StoreOptions = options or StoreOptions()
+        self.cluster = cluster
         self._folder = folder
         self._executor: Executor | None = None
         self._applier: Checkpointer | None = None
         self._alarm = DiskAlarm(_tell_nobody)
+        # What a batch passes first in a cluster.
+        self._first: AppendStep | None = None
         # The batch being written, and its place in the journal once it has one.
-        self._pending: tuple[int, int, list[bytes]] | None = None
+        self._pending: Batch | None = None
         self._placement: Placement | None = None
         self._preparing = False
         self._limited = False
@@ -111,8 +123,10 @@ class DurableStore(Store):
         changes: Changes,
         options: StoreOptions | None = None,
         progress: Progress | None = None,
+        cluster: str = "",
     ) -> DurableStore:
-        """Open the store in a directory, or create it. An opened store has all acknowledged data.
+        """Open the store in a directory, or create it. An opened store has all acknowledged data;
+        that of a cluster has the batches that were applied, and its journal is empty.
 
         `progress` is called with the bytes done and the total. Raises `StoreLocked`,
         `StoreVersionError`, `StoreDamaged`, `StoreError`, `OSError`.
@@ -130,15 +144,18 @@ class DurableStore(Store):
                 )
             return LmdbRecords(path)
 
-        return cls(folder, open_records, changes, options, progress)
+        return cls(folder, open_records, changes, options, progress, cluster)
 
     def _open(self, open_records: Callable[[bool], Records], progress: Progress | None) -> None:
         folder = self._folder
         format = read_format(folder)
+        require_replica(folder, self.cluster, is_new=format is None)
         clean = read_clean(folder)
         require_original(folder)
         head: HeadFile | None = None
-        if format is not None and format.version >= FORMAT:
+        # The journal of a cluster's store is not synced, and may be torn anywhere.
+        discard = bool(self.cluster) and format is not None and clean is None
+        if format is not None and format.version >= FORMAT and not discard:
             head = HeadFile.open(folder)
         try:
             self._records = records = open_records(clean is not None)
@@ -155,8 +172,10 @@ class DurableStore(Store):
                     f"{folder.describe(DATA_NAME)} is missing: restore the whole directory of "
                     "the store from a backup"
                 )
+            if discard:
+                head = discard_journal(folder, records.applied)
             if clean is not None:
-                self._require_closed_at(clean)
+                require_closed_at(folder, clean, records.applied)
             if head is not None:
                 require_whole(folder, head.value, records.applied)
             mark_in_use(folder)
@@ -187,21 +206,6 @@ class DurableStore(Store):
         changes.stable = last
         self._total = changes.total
 
-    def _require_closed_at(self, clean: int) -> None:
-        """Check that the records have the last batch of the proper close. Raises `StoreDamaged`."""
-        folder = self._folder
-        applied = self._records.applied
-        # 0: the mark has no number, it may have been lost.
-        if applied < clean or (clean and applied > clean):
-            raise StoreDamaged(
-                f"{folder.describe(DATA_NAME)} or {folder.describe(CLEAN_NAME)} is damaged: "
-                f"the records end with batch {applied}, but {CLEAN_NAME} says that they had "
-                f"batch {clean} when the store was closed. If {DATA_NAME} was replaced by "
-                "another file, restore the whole directory from one backup. If no file was "
-                f"changed, remove {CLEAN_NAME}: everything acknowledged is in the records and "
-                "in the journal"
-            )
-
     def _make(self) -> StoreFormat:
         """Create a new store in an empty directory."""
         folder = self._folder
@@ -231,6 +235,16 @@ class DurableStore(Store):
                 raise
 
     # -- stored records ----------------------------------------------------------------------
+
+    @property
+    def records(self) -> Records:
+        """The records. Only a standby, whose store is never started, may change them."""
+        return self._records
+
+    @property
+    def written(self) -> int:
+        """The number of the last batch that is in the store's own journal or in the records."""
+        return self._journal.last
 
     @property
     def applied(self) -> int:
@@ -276,13 +290,22 @@ class DurableStore(Store):
         on_stable: Callable[[], None],
         on_failure: Callable[[str], None],
         on_full: Callable[[bool], None],
+        appender: AppenderOptions | None = None,
     ) -> None:
         """Write batches from now on. `close` closes the `executor`.
 
         All callbacks run in the event loop. `on_stable` is called when a batch is on disk; it has
         to call `Changes.settle`. `on_failure` is called once, with the reason, when nothing can be
         written any more. `on_full` is called when the disk becomes full and when it has room again.
+
+        The store of a cluster needs an `appender`; `on_stable` then follows its confirmation.
         """
+        if (appender is not None) != bool(self.cluster):
+            raise StoreError(f"{self._folder.describe()}: only a cluster's store has an appender")
+        if appender is not None:
+            self._first = AppendStep(appender, self._confirmed)
+            self._journal.syncs = appender.both
+            put_term(self.changes, appender.term)
         self._executor = executor
         self._on_stable = on_stable
         self._on_failure = on_failure
@@ -303,15 +326,30 @@ class DurableStore(Store):
     def push(self) -> None:
         """Write the batch unless it is empty or another is under way. Call it between passes."""
         changes = self.changes
-        if self._pending is not None or not changes.count:
+        first = self._first
+        if not changes.count or self._executor is None or self._stopped:
             return
-        if self._executor is None or self._stopped:
+        if self._pending is not None if first is None else first.is_busy(self._pending):
             return
-        number = changes.number
-        batch = changes.close()
         count = changes.total - self._total
         self._total = changes.total
-        self._pending = (number, count, batch)
+        batch = (int(changes.number), count, changes.close())
+        if first is None:
+            self._pending = batch
+            self._place()
+        else:
+            first.append(batch)
+
+    def _confirmed(self) -> None:
+        """Handle that the appender has confirmed a batch: the local journal is next."""
+        first = self._first
+        if first is None or self._stopped:
+            return
+        if self._pending is None:
+            self._pending = first.take()
+        if not first.options.both:
+            self._on_stable()
+            self.push()
         self._place()
 
     def _place(self) -> None:
@@ -351,7 +389,12 @@ class DurableStore(Store):
         self._journal.placed(placement)
         if placement.is_first:
             self._switched()
-        self._on_stable()
+        first = self._first
+        if first is not None:
+            self._pending = first.take()
+            self._place()
+        if first is None or first.options.both:
+            self._on_stable()
         self.push()
 
     def _write_again(self) -> None:
@@ -509,8 +552,8 @@ class DurableStore(Store):
         """Write and apply everything, so that the next start has nothing to recover.
 
         `paged_out` is called after that; `take_paged_out` returns its blocks after the next
-        opening. A batch that cannot be written is not acknowledged. Raises `StoreError` if an error
-        prevents writing.
+        opening. A batch that cannot be written, or that is not confirmed, is not acknowledged.
+        After the loss of the lease nothing is applied. Raises `StoreError` for an error.
         """
         if self._closed:
             return
@@ -518,6 +561,9 @@ class DurableStore(Store):
         failed: Exception | None = None
         executor = self._executor
         if executor is not None:
+            if self._first is not None:
+                # The event loop may not go on, so the appender cannot answer.
+                self._first.end()
             self.push()
             executor.drain()
             executor.close()
@@ -540,17 +586,19 @@ class DurableStore(Store):
 
     def _finish(self, paged_out: Callable[[], Sequence[bytes]] | None) -> None:
         journal = self._journal
-        if self._applier is not None:
+        is_lost = self._first is not None and self._first.is_lost
+        if is_lost:
+            # There is no time, and the cluster has these batches.
+            self._records.abort()
+        elif self._applier is not None:
             self._applier.finish()
-        used = list(journal.full)
-        if journal.current is not None:
-            used.append(journal.current)
-        journal.full = []
-        journal.current = None
+        used = [*journal.full, *([] if journal.current is None else [journal.current])]
+        journal.full, journal.current = [], None
         journal.applied = self._records.applied
         journal.clear(used)
-        if self._pending is None:
-            if paged_out is not None and not self.changes.count:
+        if self._pending is None or is_lost:
+            is_whole = not self.changes.count and journal.applied == self.changes.number - 1
+            if paged_out is not None and is_whole:
                 write_paged_out(self._folder, self._records.applied, paged_out())
             unmark(self._folder)
             write_clean(self._folder, self._records.applied)

@@ -21,6 +21,7 @@ OLDEST_FORMAT: Final = 1
 FORMAT_NAME: Final = "format"
 CLEAN_NAME: Final = "clean"
 _NEW_NAME: Final = "format.new"
+_DATA_NAME: Final = "data.mdb"
 
 _TITLE: Final = "ferrymq store"
 
@@ -103,6 +104,21 @@ def read_clean(folder: Folder) -> int | None:
     finally:
         file.close()
     return int(text) if text.isdigit() else 0
+
+
+def require_closed_at(folder: Folder, clean: int, applied: int) -> None:
+    """Check that the records, which end with the batch `applied`, have the last batch of the proper
+    close. Raises `StoreDamaged`."""
+    # 0: the mark has no number, it may have been lost.
+    if applied < clean or (clean and applied > clean):
+        raise StoreDamaged(
+            f"{folder.describe(_DATA_NAME)} or {folder.describe(CLEAN_NAME)} is damaged: "
+            f"the records end with batch {applied}, but {CLEAN_NAME} says that they had "
+            f"batch {clean} when the store was closed. If {_DATA_NAME} was replaced by "
+            "another file, restore the whole directory from one backup. If no file was "
+            f"changed, remove {CLEAN_NAME}: everything acknowledged is in the records and "
+            "in the journal"
+        )
 
 
 def remove_clean(folder: Folder) -> None:

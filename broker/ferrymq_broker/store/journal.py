@@ -13,6 +13,7 @@ from ferrymq_broker.store.segments import (
     NEW_PREFIX,
     JournalSegment,
     journal_name,
+    parse_journal,
     parse_spare,
     spare_name,
 )
@@ -51,7 +52,8 @@ class Placement:
         self.is_first: bool = is_first
 
     def write(self) -> None:
-        """Write the frame to disk. Raises `OSError`."""
+        """Write the frame to disk, or to the system's cache if frames are not synced. Raises
+        `OSError`."""
         segment = self.segment
         if segment is None:
             segment = self._make_segment()
@@ -67,7 +69,7 @@ class Placement:
             self.journal.head.write(HeadContent(self.number - 1, segment.name))
             first = self.number
         parts = encode(self.journal.secret, first, self.number, self.count, self.batch)
-        segment.file.write(segment.position, parts)
+        segment.file.write(segment.position, parts, self.journal.syncs)
 
     def _make_segment(self) -> JournalSegment:
         """Make a segment for a batch that is too long for the usual size."""
@@ -95,13 +97,14 @@ class Journal:
 
     `current` is being written, `full` segments wait to be applied, the oldest first, and `spares`
     wait to be used. `applied` is the last batch in the records. `head` says on disk which segment
-    was begun last; the journal closes it.
+    was begun last; the journal closes it. `syncs` says whether frames are synced.
     """
 
     def __init__(self, folder: Folder, secret: bytes, segment_bytes: int, head: HeadFile) -> None:
         self.folder = folder
         self.head = head
         self.segment_bytes = segment_bytes
+        self.syncs: bool = True
         self.applied = 0
         self.current: JournalSegment | None = None
         self.full: list[JournalSegment] = []
@@ -116,6 +119,13 @@ class Journal:
         if self.current is not None:
             segments.append(self.current)
         return sum(segment.capacity for segment in segments)
+
+    @property
+    def last(self) -> int:
+        """The number of the last batch in the segments or in the records."""
+        if self.current is not None:
+            return self.current.last
+        return self.full[-1].last if self.full else self.applied
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -234,3 +244,13 @@ class Journal:
         self.full = []
         self.spares = []
         self.current = None
+
+
+def discard_journal(folder: Folder, applied: int) -> HeadFile:
+    """Remove all segments, whatever their state, and the spares that newer records left. Return a
+    new head. `applied` is the last batch in the records. Raises `OSError`."""
+    for name in folder.names():
+        spare = parse_spare(name)
+        if parse_journal(name) is not None or (spare is not None and spare[0] > applied):
+            folder.remove(name)
+    return HeadFile.create(folder, HeadContent(applied, ""))

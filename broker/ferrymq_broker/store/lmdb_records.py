@@ -332,6 +332,14 @@ class LmdbRecords(Records):
 
     # -- sizes and the end ------------------------------------------------------------------
 
+    def copy(self, descriptor: int) -> None:
+        """See `Records.copy`. Free pages are left out."""
+        try:
+            self._env.copyfd(descriptor, compact=True)
+        except lmdb.Error as error:
+            failed = as_os_error(error)
+            raise failed or StoreDamaged(f"{self.path} cannot be copied: {error}") from error
+
     def used_bytes(self) -> int:
         """See `Records.used_bytes`."""
         stat = self._env.stat()

@@ -149,6 +149,11 @@ class Records:
         """Discard the changes, if there are any."""
         raise NotImplementedError
 
+    def copy(self, descriptor: int) -> None:
+        """Write a file of records to an open file or pipe. Call it in a thread; nothing may be
+        committed meanwhile. Raises `OSError`, `StoreDamaged`."""
+        raise NotImplementedError
+
     def count(self) -> int:
         """Return the number of records, or 0 if it is unknown."""
         return 0

@@ -23,6 +23,7 @@ that owner. Ids come from `Changes.new_id` and are not reused while anything has
 | `HELD` | the hold | partition | the first offset held: a map |
 | `RULE` | queue of the subscription | number of the rule | its description: a map |
 | `SESSION` | the queue | any, unique | id, state, and when it changed: a map |
+| `TERM` | 0 | 0 | the term of the last batch, in a member of a cluster: a map |
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ HOLD: Final = 15
 HELD: Final = 16
 RULE: Final = 17
 SESSION: Final = 18
+TERM: Final = 19
 
 NAMES: Final[dict[int, str]] = {
     NODE: "node",
@@ -67,4 +69,5 @@ NAMES: Final[dict[int, str]] = {
     HELD: "held",
     RULE: "rule",
     SESSION: "session",
+    TERM: "term",
 }

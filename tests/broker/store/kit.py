@@ -175,9 +175,9 @@ class FaultyFile(File):
     def read(self, position: int, size: int) -> bytes:
         return self._file.read(position, size)
 
-    def write(self, position: int, parts: Sequence[bytes]) -> None:
+    def write(self, position: int, parts: Sequence[bytes], sync: bool = True) -> None:
         self._folder.meet("write")
-        self._file.write(position, parts)
+        self._file.write(position, parts, sync)
 
     def size(self) -> int:
         return self._file.size()

@@ -30,6 +30,7 @@ from ferrymq_broker.store.keys import APPLIED_KEY, describe_key, is_intact
 from ferrymq_broker.store.lmdb_file import check_file
 from ferrymq_broker.store.lmdb_records import DATA_NAME
 from ferrymq_broker.store.records import Record
+from ferrymq_broker.store.replica_file import REPLICA_NAME, read_replica
 from ferrymq_broker.store.segments import JournalFrame, JournalReader, find_segments
 from ferrymq_broker.store.tables import NAMES
 
@@ -91,13 +92,19 @@ def check(folder: RealFolder, progress: Progress) -> Contents:
         require_original(folder)
     except StoreDamaged as error:
         contents.add(folder.path / IN_USE_NAME, str(error))
+    try:
+        # A member reads the batches from its cluster; its own journal may be torn.
+        is_replica = bool(read_replica(folder))
+    except StoreDamaged as error:
+        contents.add(folder.path / REPLICA_NAME, str(error))
+        is_replica = True
     head: HeadContent | None = None
-    if format.version >= FORMAT:
+    if format.version >= FORMAT and not is_replica:
         try:
             head = read_head(folder)
         except StoreDamaged as error:
             contents.add(folder.path / HEAD_NAME, str(error))
-    if _check_records(folder.path, contents, progress):
+    if _check_records(folder.path, contents, progress) and not is_replica:
         _check_journal(folder, format.secret, contents, progress)
         if head is not None and not contents.found:
             try:

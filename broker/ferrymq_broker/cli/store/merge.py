@@ -17,6 +17,7 @@ from ferrymq_broker.store.tables import (
     NODE,
     PARTITION,
     SUBSCRIPTION,
+    TERM,
     TERMINUS,
 )
 
@@ -49,9 +50,9 @@ _KINDS: Final = {
 
 def moved(fields: dict[str, object], by: int) -> dict[str, object]:
     """Return the fields of a line, with `by` added to all ids. Raises `StoreError`."""
-    if by == 0:
-        return fields
     table = TABLES.get(str(fields.get("table")), 0)
+    if by == 0 or table == TERM:
+        return fields
     said = fields.get("value")
     if isinstance(said, dict):
         said = dict(said)
