@@ -1,0 +1,1 @@
+"""The shared journal on PostgreSQL. Imported only where it is used: it needs `psycopg`."""
