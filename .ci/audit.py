@@ -62,7 +62,8 @@ def undeclared(project: dict[str, object]) -> Iterator[str]:
     base = names(project["dependencies"])
     extras = project["optional-dependencies"]
     assert isinstance(extras, dict)
-    broker = base | names(extras["broker"]) | names(extras["opentelemetry"])
+    parts = ("broker", "opentelemetry", "replicated")
+    broker = base.union(*(names(extras[name]) for name in parts))
     owners = metadata.packages_distributions()
     used: set[str] = set()
     # The client has parts that ask for more when they are used, and say so: extras of their own.
