@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node, NodeHistory
     from ferrymq_broker.store.page_store import PageStore
     from ferrymq_broker.store.store import Store
+    from ferrymq_types.transport import Error
 
 
 @final
@@ -50,8 +51,9 @@ class Broker:
 
     `hosts` has the virtual hosts by hostname, in lower case. Clients with other hostnames get the
     default virtual host, unless `strict_hosts` is set. `alarms` are the reasons why producers get
-    no credit at the moment: ``memory``, ``disk``. `history` has the samples of all virtual hosts
-    together; None without history.
+    no credit at the moment: ``memory``, ``disk``, ``replication``. `history` has the samples of all
+    virtual hosts together; None without history. `refusal` returns the error with which every
+    connection is closed after its open; None if connections are served.
     """
 
     __slots__ = (
@@ -80,6 +82,7 @@ class Broker:
         "rate_limits",
         "alarms",
         "history",
+        "refusal",
         "_gathering",
         "_schedule",
     )
@@ -123,6 +126,7 @@ class Broker:
         self.rate_limits: RateLimits = RateLimits(self.agenda, self.timers, self.counters)
         self.alarms: set[str] = self.credit.alarms
         self.history: NodeHistory | None = None
+        self.refusal: Callable[[], Error] | None = None
         self.memory: MemoryWatch = MemoryWatch(self.agenda, self.set_alarm, self._page_soon)
         # Whether a pass that reads more from disk has been scheduled.
         self._gathering = False

@@ -94,6 +94,12 @@ class ClientHandler(ConnectionPort):
     def close(self, error: Error | None, now: float) -> None:
         """Close the connection from the broker's side, in a pass of its own."""
 
+    def last_words(self, error: Error) -> bytes:
+        """Return the bytes of a close with this error, which ends a connection of a broker that has
+        lost its lease. Output that was not written is thrown away, and the broker's nodes are not
+        touched. Empty if the connection is not open."""
+        return b""
+
     def holds_messages(self) -> bool:
         """Return whether the client has messages without an outcome."""
         return False

@@ -58,6 +58,7 @@ from ferrymq_broker.connections.output import ConnectionOutput
 from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
 from ferrymq_broker.connections.parts import ConnectionParts
 from ferrymq_broker.connections.producer_link import ProducerLink
+from ferrymq_broker.connections.redirects import keep_virtual_host
 from ferrymq_broker.connections.traced_links import TracedConsumer, TracedProducer
 from ferrymq_broker.event_log import log
 from ferrymq_broker.slices import CONNECTION, LOST_LINK
@@ -239,6 +240,15 @@ class ConnectionHandler(ClientHandler):
         self.process()
         self.output.touch()
         self.broker.finish_pass()
+
+    def last_words(self, error: Error) -> bytes:
+        """See `ClientHandler.last_words`."""
+        connection = self.connection
+        if not self.output.begun:
+            return b""
+        connection.data_to_send(False)
+        connection.close(keep_virtual_host(error, connection.remote_open, self.broker))
+        return connection.data_to_send(False)
 
     def is_behind(self) -> bool:
         """Return whether no more input is read for now: events of the client are put off, or it has

@@ -9,6 +9,7 @@ from ferrymq_broker.connections.authentication import Authenticator, Login
 from ferrymq_broker.connections.client_limits import EXCEEDED
 from ferrymq_broker.connections.client_login import ClientLogin
 from ferrymq_broker.connections.memory_cost import count_elements
+from ferrymq_broker.connections.redirects import keep_virtual_host
 from ferrymq_types.security import SaslCode
 from ferrymq_types.transport import Error
 
@@ -95,6 +96,10 @@ class ConnectionLogin(ClientLogin):
             return
         if space is None:
             self._refuse_host(open, "amqp:not-found", "does not exist")
+            return
+        if broker.refusal is not None:
+            refused = keep_virtual_host(broker.refusal(), open, broker)
+            self._connection.close(refused)
             return
         self.watch_rights(owner, links, identity)
         refusal = self.count_opened(owner, open.container_id)

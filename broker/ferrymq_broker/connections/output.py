@@ -11,6 +11,7 @@ A congested connection waits for its turn (`OutputTurns`). In its turn it first 
 its transfers, a share at a time, and its links send more only when all of that is written.
 
 A message that tells a client of a change is written when the change is on disk (`HeldOutput`).
+A broker that is replicated writes only while it has the lease (`OutputGate`).
 """
 
 from __future__ import annotations
@@ -131,6 +132,11 @@ class ClientOutput:
         self._write = write
         self._hang_up = hang_up
 
+    @property
+    def begun(self) -> bool:
+        """Whether the client has been sent the broker's open."""
+        return self._begun
+
     # -- from the engine of the protocol ---------------------------------------------------
 
     def holds_back(self) -> bool:
@@ -190,6 +196,9 @@ class ClientOutput:
     def flush(self) -> None:
         """Write the output that has gathered and may be written now."""
         self.dirty = False
+        gate = self.shared.gate
+        if gate is not None and not gate.lets_pass(self):
+            return
         held = self._held
         # Messages that wait for room continue in their turn, if the output before them can be
         # written.
@@ -240,7 +249,9 @@ class ClientOutput:
         """Write a frame that says nothing before the output that waits for the disk, so that the
         client does not close the connection because of a slow disk."""
         if self._held.held and self._begun and not self.paused:
-            self._write(self.idle_frame())
+            gate = self.shared.gate
+            if gate is None or gate.may_write():
+                self._write(self.idle_frame())
 
     def need_batch(self) -> None:
         """Hold the next output back until the batch that is being filled is on disk."""

@@ -86,19 +86,51 @@ class OutputTurns:
 
 
 @final
+class OutputGate:
+    """The gate that all output of a replicated broker passes.
+
+    `may_write` returns whether this moment is before the end of the lease. After it nothing is
+    written, because another broker may serve already. `waiting` are the connections that have
+    something to write.
+    """
+
+    __slots__ = ("may_write", "waiting")
+
+    def __init__(self, may_write: Callable[[], bool]) -> None:
+        self.may_write: Callable[[], bool] = may_write
+        self.waiting: dict[ClientOutput, None] = {}
+
+    def lets_pass(self, output: ClientOutput) -> bool:
+        """Return whether a connection may write now; if not, it waits until the gate is open."""
+        if self.may_write():
+            return True
+        self.waiting[output] = None
+        return False
+
+    def reopen(self) -> None:
+        """Let the connections that wait write at the end of this pass."""
+        waiting = self.waiting
+        self.waiting = {}
+        for output in waiting:
+            output.touch()
+
+
+@final
 class BrokerOutput:
     """The output of all connections of one broker.
 
     `dirty` are the connections to flush at the end of the pass, `held` those whose output waits for
-    the store, and `turns` those that have more to write than one share.
+    the store, and `turns` those that have more to write than one share. `gate` is None without
+    replication.
     """
 
-    __slots__ = ("dirty", "held", "turns")
+    __slots__ = ("dirty", "held", "turns", "gate")
 
     def __init__(self, turns: OutputTurns) -> None:
         self.dirty: list[ClientOutput] = []
         self.held: list[ClientOutput] = []
         self.turns: OutputTurns = turns
+        self.gate: OutputGate | None = None
 
     def flush(self) -> None:
         """Flush the connections that have something to write."""

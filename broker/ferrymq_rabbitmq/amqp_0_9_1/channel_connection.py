@@ -268,6 +268,15 @@ class ChannelConnection(ClientHandler):
         self.output.touch()
         self.broker.finish_pass()
 
+    def last_words(self, error: Error) -> bytes:
+        """See `ClientHandler.last_words`."""
+        engine = self.engine
+        if not self.output.begun:
+            return b""
+        engine.data_to_send()
+        engine.close(CONNECTION_FORCED, error.description or "")
+        return engine.data_to_send()
+
     def holds_messages(self) -> bool:
         """Return whether the client has messages that it has not acknowledged."""
         return any(channel.holds_messages() for channel in self.channels.values())

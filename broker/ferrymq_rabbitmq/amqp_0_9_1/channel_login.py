@@ -16,7 +16,7 @@ from ferrymq_codec_0_9_1.reader import FieldReader
 from ferrymq_codec_0_9_1.tables import read_table
 from ferrymq_types.security import SaslCode
 from ferrymq_types_0_9_1.connection import ConnectionOpen
-from ferrymq_types_0_9_1.constants import NOT_ALLOWED
+from ferrymq_types_0_9_1.constants import CONNECTION_FORCED, NOT_ALLOWED
 
 if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
@@ -126,6 +126,10 @@ class ChannelLogin(ClientLogin):
             return
         if space is None:
             self._refuse_host(name, "amqp:not-found")
+            return
+        if self._broker.refusal is not None:
+            text = self._broker.refusal().description or ""
+            self._engine.close(CONNECTION_FORCED, text, ConnectionOpen(virtual_host=name))
             return
         self.watch_rights(owner, holder, identity)
         refusal = self.count_opened(owner, client.container_id)
