@@ -24,6 +24,11 @@ class Clock:
         """
         return time.time() - time.monotonic()
 
+    def boottime(self) -> float:
+        """Return the seconds of a clock that never goes back and goes on while the machine is
+        suspended, if the operating system has one; else `now`."""
+        return self.now() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+
     def suspended(self) -> float:
         """Return the seconds for which the machine has been suspended since it was booted.
 

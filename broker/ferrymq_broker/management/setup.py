@@ -19,6 +19,7 @@ from ferrymq_broker.management.node_links import NodeLinks
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.overview import BrokerEntities, VirtualHostEntities
 from ferrymq_broker.management.queues import QueueEntities
+from ferrymq_broker.management.replication import ReplicationEntities, ReplicationKeeper
 from ferrymq_broker.management.store import StoreEntities, StoreKeeper
 from ferrymq_broker.management.streams import StreamEntities
 from ferrymq_broker.management.termini import TerminusEntities
@@ -39,12 +40,13 @@ def install(
     dialects: Sequence[ManagementDialect] = (),
     traces: ConnectionTraces | None = None,
     keepers: LiveKeepers | None = None,
+    cluster: ReplicationKeeper | None = None,
 ) -> Manager:
     """Add the management node to `space`, and return its manager.
 
-    With a `keeper` it manages the store too, and it has the types of the `dialects`. With `traces`
-    connections can be traced. With `keepers` it manages the rules of the virtual host, and in the
-    default one the users and the configuration.
+    With a `keeper` it manages the store too, and it has the types of the `dialects`. With a
+    `cluster` it shows the replication. With `traces` connections can be traced. With `keepers` it
+    manages the rules of the virtual host, and in the default one the users and the configuration.
 
     Called once for every virtual host.
     """
@@ -71,6 +73,8 @@ def install(
             type.links = links
     if keeper is not None:
         types.append(StoreEntities(keeper))
+    if cluster is not None:
+        types.append(ReplicationEntities(cluster))
     if keepers is not None:
         types.append(RuleEntities(space, keepers.rules))
         if space is broker.default:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ferrymq import __version__
@@ -27,7 +27,8 @@ class Admission:
     """The factory of handlers for one server's connections, by its configuration.
 
     `changed` is called with the names of users who have changed since they logged in. `verifier`
-    checks tokens. Raises `ConfigError` if a file that the configuration names cannot be used.
+    checks tokens. `properties` are further ones for the broker's open. Raises `ConfigError` if a
+    file that the configuration names cannot be used.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Admission:
         broker: Broker,
         changed: Callable[[set[str]], object],
         verifier: TokenVerifier | None = None,
+        properties: Mapping[str, object] | None = None,
     ) -> None:
         self._config = config
         self._broker = broker
@@ -46,6 +48,7 @@ class Admission:
             "version": __version__,
             # Replaced after the login.
             AUTHENTICATED: False,
+            **(properties or {}),
         }
         self.authenticators: Authenticators = self.make_authenticators(config)
 

@@ -24,6 +24,8 @@ from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.event_log import log
 from ferrymq_broker.http_login import log_in
 from ferrymq_broker.server.http_handlers import (
+    API,
+    CONSOLE,
     HttpHandler,
     HttpRequest,
     HttpResponse,
@@ -56,6 +58,9 @@ class HandlerRequests:
         """Return the answer to a request that no handler gets; None for other requests."""
         if self._server.failure is not None:
             return _closing(503, "the store has failed")
+        reason = self._server.cluster_reason()
+        if reason and not _is_about_the_cluster(request):
+            return _closing(503, reason)
         refusal = self.refusal_of_page(request, "request")
         if refusal is None and "Content-Encoding" in request.headers:
             return _closing(415, "the content must not be encoded")
@@ -149,6 +154,14 @@ class HandlerRequests:
 
     def _is_known_name(self, request: web.Request) -> bool:
         return _is_safe(request) or _hostname(request).lower() in self._server.broker.hosts
+
+
+def _is_about_the_cluster(request: web.Request) -> bool:
+    """Return whether a request only reads what every member may show: the console's files, and the
+    replication."""
+    if request.method not in ("GET", "HEAD"):
+        return False
+    return request.path.startswith(CONSOLE) or request.path.startswith(f"{API}/replication")
 
 
 def _step(steps: HttpSteps) -> HttpResponse | HttpSteps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ferrymq_broker.connections.authentication import ClientTransport
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ferrymq_broker.management.live import LiveKeepers
     from ferrymq_broker.management.manager import Manager
     from ferrymq_broker.security.request_tokens import RequestTokens
+
+# The paths of the management API and of the console.
+API: Final = "/management/v1"
+CONSOLE: Final = "/console"
 
 
 @dataclass(frozen=True, slots=True)

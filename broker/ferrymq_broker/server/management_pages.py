@@ -10,15 +10,14 @@ from typing import Final
 
 from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.http_handlers import (
+    API,
+    CONSOLE,
     HttpHandler,
     HttpHost,
     HttpRequest,
     HttpResponse,
     HttpSteps,
 )
-
-API: Final = "/management/v1"
-CONSOLE: Final = "/console"
 
 
 class _Deferred:

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.broker import Broker
@@ -30,8 +30,13 @@ from ferrymq_broker.server.server import BrokerServer
 from ferrymq_broker.server.startup_progress import OnProgress
 from ferrymq_broker.store.errors import StoreError
 
+if TYPE_CHECKING:
+    from ferrymq_broker.server.replicated_server import ReplicatedServer
+
 # The exit status after a failure of the store: EX_SOFTWARE in sysexits.h.
 STORE_FAILED: Final = 70
+# The part of a lease after which a request for it counts as unanswered.
+_LEASE_TIMEOUT: Final = 0.3
 
 
 def run_broker(
@@ -50,6 +55,28 @@ def run_broker(
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(config, announce, on_progress, reread))
+
+
+def _make_server(
+    config: Config, on_progress: OnProgress | None, reread: Reread | None
+) -> BrokerServer | ReplicatedServer:
+    if not config.replication.is_on:
+        return BrokerServer(config, on_failure=_end_at_once, on_progress=on_progress, reread=reread)
+    # An extra, and imported only when needed.
+    from ferrymq_broker.replication.postgresql.journal import PostgresqlJournal
+    from ferrymq_broker.server.replicated_server import ReplicatedServer
+
+    settings = config.replication
+    assert settings.url is not None
+    journal = PostgresqlJournal(
+        settings.url.get_secret_value(),
+        settings.cluster,
+        asyncio.get_running_loop(),
+        lease_timeout=settings.lease / 1000 * _LEASE_TIMEOUT,
+    )
+    return ReplicatedServer(
+        config, journal, on_failure=_end_at_once, on_progress=on_progress, reread=reread
+    )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -75,7 +102,7 @@ async def _serve(
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    server = BrokerServer(config, on_failure=_end_at_once, on_progress=on_progress, reread=reread)
+    server = _make_server(config, on_progress, reread)
     server.on_reload.append(reopen_logs)
 
     def on_signal() -> None:
@@ -96,12 +123,12 @@ async def _serve(
     try:
         for address in server.addresses:
             announce(f"listening {address.url}")
-        if server.monitoring is not None:
-            announce(f"monitoring {server.monitoring.url}")
+        if server.monitoring_url is not None:
+            announce(f"monitoring {server.monitoring_url}")
         announce("ready")
         _tell_service_manager("READY=1")
         tune_garbage_collector()
-        keeper = asyncio.create_task(_keep_house(server.broker))
+        keeper = asyncio.create_task(_keep_house(server))
         await stop.wait()
         keeper.cancel()
         _tell_service_manager("STOPPING=1")
@@ -126,7 +153,7 @@ def _tell_service_manager(state: str) -> None:
         log.warning("the service manager cannot be told", reason=str(error))
 
 
-async def _start(server: BrokerServer, stop: asyncio.Event) -> bool:
+async def _start(server: BrokerServer | ReplicatedServer, stop: asyncio.Event) -> bool:
     """Start the server, unless told to stop meanwhile. Return whether it has started.
 
     Recovery changes nothing in the store until it is complete, so giving up does no harm.
@@ -146,8 +173,15 @@ async def _start(server: BrokerServer, stop: asyncio.Event) -> bool:
     return True
 
 
-async def _keep_house(broker: Broker) -> None:
-    housekeeping = Housekeeping(broker, find_trim(), unmap=find_unmap())
+async def _keep_house(server: BrokerServer | ReplicatedServer) -> None:
+    trim, unmap = find_trim(), find_unmap()
+    broker: Broker | None = None
+    housekeeping: Housekeeping | None = None
     while True:
+        found = server.started_broker
+        if found is not None and found is not broker:
+            # A member of a cluster has a new broker for each part.
+            broker, housekeeping = found, Housekeeping(found, trim, unmap=unmap)
         await asyncio.sleep(PERIOD)
-        housekeeping.look()
+        if housekeeping is not None and server.started_broker is broker:
+            housekeeping.look()

@@ -208,6 +208,22 @@ class AmqpProtocol(asyncio.Protocol):
         else:
             self._arm()
 
+    def hold(self) -> None:
+        """Read nothing more from the client."""
+        self._turns.hold()
+
+    def dismiss(self, error: Error) -> None:
+        """Close the connection with an error. Output that was not written is thrown away."""
+        try:
+            words = self.handler.last_words(error)
+        except Exception:
+            log.exception("internal error", peer=self.handler.client.peer)
+            self.abort()
+            return
+        if words:
+            self._write(words)
+        self._hang_up()
+
     def abort(self) -> None:
         """Drop the connection without a close."""
         self._transport.abort()

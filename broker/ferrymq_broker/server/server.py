@@ -1,4 +1,7 @@
-"""A broker with its listeners, inside a running event loop."""
+"""A broker with its listeners, inside a running event loop.
+
+One module because it has the order in which everything starts and ends.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.client_handler import ClientHandler
+from ferrymq_broker.connections.output_turns import OutputGate
 from ferrymq_broker.event_log import log
 from ferrymq_broker.history.sampler import Sampler
 from ferrymq_broker.management.live import LiveKeepers
@@ -33,7 +37,9 @@ from ferrymq_broker.security.config_checks import warnings_of_strangers
 from ferrymq_broker.security.tls_reload import TlsRegistry
 from ferrymq_broker.security.token_setup import request_tokens, take_tokens
 from ferrymq_broker.server.admission import Admission
+from ferrymq_broker.server.cluster_role import ClusterRole
 from ferrymq_broker.server.connection_limits import ConnectionLimits
+from ferrymq_broker.server.dismissal import dismiss
 from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.http_handlers import HttpHandlers
 from ferrymq_broker.server.kick_users import UserKick
@@ -56,6 +62,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.security.tls_reload import TlsFiles
     from ferrymq_broker.server.storage import Storage
     from ferrymq_broker.server.websocket_limits import WebSocketLimits
+    from ferrymq_broker.store.durable_store import DurableStore
     from ferrymq_broker.telemetry.service import Telemetry
 
 # Seconds between two comparisons of the wall clock with the monotonic clock.
@@ -75,7 +82,8 @@ class BrokerServer:
     If the store fails while the broker runs, nothing more is written to any client, all connections
     are dropped, `on_failure` is called once with the error, in the event loop, and `close` raises
     the error. `on_progress` is called with the progress of the start. `reread` reads the
-    configuration again for `reload`; None if it does not change.
+    configuration again for `reload`; None if it does not change. `role` is the part of the server
+    in a cluster; None without replication.
     """
 
     def __init__(
@@ -86,7 +94,9 @@ class BrokerServer:
         on_failure: Callable[[StoreError], object] | None = None,
         on_progress: OnProgress | None = None,
         reread: Reread | None = None,
+        role: ClusterRole | None = None,
     ) -> None:
+        self._role = role
         self.config: Config = Config() if config is None else config
         self.clock: Clock = Clock() if clock is None else clock
         # What clients of other brokers expect, in addition to the broker's own.
@@ -140,6 +150,21 @@ class BrokerServer:
         return self.addresses[0].port
 
     @property
+    def started_broker(self) -> Broker | None:
+        """The broker, which is in use from the end of the start until the close; else None."""
+        return self.broker if self._readiness.ready else None
+
+    @property
+    def store(self) -> DurableStore | None:
+        """The store; None without one."""
+        return None if self._storage is None else self._storage.store
+
+    @property
+    def monitoring_url(self) -> str | None:
+        """The URL of the monitoring listener; None without one."""
+        return None if self.monitoring is None else self.monitoring.url
+
+    @property
     def url(self) -> str:
         """The URL of the first listener."""
         return self.addresses[0].url
@@ -162,6 +187,10 @@ class BrokerServer:
         self.broker: Broker = Broker(
             self._soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
         )
+        if self._role is not None:
+            self.broker.refusal = self._role.refusal
+            if self._role.may_write is not None:
+                self.broker.output.gate = OutputGate(self._role.may_write)
         try:
             self.tls: TlsRegistry = TlsRegistry(config)
             self.on_reload.append(lambda: self.tls.refresh(force=True))
@@ -172,7 +201,7 @@ class BrokerServer:
                 self.monitoring = make_monitoring(
                     config,
                     self.broker,
-                    lambda: self._readiness,
+                    self._ready,
                     lambda transport: self._authenticators and self.admission.authenticators,
                     self.tls.monitoring,
                     self,
@@ -205,9 +234,11 @@ class BrokerServer:
             traces = ConnectionTraces(TappedConnections(self.connections), time.time)
             for space in self.broker.spaces.values():
                 # Only the default virtual host manages the store, because it concerns all tenants.
-                keeper = self._storage if space is self.broker.default else None
+                is_default = space is self.broker.default
+                keeper = self._storage if is_default else None
+                cluster = self._role.keeper if is_default and self._role is not None else None
                 self.managers[space.name] = install_management(
-                    space, self.broker, keeper, self.tables.dialects, traces, keepers
+                    space, self.broker, keeper, self.tables.dialects, traces, keepers, cluster
                 )
             if config.history.enabled:
                 self.history: Sampler = Sampler(self.broker, config.history.max_bytes)
@@ -216,6 +247,10 @@ class BrokerServer:
                 self.monitoring.watch(
                     None if self._storage is None else self._storage.figures, self.capture
                 )
+                if self._role is not None:
+                    from ferrymq_broker.monitoring.replication_metrics import ReplicationCollector
+
+                    self.monitoring.metrics.add(ReplicationCollector(self._role.keeper.describe))
             if config.opentelemetry.is_on() and not config.opentelemetry.is_disabled():
                 self._begin_telemetry(config)
             if self._storage is not None:
@@ -231,7 +266,10 @@ class BrokerServer:
                 limits.connections, limits.connections_per_address, self.broker.counters
             )
             self.connection_limits.begin()
-            self.admission: Admission = Admission(config, self.broker, self.user_kick, verifier)
+            properties = None if self._role is None else self._role.open_properties()
+            self.admission: Admission = Admission(
+                config, self.broker, self.user_kick, verifier, properties
+            )
             self._authenticators = self.admission.authenticators
             self.on_reload.append(lambda: self.admission.authenticators.refresh(force=True))
             for warning in warnings_of_strangers(config):
@@ -283,6 +321,7 @@ class BrokerServer:
             self.broker,
             self._progress,
             self.config.page_out_bytes(),
+            "" if self._role is None else self._role.cluster,
         )
         store = await opening.store()
         held_back, self._held_back = self._held_back, None
@@ -290,7 +329,16 @@ class BrokerServer:
             self._soon(call)
         log.info("recovered", store=str(path), seconds=round(self.clock.now() - begun, 3))
         figures = StoreStats(path)
-        return Storage(store, figures, self.broker, self.clock.now, self._store_failed)
+        appender = None if self._role is None else self._role.appender
+        return Storage(store, figures, self.broker, self.clock.now, self._store_failed, appender)
+
+    def cluster_reason(self) -> str:
+        """Return why the cluster lets the server serve nobody; empty if it does not."""
+        return "" if self._role is None else self._role.reason()
+
+    def _ready(self) -> Readiness:
+        reason = self.cluster_reason() if self._readiness.ready else ""
+        return Readiness(False, reason) if reason else self._readiness
 
     def _progress(self, what: str, done: int, total: int) -> None:
         """Report the progress of the recovery."""
@@ -428,6 +476,31 @@ class BrokerServer:
         if self.capture is not None:
             self.capture.hurry()
 
+    # -- the lease -----------------------------------------------------------------------
+
+    def set_alarm(self, reason: str, on: bool) -> None:
+        """Switch an alarm of the broker, in a pass of its own."""
+        self.broker.begin_pass(self.clock.now())
+        self.broker.set_alarm(reason, on)
+        self.broker.finish_pass()
+
+    def go_on(self) -> None:
+        """Write what has waited for the lease, in a pass of its own."""
+        gate = self.broker.output.gate
+        if gate is not None:
+            self.broker.begin_pass(self.clock.now())
+            gate.reopen()
+            self.broker.finish_pass()
+
+    async def finish_writing(self, seconds: float) -> None:
+        """Read nothing more from clients, and wait until all changes are stored, for so many
+        seconds at most."""
+        for connection in self.connections:
+            connection.hold()
+        self.broker.finish_work()
+        if self._storage is not None:
+            await self._storage.wait_for_all(seconds)
+
     async def close(self) -> None:
         """Stop the broker in good order. Safe to call twice.
 
@@ -440,17 +513,32 @@ class BrokerServer:
 
         Raises `StoreError` if the store has failed, or fails now.
         """
+        await self._end(None)
+
+    async def dismiss(self, farewell: Error) -> None:
+        """Stop, because the broker is not what it was in its cluster any more: connections are
+        closed with this error, at once, and all changes that are not stored are thrown away.
+
+        Raises `StoreError` if the store has failed, or fails now.
+        """
+        await self._end(farewell)
+
+    async def _end(self, farewell: Error | None) -> None:
         if self._closing:
             return
         self._closing = True
         if self.failure is None:
             self._readiness = Readiness(False, "the broker is shutting down")
         self._listeners.close()
-        if self.connections and self.failure is None:
+        if farewell is not None:
+            await dismiss(self.connections, farewell, self._when_empty)
+            if self.capture is not None:
+                self.capture.kill()
+        elif self.connections and self.failure is None:
             await self._drain()
             await self._close_connections()
         await self._listeners.wait_closed()
-        if self.capture is not None:
+        if self.capture is not None and farewell is None:
             await self.capture.close(self.config.shutdown.drain_timeout)
         for timer in (self._timer, self._watch, self._tidying):
             if timer is not None:
@@ -458,11 +546,13 @@ class BrokerServer:
         if self._authenticators is not None:
             self.admission.authenticators.close()
             self.users.close()
-        if self.failure is None:
+        if self.failure is None and farewell is None:
             self.broker.finish_work()
+            if self._storage is not None and self._role is not None:
+                await self._storage.wait_for_all(self.config.shutdown.drain_timeout)
         try:
             if self._storage is not None:
-                self._storage.close()
+                self._storage.close(farewell is not None)
         finally:
             if self._telemetry is not None:
                 await self._telemetry.close()
@@ -471,6 +561,11 @@ class BrokerServer:
             self.broker.clear()
         if self.failure is not None:
             raise self.failure
+
+    def _when_empty(self) -> asyncio.Event:
+        """Return an event that is set when the last connection has ended."""
+        self._empty.clear()
+        return self._empty
 
     async def _drain(self) -> None:
         """Send no messages, give no credit, and wait until clients have settled their messages."""
@@ -494,8 +589,7 @@ class BrokerServer:
         try:
             async with asyncio.timeout(self.config.limits.close_timeout + 1.0):
                 while self.connections:
-                    self._empty.clear()
-                    await self._empty.wait()
+                    await self._when_empty().wait()
         except TimeoutError:
             for connection in list(self.connections):
                 connection.abort()

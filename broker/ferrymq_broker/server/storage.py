@@ -19,6 +19,7 @@ from ferrymq_broker.server.backups import Backup
 from ferrymq_broker.server.housekeeping import find_trim, find_unmap
 from ferrymq_broker.server.startup_progress import OnProgress
 from ferrymq_broker.server.timed_executor import TimedExecutor
+from ferrymq_broker.store.appender import AppenderOptions
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.page_store import LmdbPageStore
@@ -33,6 +34,11 @@ _BLOCK = 4096
 _OFTEN = 1000
 
 
+def store_options(settings: Settings) -> StoreOptions:
+    """Return the options for the store; the size of segments is rounded down to whole blocks."""
+    return StoreOptions(settings.segment_bytes // _BLOCK * _BLOCK, settings.max_bytes)
+
+
 class _GivenUp(Exception):
     """An exception: the start of the broker was given up."""
 
@@ -42,7 +48,8 @@ class StoreOpening:
     report the progress. The end of the process does not wait for the thread.
 
     Until the store is open, only the thread uses the broker. The broker has at most `page_out`
-    bytes of messages in memory from the beginning; 0 is no limit.
+    bytes of messages in memory from the beginning; 0 is no limit. `cluster` is the id of the
+    cluster that has the store, "" for none.
     """
 
     def __init__(
@@ -52,11 +59,12 @@ class StoreOpening:
         broker: Broker,
         progress: OnProgress,
         page_out: int = 0,
+        cluster: str = "",
     ) -> None:
+        self._cluster = cluster
         self._path = path
         self._page_out = page_out
-        # Round the size of segments down to whole blocks.
-        self._options = StoreOptions(settings.segment_bytes // _BLOCK * _BLOCK, settings.max_bytes)
+        self._options = store_options(settings)
         self._broker = broker
         self._progress = progress
         self._loop = asyncio.get_running_loop()
@@ -102,7 +110,9 @@ class StoreOpening:
     def _open(self) -> DurableStore:
         changes = self._broker.agenda.changes
         self._tell("checking the store", 0, 0)
-        store = DurableStore.open(self._path, changes, self._options, self._on_journal)
+        store = DurableStore.open(
+            self._path, changes, self._options, self._on_journal, self._cluster
+        )
         try:
             self._broker.keep(store)
             unmap = self._unmap
@@ -154,7 +164,8 @@ class StoreOpening:
 
 
 class Storage:
-    """A store in use. `on_failure` is called once, when the store can no longer be written."""
+    """A store in use. `on_failure` is called once, when the store can no longer be written. The
+    `appender` of a leader confirms each batch before it counts as stored."""
 
     def __init__(
         self,
@@ -163,20 +174,36 @@ class Storage:
         broker: Broker,
         now: Callable[[], float],
         on_failure: Callable[[StoreError], None],
+        appender: AppenderOptions | None = None,
     ) -> None:
+        self._appender = appender
         self.store = store
         self.figures = figures
         self._broker = broker
         self._now = now
         self._failed = on_failure
         self._backup: Backup | None = None
+        # Set at each batch that is stored.
+        self._stored = asyncio.Event()
 
     def start(self) -> None:
         """Begin to store changes."""
         executor = TimedExecutor(asyncio.get_running_loop(), self.figures)
-        self.store.start(executor, self._on_stable, self._on_failure, self._on_full)
+        self.store.start(executor, self._on_stable, self._on_failure, self._on_full, self._appender)
+
+    async def wait_for_all(self, seconds: float) -> None:
+        """Wait until all changes are stored, for so many seconds at most."""
+        changes = self._broker.agenda.changes
+        try:
+            async with asyncio.timeout(seconds):
+                while changes.latest() > changes.stable:
+                    self._stored.clear()
+                    await self._stored.wait()
+        except TimeoutError:
+            log.warning("the last changes are not stored, and nobody was told of them")
 
     def _on_stable(self) -> None:
+        self._stored.set()
         try:
             self._broker.on_stable(self._now())
         except Exception:
@@ -228,13 +255,16 @@ class Storage:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Write and apply everything. Raises `StoreError` if that cannot be done."""
+    def close(self, is_lost: bool = False) -> None:
+        """Write and apply everything. Raises `StoreError` if that cannot be done. With `is_lost`
+        the lease is lost, and changes that are not stored are thrown away."""
+        if is_lost:
+            self._broker.agenda.changes.stop()
         pager = pager_of(self._broker.agenda)
         if pager is not None:
             pager.close()
         try:
-            self.store.close(lambda: describe_paged_out(self._broker))
+            self.store.close(None if is_lost else lambda: describe_paged_out(self._broker))
         finally:
             # Nodes are dropped from memory next, which must not change the store.
             self._broker.agenda.changes.stop()

@@ -12,8 +12,11 @@ import ferrymq
 from ferrymq import Message
 from ferrymq.errors import ConnectionClosed
 from ferrymq_broker.config.load import LoadedConfig, load_config, load_with_places
+from ferrymq_broker.replication.shared_journal import Member
 from ferrymq_broker.server import BrokerServer
+from ferrymq_broker.server.cluster_role import ClusterRole
 from tests.broker.console.conftest import Console, config, opened, playwright
+from tests.broker.replication.test_standby import LEADER, member_view
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.once]
 
@@ -32,6 +35,22 @@ async def test_the_overview_has_alarms_and_figures(console: Console) -> None:
         await expect(page.get_by_text("Alarm: memory")).to_be_visible()
     finally:
         console.server.broker.alarms.discard("memory")
+
+
+async def test_the_overview_of_a_member_has_the_cluster(browser: Any) -> None:
+    view = member_view(LEADER)
+    view.take_members([Member("one", "leader", "amqp://one.example:5671", 7, "1.0", 0.5)])
+    role = ClusterRole("", view, lambda: "")
+    async with (
+        BrokerServer(config(), role=role) as server,
+        opened(server, browser) as console,
+    ):
+        page = await console.show("overview")
+        await expect(page.get_by_role("heading", name="Cluster")).to_be_visible()
+        await expect(page.locator("dl.figures div").filter(has_text="Leader")).to_contain_text(
+            "one"
+        )
+        await expect(page.get_by_role("cell", name="amqp://one.example:5671")).to_be_visible()
 
 
 async def test_a_queue_is_made_looked_at_and_deleted(

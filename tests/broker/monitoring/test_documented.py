@@ -26,7 +26,7 @@ from tests.broker.harness import Network
 
 PAGE = Path(__file__).parents[3] / "docs/broker/monitoring.md"
 # These have pages of their own.
-ELSEWHERE = ("ferrymq_capture_", "ferrymq_store_")
+ELSEWHERE = ("ferrymq_capture_", "ferrymq_replication_", "ferrymq_store_")
 
 
 def name_of(family: Metric) -> str:

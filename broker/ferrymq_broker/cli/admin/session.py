@@ -14,7 +14,7 @@ import ferrymq
 from ferrymq import ManagementClient
 from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq.errors import ManagementError
-from ferrymq.url import parse_url
+from ferrymq.url import parse_urls
 from ferrymq_broker.cli.connect_options import connecting_of_command
 from ferrymq_broker.config.errors import ConfigError
 
@@ -72,7 +72,7 @@ def ask(url: str, virtual_host: str | None, work: Callable[[ManagementClient], A
     except ManagementError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        who = parse_url(url).username
+        who = parse_urls(url)[0].username
         name = "without a user name" if who is None else repr(who)
         raise ManagementError(error.status, f"403: {error.description}, {name}") from None
 

@@ -41,6 +41,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "virtual-host": ("nodes", "connections", "max-nodes"),
     "broker": ("version", "connections", "links", "held-bytes", "alarms"),
     "store": ("bytes", "last-batch", "alarm", "path"),
+    "replication": ("role", "leader", "term", "lag-batches", "journal-bytes", "members"),
 }
 # Kinds whose names are not unique, and that are listed by identity.
 _BY_IDENTITY: Final = ("session", "link")

@@ -1,6 +1,6 @@
 // The broker: alarms, figures, rates, and the virtual host.
 
-import { list, read } from "../api.js";
+import { list, read, types } from "../api.js";
 import { charts } from "../charts.js";
 import { age, bytes, count, element, figures, rate, text } from "../elements.js";
 import { column, number, table } from "../tables.js";
@@ -20,6 +20,15 @@ const FIGURES = [
   ["version", "Version"],
 ];
 
+const CLUSTER = [
+  ["role", "This broker"],
+  ["leader", "Leader"],
+  ["term", "Term"],
+  ["lease-seconds", "Lease ends in"],
+  ["journal-bytes", "Journal"],
+  ["snapshot-bytes", "Snapshots"],
+];
+
 export function show(main) {
   const alarms = element("div", { id: "alarms", role: "status" });
   const shown = figures(FIGURES);
@@ -32,7 +41,8 @@ export function show(main) {
     number("oldest-age", "oldest message", age),
     column("nodes", "nodes", kinds),
   ]);
-  main.append(element("h1", {}, "Overview"), alarms, shown.list, history.part,
+  const cluster = replication();
+  main.append(element("h1", {}, "Overview"), alarms, shown.list, cluster.part, history.part,
     element("h2", {}, "This virtual host"), hosts.part);
   let said = null;
   return {
@@ -59,10 +69,46 @@ export function show(main) {
         "bytes-sent": bytes(broker["bytes-sent"]),
         version: text(broker.version),
       });
+      await cluster.update();
       hosts.update((await list("virtual-host")).items);
       await history.update(broker);
     },
     close: history.close,
+  };
+}
+
+// The members of the cluster; nothing is shown of a broker that is in none.
+function replication() {
+  const part = element("div", {});
+  const shown = figures(CLUSTER);
+  const members = table("Members", [
+    column("name", "member"),
+    column("role", "role"),
+    column("address", "address"),
+    number("applied-batch", "batch"),
+    column("version", "version"),
+    number("seen-seconds", "seen", age),
+  ]);
+  let isMember = null;
+  return {
+    part,
+    async update() {
+      isMember ??= "replication" in (await types());
+      if (!isMember) return;
+      const found = await read("replication", "replication");
+      if (!part.firstChild) {
+        part.append(element("h2", {}, "Cluster"), shown.list, members.part);
+      }
+      shown.update({
+        role: text(found.role),
+        leader: text(found.leader || "–"),
+        term: count(found.term),
+        "lease-seconds": `${count(Math.max(0, Math.round(found["lease-seconds"])))} s`,
+        "journal-bytes": bytes(found["journal-bytes"]),
+        "snapshot-bytes": bytes(found["snapshot-bytes"]),
+      });
+      members.update(found.members);
+    },
   };
 }
 
