@@ -10,6 +10,8 @@ from ferrymq_broker.cli.installed_commands import extra_of, missing
 
 # Packages that come with the extras. Of others, a missing one is a broken installation.
 _NEEDED = ("google_crc32c", "lmdb", "pydantic", "rich", "structlog", "typer")
+# The package for the database of a cluster.
+_REPLICATION = "psycopg"
 
 
 def main() -> None:
@@ -24,7 +26,8 @@ def main() -> None:
 
         run(make_app())
     except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
+        if error.name not in (*_NEEDED, _REPLICATION):
             raise
-        sys.stderr.write(missing(error.name, extra_of(sys.argv[1:])) + "\n")
+        extra = "replicated" if error.name == _REPLICATION else extra_of(sys.argv[1:])
+        sys.stderr.write(missing(error.name, extra) + "\n")
         raise SystemExit(1) from None

@@ -57,7 +57,12 @@ _COMMANDS: Final = {
     "store": (
         "ferrymq_broker.cli.store.app",
         "store",
-        "Inspect, check, copy, export and import the files of a store.",
+        "Inspect, check, copy, export, import and restore the files of a store.",
+    ),
+    "replica": (
+        "ferrymq_broker.cli.replica.app",
+        "replica",
+        "Set up, inspect and switch the cluster of brokers that share a journal.",
     ),
     "check-config": (
         "ferrymq_broker.cli.check_config",

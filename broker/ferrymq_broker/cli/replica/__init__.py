@@ -1,0 +1,1 @@
+"""``ferrymq replica``: the cluster of brokers that share a journal."""
