@@ -68,6 +68,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/test_completion.py",
         "broker/test_rendering.py",
         "broker/cli_store/test_commands.py",
+        "broker/security/test_commands.py",
     ),
     "broker/configuration": (
         "broker/config/",
@@ -193,6 +194,14 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "broker/rabbitmq": ("rabbitmq/",),
     "broker/rabbitmq-http-api": ("rabbitmq/test_http_api.py",),
+    "broker/kubernetes": ("broker/replication/test_standby.py",),
+    "broker/replication": ("broker/replication/",),
+    "broker/replication-database": (
+        "broker/replication/test_database_schema.py",
+        "broker/replication/test_database_tls.py",
+        "broker/replication/test_postgresql_journal.py",
+        "broker/replication/test_replica_commands.py",
+    ),
     "broker/running": (
         "broker/test_process.py",
         "broker/test_cli.py",
@@ -306,6 +315,8 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_wrong_peers.py",
         "client/test_mistakes.py",
         "client/test_reconnect.py",
+        "client/test_failover.py",
+        "client/test_redirects.py",
         "client/test_resending.py",
         "client/test_outcomes_after_a_loss.py",
         "client/test_nothing_hangs.py",
@@ -318,6 +329,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_exactly_once.py",
         "client/test_exactly_once_broker.py",
         "client/test_exactly_once_restart.py",
+        "client/test_exactly_once_failover.py",
         "client/test_example_once.py",
         "client/test_written_down.py",
         "client/test_resuming_senders.py",
@@ -388,6 +400,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "pipeline/options": (
         "spark/test_source_options.py",
         "spark/test_source_credentials.py",
+        "spark/test_failover.py",
     ),
     "pipeline/queues": (
         "spark/test_queue_browse.py",

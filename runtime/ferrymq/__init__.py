@@ -56,9 +56,9 @@ if TYPE_CHECKING:
         Session,
         Transaction,
         Worker,
-        connect,
     )
     from ferrymq.chunks import Chunk
+    from ferrymq.connecting import connect
     from ferrymq.fence import Committed, Digest, Fence
     from ferrymq.management import ManagementResponse, MoveResult, PeekedMessage
     from ferrymq.message import Message
@@ -125,7 +125,7 @@ __all__ = [
 _HOMES: Final = {
     "Chunk": "ferrymq.chunks",
     "ChunkReader": "ferrymq.aio",
-    "connect": "ferrymq.aio",
+    "connect": "ferrymq.connecting",
     "Connection": "ferrymq.aio",
     "Session": "ferrymq.aio",
     "Sender": "ferrymq.aio",

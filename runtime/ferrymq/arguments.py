@@ -21,8 +21,11 @@ T = TypeVar("T", bound=_Dataclass)
 _ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "connect": {
         **dict.fromkeys(
-            ("host", "port", "login", "user", "username", "password", "servers"),
+            ("host", "port", "login", "user", "username", "password"),
             "it is part of the URL: amqp://user:password@host:port",
+        ),
+        **dict.fromkeys(
+            ("servers", "urls", "hosts"), "give a list of URLs: connect(['amqp://a', 'amqp://b'])"
         ),
         **dict.fromkeys(("virtualhost", "virtual_host", "vhost"), "give hostname='vhost:NAME'"),
         **dict.fromkeys(

@@ -111,7 +111,12 @@ class ConnectionOptions:
     """Desired capabilities; if the peer does not offer them, the connection is closed again."""
 
     reconnect: bool | ReconnectPolicy = False
-    """Whether to connect again when the connection is lost; see `ReconnectPolicy`."""
+    """Whether to connect again when the connection is lost; see `ReconnectPolicy`. With several
+    URLs it is True by default."""
+
+    follow_redirects: bool = True
+    """Whether to connect to the address that a peer gives when it closes the connection with
+    ``amqp:connection:redirect`` (AMQP 1.0 §2.8.16). The scheme and the login stay the same."""
 
     authorize: Authorize | None = field(default=None, repr=False)
     """A coroutine function that is called before each link is attached, also after a reconnect,
@@ -163,6 +168,7 @@ class ConnectionArguments(TypedDict, total=False):
     desired_capabilities: list[str] | None
     required_capabilities: list[str] | None
     reconnect: bool | ReconnectPolicy
+    follow_redirects: bool
     authorize: Authorize | None
     tracer: Tracer | None
     types: TypeTables | Sequence[TypeTables] | None

@@ -22,7 +22,7 @@ class ReconnectPolicy:
 
     The pause before attempt n is a random part, at least half, of ``initial * factor ** n``
     seconds, and never more than `maximum`. After `attempts` failures in a row (None: never) the
-    connection is given up.
+    connection is given up. With several URLs, an attempt tries each of them.
 
     A reconnect restores the connection, its sessions and its links under the same names, with their
     credit. Calls that wait for a message or for credit continue to wait.

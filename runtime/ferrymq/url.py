@@ -3,10 +3,14 @@
 `amqp` is plain TCP and `amqps` is TLS; their default ports are 5672 and 5671 (AMQP 1.0 §2.1, §5.2).
 `ws` and `wss` are WebSocket without and with TLS, on 80 and 443; only these may have a path. User
 name and password may contain percent-encoded characters. Options set arguments of `connect`.
+
+Several URLs of one broker are a list, or a text with commas between them.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -16,6 +20,8 @@ from ferrymq_types.transport import PORT, SECURE_PORT
 
 _PORTS: Final = {"amqp": PORT, "amqps": SECURE_PORT, "ws": 80, "wss": 443}
 _WEB: Final = ("ws", "wss")
+# A comma that is followed by another URL: a password or a path may contain other commas.
+_BETWEEN: Final = re.compile(rf"\s*,\s*(?=(?:{'|'.join(_PORTS)})://)", re.IGNORECASE)
 OPTIONS: Final = ("container_id", "hostname", "idle_time_out", "max_frame_size", "timeout")
 """The options a URL may set, named like the arguments of `connect`."""
 
@@ -31,6 +37,20 @@ class Url:
     password: str | None = field(default=None, repr=False)
     options: dict[str, str] = field(default_factory=dict)
     path: str = ""
+    hostname: str | None = None
+    """The host name of the container that a redirect gave, in place of `host`, for the open, SASL
+    and TLS (AMQP 1.0 §2.8.16)."""
+
+    @property
+    def place(self) -> tuple[str, str, int, str]:
+        """Scheme, host, port and path: equal for two URLs of one place."""
+        return self.scheme, self.host, self.port, self.path
+
+    @property
+    def server_name(self) -> str:
+        """The name that the server's certificate has to bear."""
+        # TLS has no names with a colon, such as vhost:NAME.
+        return self.host if self.hostname is None or ":" in self.hostname else self.hostname
 
     @property
     def secure(self) -> bool:
@@ -55,6 +75,44 @@ class Url:
     def _host_and_port(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+def default_port(scheme: str) -> int:
+    """Return the port of a URL that names none."""
+    return _PORTS[scheme]
+
+
+def split_urls(text: str) -> list[str]:
+    """Split a text with commas between URLs. Text without another URL after a comma is one URL."""
+    return _BETWEEN.split(text.strip())
+
+
+def parse_urls(given: str | Sequence[str]) -> list[Url]:
+    """Parse the URLs of one broker: a list, or a text with commas between them. A URL that is
+    repeated counts once.
+
+    Raises ValueError for an empty list, and as `parse_url`.
+    """
+    if isinstance(given, str):
+        given = split_urls(given)
+    elif not isinstance(given, Sequence):
+        raise TypeError(
+            "a URL is a str such as 'amqp://localhost', or a list of them, not "
+            f"{type(given).__name__}"
+        )
+    urls: list[Url] = []
+    for text in given:
+        url = parse_url(text)
+        if url not in urls:
+            urls.append(url)
+    if not urls:
+        raise ValueError("the list of URLs is empty")
+    return urls
+
+
+def shown_urls(urls: Sequence[Url]) -> str:
+    """Return the URLs without passwords and options, for messages."""
+    return ", ".join(map(str, urls))
 
 
 def parse_url(text: str) -> Url:
@@ -83,6 +141,11 @@ def parse_url(text: str) -> Url:
         raise ValueError(f"a URL starts with amqp://, amqps://, ws:// or wss://, {found}")
     if not parts.hostname:
         raise ValueError("the URL names no host")
+    if "," in parts.netloc.rpartition("@")[2]:
+        raise ValueError(
+            "the host of the URL has a comma: where several URLs may be given, each starts with "
+            "amqp://, amqps://, ws:// or wss://"
+        )
     of_web = parts.scheme in _WEB and "@" not in parts.path
     if parts.path not in ("", "/") and not of_web:
         path = f", {parts.path!r}" if quotable else ""

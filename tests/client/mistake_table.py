@@ -47,13 +47,19 @@ MISTAKES: Final = [
     Mistake(
         "no URL at all",
         "await ferrymq.connect(5672)",
-        "TypeError: a URL is a str such as 'amqp://localhost', not int",
+        "TypeError: a URL is a str such as 'amqp://localhost', or a list of them, not int",
     ),
     Mistake(
         "several servers, as for nats-py",
         "await ferrymq.connect(servers=['amqp://a', 'amqp://b'])",
-        "TypeError: connect() has no argument 'servers': it is part of the URL: "
-        "amqp://user:password@host:port",
+        "TypeError: connect() has no argument 'servers': give a list of URLs: "
+        "connect(['amqp://a', 'amqp://b'])",
+    ),
+    Mistake(
+        "several servers, with one scheme",
+        "await ferrymq.connect('amqp://a:5672,b:5672')",
+        "ValueError: the host of the URL has a comma: where several URLs may be given, each starts "
+        "with amqp://, amqps://, ws:// or wss://",
     ),
     Mistake(
         "a virtual host in the path, as for RabbitMQ",

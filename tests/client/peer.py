@@ -118,6 +118,12 @@ class Peer:
         self.url = f"{scheme}://localhost:{self.port}"
         return self
 
+    async def listen_again(self) -> None:
+        """Listen at the same port, after `server.close()`."""
+        self.server = await asyncio.get_running_loop().create_server(
+            self.make_connection, "127.0.0.1", self.port, ssl=self.tls
+        )
+
     async def __aexit__(self, *_: object) -> None:
         self.server.close()
         for connection in self.connections:

@@ -387,6 +387,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("control.py", "Control._roll_back"),
         ("control.py", "Control._undo"),
         ("link.py", "Link._run_round"),
+        ("recovery.py", "Recovery._attempt"),
         ("recovery.py", "Recovery._restore"),
         ("recovery.py", "Recovery._run"),
         ("recovery.py", "Recovery._run_session"),

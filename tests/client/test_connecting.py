@@ -404,7 +404,7 @@ class TestLogging:
     def test_a_password_in_the_clear_is_worth_a_warning(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        from ferrymq.aio.connect import mechanisms
+        from ferrymq.aio.handshake import mechanisms
         from ferrymq.options import ConnectionOptions
         from ferrymq.url import parse_url
 

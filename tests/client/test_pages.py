@@ -87,8 +87,8 @@ def redirected(monkeypatch: pytest.MonkeyPatch, broker: BrokerServer) -> list[An
     ferrymq_connect = ferrymq.connect
 
     def to_broker(connect: Callable[..., Any]) -> Callable[..., Any]:
-        def connected(url: str = "amqp://localhost", **options: Any) -> Any:
-            if "broker.example" in url or "vhost:" in url:
+        def connected(url: str | list[str] = "amqp://localhost", **options: Any) -> Any:
+            if not isinstance(url, str) or "broker.example" in url or "vhost:" in url:
                 # There is no such broker: the arguments are checked, and another one is used.
                 ferrymq_connect(url, **options).opener()
                 return connect(broker.url)

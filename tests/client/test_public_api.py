@@ -53,7 +53,8 @@ def test_importing_is_lazy() -> None:
     code = (
         "import sys, ferrymq; "
         "assert 'asyncio' not in sys.modules and 'ferrymq.engine' not in sys.modules; "
-        "ferrymq.connect; assert 'ferrymq.engine.connection' in sys.modules"
+        "ferrymq.connect; ferrymq.Message; assert 'asyncio' not in sys.modules; "
+        "ferrymq.Connection; assert 'ferrymq.engine.connection' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

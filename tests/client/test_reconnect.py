@@ -209,6 +209,27 @@ async def test_a_link_that_is_refused_ends_alone(
         await kept.send(Message(b"x"))
 
 
+async def test_a_peer_that_falls_silent_while_links_are_restored_is_left(
+    peer: Peer, policy: ReconnectPolicy
+) -> None:
+    """A leader that has lost its database answers nothing, and is replaced."""
+    async with ferrymq.connect(peer.url, reconnect=policy, timeout=0.1) as connection:
+        sender = await connection.sender("orders", name="orders")
+        attaches = 0
+
+        def silent(c: PeerConnection, event: events.AttachReceived) -> None:
+            nonlocal attaches
+            attaches += 1
+            if attaches > 2:
+                peer.default(c, event)
+
+        peer.on[events.AttachReceived] = silent
+        peer.connection.transport.abort()
+        async with asyncio.timeout(10):
+            await sender.send(Message(b"x"))
+        assert attaches == 3
+
+
 async def test_closed_links_and_sessions_stay_closed(
     peer: Peer, connection: ferrymq.Connection
 ) -> None:

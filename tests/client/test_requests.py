@@ -12,6 +12,7 @@ import pytest
 import ferrymq
 from ferrymq import Message, ReconnectPolicy, blocking
 from ferrymq_broker.config import Config
+from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.server import BrokerServer
 from tests.client.cutter import Cutter
 
@@ -217,11 +218,18 @@ async def test_a_malformed_reply_of_one_service_concerns_no_other(
 async def test_links_to_many_addresses_are_closed_again(broker: BrokerServer) -> None:
     async with ferrymq.connect(broker.url) as connection:
 
-        async def ask(number: int) -> None:
-            with pytest.raises(TimeoutError):
-                await connection.request(f"many.{number}", Message(number), timeout=0.2)
-
-        await asyncio.gather(*[ask(number) for number in range(50)])
+        asked = [
+            asyncio.ensure_future(connection.request(f"many.{number}", Message(number), timeout=20))
+            for number in range(50)
+        ]
+        nodes = [broker.broker.default.nodes[f"many.{number}"] for number in range(50)]
+        queues = [node for node in nodes if isinstance(node, Queue)]
+        async with asyncio.timeout(20):
+            while not all(queue.message_count() for queue in queues):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        for one in asked:
+            one.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
         requests = connection._requests
         assert requests is not None and len(requests._links) == 32
         if requests._closing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ferrymq
-from ferrymq.url import parse_url
+from ferrymq.url import parse_url, parse_urls, shown_urls
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,9 @@ def test_options() -> None:
         ("amqp://host/orders", "path"),
         ("amqp://host#x", "fragment"),
         ("amqp://host?verify=no", "'verify'"),
+        ("amqp://a,b", "comma"),
+        ("amqp://a:1,b:2", "comma"),
+        ("amqp://a,http://b", "comma"),
         ("amqp://host?timeout=1&timeout=2", "twice"),
     ],
 )
@@ -69,6 +72,7 @@ def test_refusals_never_quote_the_password() -> None:
         "amqp://me:secret",
         "amqp://me:secret@[host",
         "amqp://me%\u2100:secret@host",
+        "amqp://me:a,/secret@host",
     ):
         with pytest.raises(ValueError, match=r"URL") as caught:
             parse_url(text)
@@ -79,6 +83,39 @@ def test_no_text_of_a_url_shows_the_password() -> None:
     url = parse_url("amqp://me:secret@[::1]:7?timeout=1")
     assert str(url) == "amqp://me@[::1]:7"
     assert "secret" not in repr(url)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (["amqp://a", "amqps://b"], "amqp://a:5672, amqps://b:5671"),
+        (("amqp://a",), "amqp://a:5672"),
+        ("amqp://a:1,amqp://b:2", "amqp://a:1, amqp://b:2"),
+        (" amqp://a , AMQPS://b ", "amqp://a:5672, amqps://b:5671"),
+        ("amqp://a,amqp://a:5672", "amqp://a:5672"),
+        # A comma belongs to a password or a path, unless another URL follows.
+        ("amqp://me:se,cret@a,amqp://b", "amqp://me@a:5672, amqp://b:5672"),
+        ("wss://a/x,y,wss://b", "wss://a:443/x,y, wss://b:443"),
+    ],
+)
+def test_several(given: str | list[str], shown: str) -> None:
+    assert shown_urls(parse_urls(given)) == shown
+
+
+def test_a_comma_in_a_password_is_part_of_it() -> None:
+    first, second = parse_urls("amqp://me:se,cret@a,amqp://me:x@b")
+    assert (first.password, second.password) == ("se,cret", "x")
+
+
+def test_several_that_are_refused() -> None:
+    with pytest.raises(ValueError, match="is empty"):
+        parse_urls([])
+    with pytest.raises(ValueError, match="amqp://"):
+        parse_urls(["amqp://a", "b"])
+    with pytest.raises(TypeError, match="not int"):
+        parse_urls(["amqp://a", 5672])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="'timeout' has different values"):
+        ferrymq.connect(["amqp://a?timeout=1", "amqp://b?timeout=2"])
 
 
 def test_connect_refuses_at_once() -> None:

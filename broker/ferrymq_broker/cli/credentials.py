@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import typer
 
-from ferrymq.url import Url, parse_url
+from ferrymq.url import Url, parse_url, parse_urls, split_urls
 from ferrymq_broker.cli.options import of_file
 from ferrymq_broker.config.errors import ConfigError
 
@@ -67,56 +67,68 @@ class Credentials(NamedTuple):
 
         Raises `ConfigError` for an invalid token, or if there is a password too.
         """
-        if not self._has_token(parse_url(url)):
+        if not self._has_token(parse_urls(url)):
             return None
         if self.token_file is None:
             return _checked(os.environ[TOKEN].strip(), "token", _MOST_OF_TOKEN)
         token = _first_line(self.token_file, "token", _MOST_OF_TOKEN)
         return _checked(token.strip(), "token", _MOST_OF_TOKEN)
 
-    def _has_token(self, url: Url) -> bool:
+    def _has_token(self, urls: list[Url]) -> bool:
+        password = self.password_file is not None or any(url.password for url in urls)
         if self.token_file is not None:
-            if self.password_file is not None or url.password:
+            if password:
                 raise ConfigError("--token-file and a password exclude each other: use only one")
             return True
-        if TOKEN not in os.environ or self.password_file is not None or url.password:
+        if TOKEN not in os.environ or password:
             return False
         if PASSWORD in os.environ:
             raise ConfigError(f"{TOKEN} and {PASSWORD} are both set: use only one")
         return True
 
     def put_into(self, url: str) -> str:
-        """Return the URL with user and password in it, for the client library. Do not print it.
+        """Return the URL, or each of several, with user and password in it, for the client library.
+        Do not print it.
 
         Raises `ConfigError` if no password can be found, and ValueError for a bad URL.
         """
-        parsed = parse_url(url)
-        if parsed.password and _is_typed(url):
+        texts = split_urls(url)
+        urls = [parse_url(text) for text in texts]
+        if any(one.password for one in urls) and _is_typed(url):
             sys.stderr.write(
                 "ferrymq: WARNING: everybody on this machine can read a password on the command"
                 " line; use --user, and --password-file FILE or the prompt\n"
             )
-        user = self.user if self.user is not None else parsed.username
-        if self.user is not None and parsed.username not in (None, self.user):
+        users = [self.user if self.user is not None else one.username for one in urls]
+        if self.user is not None and any(one.username not in (None, self.user) for one in urls):
             raise ConfigError("--user and the URL name different users: use only one")
-        if user is None:
-            if self.password_file is not None:
-                raise ConfigError("--password-file needs --user")
-            return url
-        if self._has_token(parsed):
-            # The user to act as.
+        if self.password_file is not None and None in users:
+            raise ConfigError("--password-file needs --user")
+        has_token = self._has_token(urls)
+        # A prompt asks once for a user.
+        passwords: dict[str, str] = {}
+        done = []
+        for text, one, user in zip(texts, urls, users, strict=True):
+            if user is None or (not has_token and self._is_complete(one)):
+                done.append(text)
+                continue
+            # With a token it is the user to act as.
             named = quote(user, safe="")
-        else:
-            if self.password_file is None:
-                if parsed.password is not None:
-                    return url
-                if self.user is None and PASSWORD not in os.environ:
-                    # A user name in the URL needs no password.
-                    return url
-            named = f"{quote(user, safe='')}:{quote(self._password(user), safe='')}"
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc=f"{named}@{host}"))
+            if not has_token:
+                if user not in passwords:
+                    passwords[user] = self._password(user)
+                named = f"{named}:{quote(passwords[user], safe='')}"
+            parts = urlsplit(text)
+            host = parts.netloc.rpartition("@")[2]
+            done.append(urlunsplit(parts._replace(netloc=f"{named}@{host}")))
+        return ",".join(done)
+
+    def _is_complete(self, url: Url) -> bool:
+        """Return whether the login of a URL stays as it is. A user name in the URL needs no
+        password."""
+        if self.password_file is not None:
+            return False
+        return url.password is not None or (self.user is None and PASSWORD not in os.environ)
 
     def _password(self, user: str) -> str:
         if self.password_file is not None:

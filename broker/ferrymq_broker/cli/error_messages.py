@@ -8,11 +8,20 @@ from typing import Final
 from ferrymq.aio.unreachable import NOT_TRUSTED
 from ferrymq.errors import AuthenticationError
 from ferrymq_broker.config.errors import ConfigError
+from ferrymq_broker.replication.errors import ReplicationError
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_codec.errors import AmqpError
 
 # Errors that are no mistakes of the program: a command that raises one ends with a line.
-EXPECTED: Final = (AmqpError, ConfigError, StoreError, OSError, TimeoutError, ValueError)
+EXPECTED: Final = (
+    AmqpError,
+    ConfigError,
+    ReplicationError,
+    StoreError,
+    OSError,
+    TimeoutError,
+    ValueError,
+)
 
 
 def reason_of(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from ferrymq.engine.sasl import Anonymous, External
 from ferrymq.options import ConnectionArguments
-from ferrymq.url import parse_url
+from ferrymq.url import parse_urls
 from ferrymq_broker.cli.options import of_file
 
 Ca = Annotated[
@@ -58,13 +58,14 @@ class TlsOptions(NamedTuple):
         arguments: ConnectionArguments = {}
         if not any(self):
             return arguments
-        parsed = parse_url(url)
-        if not parsed.secure:
-            raise ValueError(
-                f"--ca, --cert and --no-verify are for amqps:// and wss://, not for {parsed}"
-            )
+        urls = parse_urls(url)
+        for one in urls:
+            if not one.secure:
+                raise ValueError(
+                    f"--ca, --cert and --no-verify are for amqps:// and wss://, not for {one}"
+                )
         arguments["ssl"] = self.context()
-        if self.cert is not None and parsed.username is None:
+        if self.cert is not None and all(one.username is None for one in urls):
             arguments["sasl"] = [External(), Anonymous()]
         return arguments
 

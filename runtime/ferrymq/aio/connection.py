@@ -88,6 +88,7 @@ class Connection(OtherNames, Opened):
     )
 
     def __init__(self, url: Url, options: ConnectionOptions) -> None:
+        # The URL of the current transport, which changes when the broker moves.
         self.url = url
         self.options = options
         # Types of the user's own that are decoded into their classes.

@@ -296,6 +296,7 @@ class Link(ABC, Opened, Generic[L]):
         self._engine = engine
         self._attaching = asyncio.get_running_loop().create_future()
         self._connection.soon()
+        heard = self._connection.transport.engine.last_received
         try:
             async with deadline(self._timeout, self._unanswered):
                 await self._attaching
@@ -305,7 +306,8 @@ class Link(ABC, Opened, Generic[L]):
                 reason = Error(condition="amqp:precondition-failed", description=lack)
                 raise LinkDetached(self.place, reason, True)
         except BaseException as error:
-            self._give_up(engine, error)
+            if not (isinstance(error, TimeoutError) and self._comes_back(heard)):
+                self._give_up(engine, error)
             raise
         finally:
             self._attaching = None
@@ -340,6 +342,18 @@ class Link(ABC, Opened, Generic[L]):
 
     def _unanswered(self, within: str) -> str:
         return f"{self.place}: the peer did not answer the attach {within}"
+
+    def _comes_back(self, heard: float) -> bool:
+        """Return whether the link will be restored in another connection: the present one is being
+        restored, and the peer has said nothing since `heard`. So it is not this link's fault."""
+        recovery = self._connection.recovery
+        return (
+            self._known
+            and recovery is not None
+            and recovery.active
+            and self._failure is None
+            and self._connection.transport.engine.last_received == heard
+        )
 
     def _give_up(self, engine: L, error: BaseException) -> None:
         refused = isinstance(error, LinkDetached)

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from ferrymq.aio.waiting import Signal
-from ferrymq.errors import (
-    AmqpError,
-    AuthenticationError,
-    ConnectionClosed,
-    SessionEnded,
-    TransportError,
-)
+from ferrymq.aio.failover import is_final
+from ferrymq.aio.waiting import Signal, fresh
+from ferrymq.errors import AmqpError, ConnectionClosed, SessionEnded
 from ferrymq.reconnect import ReconnectPolicy
-from ferrymq_types.security import SaslCode
 
 if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
+    from ferrymq.aio.failover import Failover
     from ferrymq.aio.session import Session
+    from ferrymq.url import Url
 
 LOGGER: Final = logging.getLogger("ferrymq")
-
-# Conditions of a peer that may take the connection later.
-_PASSING: Final = ("amqp:connection:forced", "amqp:internal-error", "amqp:resource-limit-exceeded")
-# What a web server answers whose service is not up.
-_NOT_UP: Final = (502, 503, 504)
 
 
 class Recovery:
@@ -38,18 +28,20 @@ class Recovery:
         self,
         connection: Connection,
         policy: ReconnectPolicy,
-        open_transport: Callable[[Connection], Awaitable[None]],
+        failover: Failover,
+        open_transport: Callable[[Connection, Failover, Url, float | None], Awaitable[None]],
     ) -> None:
         self._connection = connection
         self.policy = policy
+        self._failover = failover
         self._open_transport = open_transport
         self._task: asyncio.Task[None] | None = None
         self._done = Signal()
         # Tasks that restore sessions which the peer has ended.
         self._sessions: dict[Session, asyncio.Task[None]] = {}
-        # True if the connection was lost again while it was being restored: that attempt has
-        # failed.
-        self._lost_again = False
+        # Losses of the connection while it was being restored: that attempt has failed. The first
+        # one states the reason.
+        self._losses: list[ConnectionClosed] = []
 
     def start(self, error: ConnectionClosed) -> None:
         """Suspend the sessions of a lost connection and restore it in a task."""
@@ -58,7 +50,7 @@ class Recovery:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(error))
         else:
-            self._lost_again = True
+            self._losses.append(error)
 
     async def wait(self) -> None:
         """Wait until the connection is usable; return at once if it is, and for what the restoring
@@ -89,35 +81,48 @@ class Recovery:
 
     async def _run(self, error: ConnectionClosed) -> None:
         connection = self._connection
+        # A broker that moves says where to: that is only the first place to look.
+        first = self._failover.place_of(connection.url, error)
         try:
             for pause in self.policy.pauses():
                 await self.policy.sleep(pause)
-                self._lost_again = False
                 try:
-                    await self._open_transport(connection)
-                    await self._restore()
-                except AuthenticationError as refused:
-                    if refused.code is None or refused.code == SaslCode.SYS_TEMP:
-                        # This is no refusal: the transport was lost during the login, or the server
-                        # asks to try again later (AMQP 1.0 §5.3.3.6).
-                        error.__cause__ = refused
-                        connection.transport.abort()
-                        continue
-                    error = ConnectionClosed(f"the connection failed: {refused}")
-                    error.__cause__ = refused
-                    break
+                    await self._failover.connect(self._attempt, first)
+                    return
                 except (AmqpError, OSError) as failed:
+                    if is_final(failed):
+                        error = ConnectionClosed(f"the connection failed: {failed}")
+                        error.__cause__ = failed
+                        break
                     # The next attempt may succeed; the reason of the last one is reported.
                     error.__cause__ = failed
-                    connection.transport.abort()
-                    continue
-                if not self._lost_again:
-                    return
+                first = None
             self._stop_sessions()
             connection.give_up(error)
         finally:
             self._task = None
             self._done.wake()
+
+    async def _attempt(self, url: Url, timeout: float | None) -> None:
+        """Restore the connection at one URL."""
+        connection = self._connection
+        self._losses.clear()
+        try:
+            await self._open_transport(connection, self._failover, url, timeout)
+            if not self._losses:
+                await self._restore()
+            if self._losses:
+                raise fresh(self._losses[0])
+        except (AmqpError, OSError) as error:
+            lost = next(iter(self._losses), None)
+            transport = connection.transport
+            transport.abort()
+            # What this transport still reports is no loss of the next one.
+            await asyncio.shield(transport.ended)
+            if lost is None or is_final(error):
+                raise
+            # Calls that met the loss may only say that there is no session.
+            raise fresh(lost) from lost.__cause__
 
     async def _restore(self) -> None:
         """Begin the sessions and attach the links again; a refused link has ended."""
@@ -164,19 +169,3 @@ class Recovery:
             else:
                 return
         session.give_up(error)
-
-
-def may_come_up(error: Exception) -> bool:
-    """Return whether a first attempt to connect failed for a reason that may pass, as when a broker
-    is started: and not because of a login, a certificate or another setting."""
-    if isinstance(error, AuthenticationError):
-        # The server asks to try again later (AMQP 1.0 §5.3.3.6), or has gone away.
-        return error.lost or error.code == SaslCode.SYS_TEMP
-    if isinstance(error, ConnectionClosed):
-        return error.condition is None or error.condition in _PASSING
-    if isinstance(error, TransportError):
-        cause = error.__cause__
-        if isinstance(cause, ssl.SSLError):
-            return isinstance(cause, ssl.SSLEOFError)
-        return isinstance(cause, OSError) or getattr(cause, "status", None) in _NOT_UP
-    return isinstance(error, TimeoutError)

@@ -452,7 +452,8 @@ class Session(Opened):
         """Begin again, and attach the links again, one after the other: so a link that ends the
         session is known. A link that is refused has ended.
 
-        Raises `SessionEnded` if the peer has ended the session again, and the errors of `begin`.
+        Raises `SessionEnded` if the peer has ended the session again, the errors of `begin`, and
+        `TimeoutError` if the peer has fallen silent.
         """
         self._restorer = asyncio.current_task()
         await self.begin()
@@ -460,8 +461,11 @@ class Session(Opened):
             if not link.closed:
                 try:
                     await link._attach()
-                except (LinkDetached, TimeoutError):
+                except LinkDetached:
                     pass
+                except TimeoutError:
+                    if not link.closed:
+                        raise
             self._expect_begun()
         self._restoring = False
         self._restored_at = asyncio.get_running_loop().time()

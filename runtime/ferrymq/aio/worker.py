@@ -6,15 +6,15 @@ import asyncio
 import copy
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.aio.connect import connect
 from ferrymq.aio.connection import Connection
 from ferrymq.aio.delivery import Delivery
+from ferrymq.aio.failover import may_come_up
 from ferrymq.aio.outcomes import MODIFIED_SYMBOL
 from ferrymq.aio.receiver import Receiver
-from ferrymq.aio.recovery import may_come_up
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.waiting import Signal
 from ferrymq.durations import Duration, check_duration, milliseconds, seconds
@@ -39,7 +39,7 @@ from ferrymq.retries import (
     note_of,
 )
 from ferrymq.signals import on_end
-from ferrymq.url import parse_url
+from ferrymq.url import parse_urls, shown_urls
 from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
 
@@ -79,10 +79,10 @@ class Worker:
     message is rejected, so that its queue sends it to its dead letters. The handler may raise
     `Retry` with a delay of its own, and `Reject` for a message that no attempt can handle.
 
-    `connection` is a URL, for a connection of the worker's own that is restored whenever it is
-    lost, or a connection, which the worker leaves open. A broker that is not up yet is waited for;
-    a refusal ends the worker at once. `receiver` has options for the link, such
-    as `selector`, or `name` and `capabilities` of a subscription.
+    `connection` is a URL, or a list of them, for a connection of the worker's own that is restored
+    whenever it is lost, or a connection, which the worker leaves open. A broker that is not up yet
+    is waited for; a refusal ends the worker at once. `receiver` has options for the link, such as
+    `selector`, or `name` and `capabilities` of a subscription.
 
     No message is lost: each is delivered to this worker or to another until one has accepted or
     rejected it. A message may be handled more than once: when the connection or the process is
@@ -91,7 +91,7 @@ class Worker:
 
     def __init__(
         self,
-        connection: Connection | str,
+        connection: Connection | str | Sequence[str],
         address: str,
         handler: Callable[[Delivery], Awaitable[None]],
         *,
@@ -192,7 +192,7 @@ class Worker:
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
-    async def _connect(self, url: str) -> Connection | None:
+    async def _connect(self, url: str | Sequence[str]) -> Connection | None:
         """Connect, and wait for a broker that is not up yet. Returns None if the worker is told to
         stop meanwhile."""
         pauses = ReconnectPolicy().pauses()
@@ -537,14 +537,19 @@ class Worker:
             receiver.add_credit(free)
 
 
-def pause_before_next(url: str, error: AmqpError | TimeoutError, pauses: Iterator[float]) -> float:
+def pause_before_next(
+    url: str | Sequence[str], error: AmqpError | TimeoutError, pauses: Iterator[float]
+) -> float:
     """Return the seconds before the next attempt to connect, with a line in the log. Raises the
     error if a further attempt would meet it too."""
     if not may_come_up(error):
         raise error
     pause = next(pauses)
     LOGGER.warning(
-        "%s: no connection yet, the next attempt is in %.3g s: %s", parse_url(url), pause, error
+        "%s: no connection yet, the next attempt is in %.3g s: %s",
+        shown_urls(parse_urls(url)),
+        pause,
+        error,
     )
     return pause
 

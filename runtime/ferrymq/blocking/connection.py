@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, TypeVar, Unpack
 
 from ferrymq import aio
@@ -27,7 +27,7 @@ from ferrymq.options import (
     Timeout,
 )
 from ferrymq.peers import Peer
-from ferrymq.url import Url, parse_url
+from ferrymq.url import Url, parse_urls, shown_urls
 from ferrymq_types.transport import Error
 
 Opener = TypeVar("Opener", bound=aio.Session | aio.Connection)
@@ -35,7 +35,9 @@ Opener = TypeVar("Opener", bound=aio.Session | aio.Connection)
 _numbers: Final = itertools.count(1)
 
 
-def connect(url: str = "amqp://localhost", **options: Unpack[ConnectionArguments]) -> Connection:
+def connect(
+    url: str | Sequence[str] = "amqp://localhost", **options: Unpack[ConnectionArguments]
+) -> Connection:
     """Open a connection; arguments and errors are those of `ferrymq.connect`.
 
     with ferrymq.blocking.connect("amqp://localhost") as connection:
@@ -49,7 +51,9 @@ def connect(url: str = "amqp://localhost", **options: Unpack[ConnectionArguments
     return _connect(url, options, beside_loops=False)
 
 
-def connect_beside_loop(url: str, **options: Unpack[ConnectionArguments]) -> Connection:
+def connect_beside_loop(
+    url: str | Sequence[str], **options: Unpack[ConnectionArguments]
+) -> Connection:
     """Open a connection as `connect` does, which may be used in a thread that runs an event loop.
 
     It is for libraries that are used in notebooks, where each cell runs inside a loop.
@@ -57,9 +61,12 @@ def connect_beside_loop(url: str, **options: Unpack[ConnectionArguments]) -> Con
     return _connect(url, options, beside_loops=True)
 
 
-def _connect(url: str, options: ConnectionArguments, *, beside_loops: bool) -> Connection:
+def _connect(
+    url: str | Sequence[str], options: ConnectionArguments, *, beside_loops: bool
+) -> Connection:
     opening = aio.connect(url, **options)
-    portal = Portal(f"ferrymq-{next(_numbers)}", url=str(parse_url(url)), beside_loops=beside_loops)
+    shown = shown_urls(parse_urls(url))
+    portal = Portal(f"ferrymq-{next(_numbers)}", url=shown, beside_loops=beside_loops)
     try:
         return portal.open(opening.opener(), Connection, aio.Connection.close)
     except BaseException:
@@ -138,7 +145,7 @@ class Connection(OtherNames, _Opener[aio.Connection]):
 
     @property
     def url(self) -> Url:
-        """URL of the peer."""
+        """URL of the peer; see `aio.Connection.url`."""
         return self._behind.url
 
     @property

@@ -8,7 +8,7 @@ import inspect
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -42,7 +42,7 @@ class Worker:
 
     def __init__(
         self,
-        connection: Connection | str,
+        connection: Connection | str | Sequence[str],
         address: str,
         handler: Callable[[Delivery], None],
         *,
@@ -114,7 +114,7 @@ class Worker:
         else:
             connection._portal.soon(self._behind.stop)
 
-    def _connect(self, url: str) -> Connection | None:
+    def _connect(self, url: str | Sequence[str]) -> Connection | None:
         """Connect, and wait for a broker that is not up yet. Returns None if the worker is told to
         stop meanwhile."""
         pauses = ReconnectPolicy().pauses()

@@ -202,6 +202,11 @@ class Connection:
         """Whether input is left to read: call `handle_timeout` at once to continue with it."""
         return self._input.unread
 
+    @property
+    def last_received(self) -> float:
+        """When the peer was last heard of, by the clock that gives `now`."""
+        return self._timers.last_received
+
     def next_deadline(self) -> float | None:
         """Return when `handle_timeout` should be called, by the clock that gives `now`."""
         if self._input.unread:

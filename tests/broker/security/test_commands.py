@@ -228,3 +228,19 @@ def test_a_port_that_does_not_speak_tls(broker: Running, ferrymq: Commands, sche
     assert done.returncode == 1
     expect_line(done.stderr, f"cannot connect to {scheme}://127.0.0.1")
     assert "object at" not in done.stderr
+
+
+def test_the_other_url_is_used_when_one_does_not_work(broker: Running, ferrymq: Commands) -> None:
+    urls = f"amqps://127.0.0.1:9,{broker.amqps}"
+    here = ["--url", urls, "--ca", str(broker.pki.path("ca")), "--user", "shop"]
+    assert ferrymq("send", *here, "several", "hello", FERRYMQ_PASSWORD=PASSWORD).returncode == 0
+    done = ferrymq(
+        "receive", *here[:4], *certificate(broker), "-n", "1", "several", FERRYMQ_URL="amqp://x"
+    )
+    assert done == (0, "hello\n", "")
+    mixed = f"{broker.amqps},{broker.amqp}"
+    done = ferrymq("send", "--url", mixed, *here[2:4], "several", "x")
+    expect_line(done.stderr, f"not for {broker.amqp}")
+    named = broker.amqps.replace("//", "//alice@")
+    done = ferrymq("send", "--url", f"{broker.amqps},{named}", *here[4:], "several", "x")
+    expect_line(done.stderr, "different users")

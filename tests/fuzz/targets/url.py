@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ferrymq.url import parse_url
+from ferrymq.url import parse_url, parse_urls, shown_urls
 from ferrymq_broker.config.url import check_http_url, parse_listen_url
 from tests.fuzz.mutation.plain import mutate_bytes
 
@@ -16,7 +16,7 @@ def one(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     # Where it stands anywhere else, nobody can know that it is meant to be secret.
     secret = text.count(_SECRET) == 1 and text.partition("//")[2].startswith(f"ann:{_SECRET}@")
-    for parse in (parse_url, parse_listen_url, check_http_url):
+    for parse in (parse_url, parse_urls, parse_listen_url, check_http_url):
         try:
             found = parse(text)
         except ValueError as error:
@@ -24,6 +24,8 @@ def one(data: bytes) -> None:
             continue
         if parse is parse_url:
             assert not secret or _SECRET not in str(found) + repr(found)
+        elif parse is parse_urls:
+            assert not secret or _SECRET not in shown_urls(parse_urls(text)) + repr(found)
 
 
 def seeds() -> list[bytes]:
@@ -46,9 +48,10 @@ _TEXTS = (
     b"amqp://ann:swordfish@host/path#x",
     b"amqp://a%40b:swordfish@h",
     b"amqp+ws://host:80/x",
+    b"amqp://ann:swordfish@a,amqps://b:1 , ws://c/x,y",
 )
 WORDS = (
     b"amqp", b"amqps", b"://", b":", b"@", b"/", b"?", b"#", b"[", b"]", b"%00", b"%", b"&", b"=",
     b"ann:swordfish@", b"host", b"[::1]", b"[v1.a]", b"\xe2\x84\x80", b"\xff", b"65536", b"-1",
-    b"timeout=5", b"hostname=", b"wss", b"ws", b"0", b"\t", b"\n", b" ",
+    b"timeout=5", b"hostname=", b"wss", b"ws", b"0", b"\t", b"\n", b" ", b",", b",amqp://",
 )  # fmt: skip

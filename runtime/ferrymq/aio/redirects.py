@@ -1,0 +1,53 @@
+"""Redirects: the address that a peer gives when it closes a connection (AMQP 1.0 §2.8.16)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ferrymq.url import default_port
+
+if TYPE_CHECKING:
+    from ferrymq.errors import PeerError
+    from ferrymq.url import Url
+
+REDIRECT: Final = "amqp:connection:redirect"
+
+MOST_REDIRECTS: Final = 5
+"""Redirects in a row that are followed."""
+
+# A host is part of texts and of names for the resolver.
+_LONGEST_HOST: Final = 255
+_NOT_IN_HOSTS: Final = frozenset("/?#@,[]\\")
+
+
+def redirected(url: Url, error: PeerError) -> Url | None:
+    """Return where a peer redirects to, with the scheme, the login and the path of its own URL;
+    None if the error is no redirect, or has no usable address.
+
+    Without a port it is the default port of the scheme.
+    """
+    if error.error is None or error.error.condition != REDIRECT:
+        return None
+    info = error.error.info or {}
+    host, port, hostname = info.get("network-host"), info.get("port"), info.get("hostname")
+    if port is None:
+        port = default_port(url.scheme)
+    if not _is_host(host) or not isinstance(port, int) or not 0 < port < 65536:
+        return None
+    return replace(
+        url,
+        host=str(host),
+        port=int(port),
+        hostname=str(hostname) if _is_host(hostname) else None,
+    )
+
+
+def _is_host(value: object) -> bool:
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= _LONGEST_HOST
+        and value.isprintable()
+        and " " not in value
+        and not _NOT_IN_HOSTS & set(value)
+    )
