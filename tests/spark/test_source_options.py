@@ -123,6 +123,13 @@ def test_every_option_is_on_the_page() -> None:
         ({"username": "u", "password": "geheim", "passwordEnv": "X"}, "exclude each other"),
         ({"url": "amqp://u:geheim@h", "username": "u"}, "already names a user"),
         ({"url": "amqp://u:geheim@h", "passwordFile": "f"}, "already names a user"),
+        ({"url": "amqp://a,amqp://u:geheim@b", "username": "u"}, "already names a user"),
+        ({"url": "amqp://a,b"}, "'url'.*comma"),
+        ({"url": "amqps://a,amqp://b"}, "either all URLs use TLS"),
+        (
+            {"url": "amqp://u:geheim@a,amqp://v:geheim@b", "sasl.mechanism": "PLAIN"},
+            "all URLs need the same user",
+        ),
         ({"sasl.mechanism": "PLAIN", "username": "u"}, "PLAIN needs a secret"),
         ({"sasl.mechanism": "KERBEROS"}, "one of auto, SCRAM-SHA-512"),
         ({"tls.ca": "ca.pem"}, "'tls.ca' is for TLS"),

@@ -18,7 +18,8 @@ Url = Annotated[
         "--url",
         envvar="FERRYMQ_URL",
         metavar="URL",
-        help="The broker: amqp://[USER@]HOST[:PORT], or amqps://, ws://, wss://.",
+        help="The broker: amqp://[USER@]HOST[:PORT], or amqps://, ws://, wss://. Several URLs of"
+        " one broker have commas between them.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

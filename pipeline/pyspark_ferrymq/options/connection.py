@@ -43,6 +43,10 @@ MECHANISMS: Final = (
 _WITHOUT_PASSWORD: Final = ("EXTERNAL", "ANONYMOUS")
 # Brokers for which the warning about unchecked credentials was logged.
 _MENTIONED: Final[set[str]] = set()
+# By the list of URLs: the cluster of the broker that was met first, with its URL; and the place in
+# the list of the URL that worked last, which is tried first.
+_CLUSTERS: Final[dict[str, tuple[str, str]]] = {}
+_LAST: Final[dict[str, int]] = {}
 # Seconds between attempts to reach an unreachable broker: the first pause, and the longest.
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -59,10 +63,10 @@ class BrokerOptions:
     """The options of `names.CONNECTION`. No repr shows a secret."""
 
     url: str = field(repr=False)
-    """The URL with its user and password, if it has them."""
+    """The URL with its user and password, if it has them; or several of one broker, with commas."""
 
     place: str
-    """The URL without password, for messages."""
+    """The URLs without password, for messages."""
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -92,27 +96,39 @@ class BrokerOptions:
         """Parse the options. Raises `AmqpOptionError`, which never quotes a secret."""
         shared = SharedAccess.parse(given)
         text = given.required("url") if shared is None else shared.url
-        url = _url(text)
+        urls = _urls(text)
+        if len({url.secure for url in urls}) > 1:
+            raise AmqpOptionError("option 'url': either all URLs use TLS, or none of them does")
         username = given.text("username")
         secret = given.at_most_one("password", "passwordFile", "passwordEnv")
-        if url.username is not None and (username is not None or secret is not None):
+        named = next((url for url in urls if url.username is not None), None)
+        if named is not None and (username is not None or secret is not None):
             raise AmqpOptionError(
                 f"option 'url': it already names a user, so the option"
                 f" {'username' if username is not None else secret!r} must not be given"
             )
         mechanism = given.choice("sasl.mechanism", MECHANISMS, "auto")
-        user = username if username is not None else url.username
+        if mechanism != "auto" and len({(url.username, url.password) for url in urls}) > 1:
+            raise AmqpOptionError(
+                f"option 'sasl.mechanism': with {mechanism} all URLs need the same user"
+            )
+        user = username if username is not None else urls[0].username
         if secret is not None and user is None and mechanism != "OAUTHBEARER":
             raise AmqpOptionError(f"the option {secret!r} needs the option 'username'")
-        if mechanism not in ("auto", *_WITHOUT_PASSWORD) and secret is None and not url.password:
+        if (
+            mechanism not in ("auto", *_WITHOUT_PASSWORD)
+            and secret is None
+            and not urls[0].password
+        ):
             raise AmqpOptionError(
                 f"option 'sasl.mechanism': {mechanism} needs a secret; give one of the options"
                 " 'password', 'passwordFile', 'passwordEnv'"
             )
         for name in ("tls.ca", "tls.cert", "tls.key", "tls.verify"):
-            if given.has(name) and not url.secure:
+            plain = next((url for url in urls if not url.secure), None)
+            if given.has(name) and plain is not None:
                 raise AmqpOptionError(
-                    f"the option {name!r} is for TLS, which {str(url)!r} does not use; give an"
+                    f"the option {name!r} is for TLS, which {str(plain)!r} does not use; give an"
                     " amqps:// or wss:// URL"
                 )
         given.needs("tls.key", "tls.cert")
@@ -127,7 +143,7 @@ class BrokerOptions:
             )
         return cls(
             url=text,
-            place=str(url),
+            place=", ".join(map(str, urls)),
             username=username,
             password=given.text("password"),
             password_file=given.text("passwordFile"),
@@ -185,7 +201,8 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
     from ferrymq.blocking.connection import connect_beside_loop
     from ferrymq.errors import ConnectionClosed
 
-    url = _with_user(settings)
+    urls = _with_user(settings)
+    urls.insert(0, urls.pop(_LAST.get(settings.place, 0)))
     sasl, token = _credentials(settings)
     context = _context(settings)
     end = time.monotonic() + settings.timeout
@@ -195,16 +212,18 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
         try:
             # The driver may be a notebook, whose cells run inside an event loop.
             connection = connect_beside_loop(
-                url,
+                urls,
                 container_id=f"{settings.group_id}/{role}/{uuid4().hex[:8]}",
                 sasl=sasl if sasl is not None else "auto",
                 token=token,
                 ssl=context,
                 timeout=left if patient else settings.timeout,
                 max_frame_size=_MAX_FRAME_SIZE,
+                # Readers and writers begin again with a new connection.
+                reconnect=False,
             )
         except AuthenticationError as error:
-            who = settings.username or _url(settings.url).username or "a client without user name"
+            who = _user(settings) or "a client without user name"
             refused = (
                 f"{settings.place} refuses the login of {who!r}: {error.reason}. See the options"
                 " 'username', 'password' and 'sasl.mechanism'"
@@ -224,6 +243,7 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
         except ValueError as error:
             raise AmqpOptionError(f"{settings.place}: {error}") from None
         else:
+            _note_broker(connection, settings)
             _mention_unused(connection, settings)
             return _let_in(connection, settings)
         # The broker may be restarting; nothing announces when it is ready.
@@ -253,9 +273,34 @@ def connect_driver(
         ) from None
 
 
+def _note_broker(connection: Connection, settings: BrokerOptions) -> None:
+    """Note which of several URLs works, and which cluster the broker there names.
+
+    Raises `AmqpSourceError` if the URLs lead to different brokers: offsets and fences of one of
+    them mean nothing to the other.
+    """
+    urls = _urls(settings.url)
+    if len(urls) == 1:
+        return
+    for number, one in enumerate(urls):
+        if one.place == connection.url.place:
+            _LAST[settings.place] = number
+    found = connection.remote_properties.get("ferrymq:cluster")
+    if not isinstance(found, str):
+        return
+    known, first = _CLUSTERS.setdefault(settings.place, (found, str(connection.url)))
+    if found != known:
+        url = connection.url
+        connection.close()
+        raise AmqpSourceError(
+            f"option 'url': {url} is a broker of the cluster {found!r}, and {first} was one of the"
+            f" cluster {known!r}; give URLs of one broker"
+        )
+
+
 def _mention_unused(connection: Connection, settings: BrokerOptions) -> None:
     """Warn, once per process and broker, if a ferrymq broker did not check the given user."""
-    user = settings.username or _url(settings.url).username
+    user = _user(settings)
     unused = connection.remote_properties.get("ferrymq:authenticated") is False
     if user is None or not unused or settings.place in _MENTIONED:
         return
@@ -298,7 +343,7 @@ def client_arguments(settings: BrokerOptions) -> tuple[str, ConnectionArguments]
     }
     if sasl is not None:
         arguments["sasl"] = sasl
-    return _with_user(settings), arguments
+    return ",".join(_with_user(settings)), arguments
 
 
 def _unreachable(settings: BrokerOptions, error: Exception, certificate: bool) -> str:
@@ -314,28 +359,35 @@ def _unreachable(settings: BrokerOptions, error: Exception, certificate: bool) -
     return f"there is no connection to {settings.place} (option 'url'): {reason}"
 
 
-def _url(text: str) -> Url:
-    from ferrymq.url import parse_url
+def _urls(text: str) -> list[Url]:
+    from ferrymq.url import parse_urls
 
     try:
-        return parse_url(text.strip())
+        return parse_urls(text)
     except ValueError as error:
         raise AmqpOptionError(
             f"option 'url': {error}; an example is amqps://broker.example:5671"
         ) from None
 
 
-def _with_user(settings: BrokerOptions) -> str:
-    """Return the URL with the user in it. `_credentials` passes the password to a mechanism."""
-    if settings.username is None:
-        return settings.url.strip()
+def _user(settings: BrokerOptions) -> str | None:
+    return settings.username or _urls(settings.url)[0].username
+
+
+def _with_user(settings: BrokerOptions) -> list[str]:
+    """Return the URLs with the user in them. `_credentials` passes the password to a mechanism."""
     from urllib.parse import quote
 
-    scheme, rest = settings.url.strip().split("://", 1)
+    from ferrymq.url import split_urls
+
+    texts = split_urls(settings.url)
+    if settings.username is None:
+        return texts
     user = quote(settings.username, safe="")
     secret = settings.secret() if settings.mechanism == "auto" else None
     password = "" if secret is None else f":{quote(secret, safe='')}"
-    return f"{scheme}://{user}{password}@{rest}"
+    parts = [text.split("://", 1) for text in texts]
+    return [f"{scheme}://{user}{password}@{rest}" for scheme, rest in parts]
 
 
 def _credentials(settings: BrokerOptions) -> tuple[SaslMechanism | None, str | None]:
@@ -347,7 +399,7 @@ def _credentials(settings: BrokerOptions) -> tuple[SaslMechanism | None, str | N
         return None, None
     if mechanism == "ANONYMOUS":
         return Anonymous(), None
-    url = _url(settings.url)
+    url = _urls(settings.url)[0]
     user = settings.username if settings.username is not None else url.username
     if mechanism == "EXTERNAL":
         return External(user), None
@@ -363,7 +415,7 @@ def _credentials(settings: BrokerOptions) -> tuple[SaslMechanism | None, str | N
 
 
 def _context(settings: BrokerOptions) -> ssl.SSLContext | None:
-    if not _url(settings.url).secure:
+    if not _urls(settings.url)[0].secure:
         return None
     try:
         context = ssl.create_default_context(cafile=settings.ca)
