@@ -12,16 +12,20 @@ from ferrymq_broker.clock import Clock
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.connections.output_turns import OutputGate
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
+from ferrymq_broker.store.appender import AppenderOptions
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
 from ferrymq_broker.values.policy import NodePolicy
 from tests.simulation.disk import SimulatedDisk, SimulatedFolder
 from tests.simulation.executor import SimulatedExecutor
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.member_network import MemberPort
 from tests.simulation.network import SimulatedNetwork
+from tests.simulation.process import SimulatedProcess, Turn
 from tests.simulation.records import SimulatedRecords
 from tests.support.known_users import KnownUsers
 from tests.support.memory_records import MemoryDisk
@@ -59,13 +63,16 @@ class SimulatedServer:
 
     def __init__(
         self,
-        loop: SimulatedLoop,
+        loop: SimulatedLoop | SimulatedProcess,
         rng: random.Random,
-        network: SimulatedNetwork,
+        network: SimulatedNetwork | MemberPort,
         disk: SimulatedDisk,
         kept: MemoryDisk,
         nodes: dict[str, NodePolicy],
         clock: SimulatedClock,
+        cluster: str = "",
+        appender: AppenderOptions | None = None,
+        may_write: Callable[[], bool] | None = None,
     ) -> None:
         self.loop = loop
         self.clock = clock
@@ -81,14 +88,17 @@ class SimulatedServer:
         # Why the store failed.
         self.failure: str | None = None
         self.broker = Broker(self._soon, self._wake_at, clock.epoch())
+        self._gate = None if may_write is None else OutputGate(may_write)
+        self.broker.output.gate = self._gate
         # Whatever may be done in several passes is.
         self.broker.agenda.slices.size = SLICE_SIZE
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | Turn | None = None
         self.store = DurableStore(
             SimulatedFolder(disk),
             lambda clean: SimulatedRecords(disk, kept),
             self.broker.agenda.changes,
             StoreOptions(segment_bytes=SEGMENT_BYTES),
+            cluster=cluster,
         )
         self.broker.begin_pass(self.clock.now())
         recover(self.broker, self.store)
@@ -97,7 +107,7 @@ class SimulatedServer:
             if address not in self.broker.default.nodes:
                 self.broker.default.create(address, policy)
         self._executor = SimulatedExecutor(loop, disk, rng)
-        self.store.start(self._executor, self._on_stable, self._on_failure, self._on_full)
+        self.store.start(self._executor, self._on_stable, self._on_failure, self._on_full, appender)
         self.broker.finish_pass()
         self._authenticator = KnownUsers({}, True, True)
         network.accept = self._accept
@@ -106,6 +116,9 @@ class SimulatedServer:
         protocol = AmqpProtocol(self, True)  # type: ignore[arg-type]
         # The time of the machine must decide nothing, not even how long a turn of reading is.
         protocol._turns._clock = self.loop.time
+        # Its turns are those of the process.
+        protocol._loop = self.loop  # type: ignore[assignment]
+        protocol._turns._soon = self.loop.call_soon
         return protocol
 
     def new_handler(
@@ -147,6 +160,14 @@ class SimulatedServer:
         else:
             self.disk.kill()
 
+    def end(self) -> None:
+        """The broker is no leader any more, and the process goes on."""
+        self.dead = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.network.stop_broker()
+        self.store.close()
+
     # -- the event loop --------------------------------------------------------------------
 
     def _soon(self, call: Callable[[], None]) -> None:
@@ -185,6 +206,17 @@ class SimulatedServer:
 
     def _on_full(self, on: bool) -> None:
         self.alarms.append(on)
+        self.set_alarm("disk", on)
+
+    def set_alarm(self, reason: str, on: bool) -> None:
+        """Switch an alarm of the broker."""
         self.broker.begin_pass(self.clock.now())
-        self.broker.set_alarm("disk", on)
+        self.broker.set_alarm(reason, on)
         self.broker.finish_pass()
+
+    def go_on(self) -> None:
+        """Write what has waited for the lease."""
+        if self._gate is not None:
+            self.broker.begin_pass(self.clock.now())
+            self._gate.reopen()
+            self.broker.finish_pass()

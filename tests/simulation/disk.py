@@ -112,7 +112,7 @@ class SimulatedFile(File):
     def read(self, position: int, size: int) -> bytes:
         return bytes(self._content.data[position : position + size])
 
-    def write(self, position: int, parts: Sequence[bytes]) -> None:
+    def write(self, position: int, parts: Sequence[bytes], sync: bool = True) -> None:
         disk = self._disk
         if disk.failing is not None:
             raise disk.failing
@@ -130,7 +130,8 @@ class SimulatedFile(File):
         for sector in sectors:
             disk.step()
             self._put(sector, position, data)
-        self._sync()
+        if sync:
+            self._sync()
 
     def _put(self, sector: int, position: int, data: bytes) -> None:
         content = self._content

@@ -7,18 +7,23 @@ import random
 from ferrymq_broker.store.executor import Call, Done, Executor
 from tests.simulation.disk import Interrupted, SimulatedDisk
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.process import SimulatedProcess
 
 
 class SimulatedExecutor(Executor):
     """Two queues of calls, one at a time each. `stop` leaves what is under way half done."""
 
-    def __init__(self, loop: SimulatedLoop, disk: SimulatedDisk, rng: random.Random) -> None:
+    def __init__(
+        self, loop: SimulatedLoop | SimulatedProcess, disk: SimulatedDisk, rng: random.Random
+    ) -> None:
         self._loop = loop
         self._disk = disk
         self._rng = rng
         self._writes: list[tuple[Call, Done]] = []
         self._commits: list[tuple[Call, Done]] = []
         self.stopped = False
+        # Called when a call stops in the middle, with the process.
+        self.interrupted: Call = _do_nothing
 
     def write(self, call: Call, done: Done) -> None:
         self._give(self._writes, call, done, 0.002)
@@ -78,7 +83,12 @@ class SimulatedExecutor(Executor):
         try:
             call()
         except Interrupted:
+            self.interrupted()
             return
         except Exception as error:
             failed = error
         done(failed)
+
+
+def _do_nothing() -> None:
+    """The process has ended already."""

@@ -93,6 +93,9 @@ class World:
         self.full = asyncio.Event()
         # Whether it was seen that producers had to wait.
         self.stopped = False
+        # The mean of seconds before a producer sends a message.
+        self.pace = 0.0
+        self.pace_rng = random.Random(f"pace {seed}")
         self.faults: list[str] = []
         self.sent: set[str] = set()
         self.received: dict[str, list[str]] = {name: [] for name in (*NODES, BALLAST, LATER)}
@@ -252,6 +255,10 @@ class World:
             except (AmqpError, OSError, TimeoutError):
                 await asyncio.sleep(0.1)
 
+    async def _rest(self) -> None:
+        if self.pace:
+            await asyncio.sleep(self.pace_rng.expovariate(1 / self.pace))
+
     async def _produce_once(self, number: int) -> None:
         if not self.once:
             return
@@ -261,6 +268,7 @@ class World:
 
         async def send(body: str) -> None:
             async with window:
+                await self._rest()
                 await sender.send(Message(body, durable=True))
 
         async with asyncio.TaskGroup() as group:
@@ -273,6 +281,7 @@ class World:
         sender = await self._link(lambda: connection.sender("often", name="out"))
         for n in range(self.messages):
             body = f"often-{n}"
+            await self._rest()
             self.sent.add(body)
             try:
                 await sender.send(Message(body, durable=True))
@@ -342,6 +351,7 @@ class World:
             lambda: connection.sender("in", name="out", exactly_once=self.once)
         )
         for n in range(self.messages):
+            await self._rest()
             while True:
                 try:
                     await sender.send(Message(f"in-{n}", durable=True))
