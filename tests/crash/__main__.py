@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import secrets
 import sys
@@ -22,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tests.crash.campaign import ROUNDS, Campaign, again
 from tests.crash.checks import check
+from tests.crash.failovers.clocks import why_no_clocks
 from tests.crash.ledger import Ledger, summary
 from tests.crash.needs import why_not
 from tests.crash.processes import Starter
@@ -39,6 +41,7 @@ def main() -> int:
     run.add_argument("--calls", type=int, default=40, help="SIGKILLs at the n-th call")
     run.add_argument("--failures", type=int, default=20, help="writes and syncs that fail")
     run.add_argument("--cuts", type=int, default=30, help="power cuts")
+    run.add_argument("--failovers", type=int, default=0, help="faults of a cluster of brokers")
     run.add_argument("--seed", type=int, help="begin with this seed")
     run.add_argument("--json", type=Path, help="write the summary to this file; - is the output")
     one = commands.add_parser("round", help="one round")
@@ -82,10 +85,13 @@ async def _verify(seed: int | None, count: int, folder: Path) -> int:
 def _run(given: argparse.Namespace, folder: Path) -> int:
     seed = secrets.randbits(32) if given.seed is None else given.seed
     wanted = {kind: getattr(given, kind) for kind in ROUNDS}
-    for kind, tools in (("calls", "strace"), ("failures", "strace"), ("cuts", "disks")):
+    needs = {"calls": "strace", "failures": "strace", "cuts": "disks", "failovers": "postgresql"}
+    for kind, tools in needs.items():
         if wanted[kind] and (reason := why_not(tools)):
             CONSOLE.print(f"no {kind}: {reason}")
             wanted[kind] = 0
+    if wanted["failovers"] and (reason := why_no_clocks()):
+        CONSOLE.print(f"no steps of clocks: {reason}")
     campaign = Campaign(seed, folder, wanted)
     CONSOLE.print(f"seed {seed}, in {folder}")
     with _progress() as progress:
@@ -99,7 +105,9 @@ def _run(given: argparse.Namespace, folder: Path) -> int:
             for kind, task in tasks.items():
                 progress.update(task, completed=so_far.done[kind], said=said)
 
-        asyncio.run(campaign.run(tell))
+        # Ctrl-C ends the run early; the rounds that have ended count.
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(campaign.run(tell))
     for kind, deaths, result in campaign.failed:
         CONSOLE.print(result.describe(), f"\n  again: {again(kind, deaths, result.seed)}")
     text = json.dumps(campaign.summary(), indent=2)

@@ -14,6 +14,8 @@ from typing import Any
 from tests.crash.cuts import random_cuts
 from tests.crash.disk import Disk
 from tests.crash.failing import random_failures
+from tests.crash.failovers.failover_rounds import failover_round
+from tests.crash.failovers.outages import summarize
 from tests.crash.kills import random_calls, random_deaths
 from tests.crash.processes import Starter
 from tests.crash.rounds import Result, play_round, tidy
@@ -23,6 +25,7 @@ from tests.crash.stage import Stage
 KILLS_A_ROUND = 25
 CALLS_A_ROUND = 20
 CUTS_A_ROUND = 15
+FAULTS_A_ROUND = 12
 
 DISK_BYTES = 256 << 20
 
@@ -63,6 +66,7 @@ ROUNDS: dict[str, tuple[Round, int]] = {
     "calls": (call_round, CALLS_A_ROUND),
     "failures": (failure_round, CALLS_A_ROUND),
     "cuts": (cut_round, CUTS_A_ROUND),
+    "failovers": (failover_round, FAULTS_A_ROUND),
 }
 
 
@@ -77,6 +81,7 @@ class Campaign:
     seconds: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     failed: list[tuple[str, int, Result]] = field(default_factory=list)
+    outages: list[tuple[str, int]] = field(default_factory=list)
 
     async def run(self, progress: Callable[[Campaign], object]) -> None:
         """Play all rounds; `progress` is told of the end of each."""
@@ -95,6 +100,7 @@ class Campaign:
                     self.seconds[kind] += time.monotonic() - began  # type: ignore[assignment]
                     self.done[kind] += deaths
                     self.counts.update(result.counts)
+                    self.outages += result.outages
                     if result.violations:
                         self.failed.append((kind, deaths, result))
                     progress(self)
@@ -108,6 +114,7 @@ class Campaign:
             "deaths": dict(self.done),
             "seconds": {kind: round(seconds, 1) for kind, seconds in self.seconds.items()},
             "ledger": dict(sorted(self.counts.items())),
+            "seconds without service": summarize(self.outages),
             "violations": sum(len(result.violations) for _, _, result in self.failed),
             "failed": [
                 {

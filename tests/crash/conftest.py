@@ -38,6 +38,12 @@ def disks() -> None:
     _need("disks")
 
 
+@pytest.fixture
+def postgresql() -> None:
+    """PostgreSQL is there."""
+    _need("postgresql")
+
+
 def _need(what: str) -> None:
     reason = why_not(what)
     if reason is None:

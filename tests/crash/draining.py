@@ -13,8 +13,8 @@ from ferrymq_types.transport import ReceiverSettleMode
 from tests.crash.actors.actor import Actor
 from tests.crash.actors.declaring import declared, look_at_all
 from tests.crash.actors.streams import read
+from tests.crash.client_side import ClientSide
 from tests.crash.layout import PARTITIONS, QUEUES, STREAM
-from tests.crash.stage import Stage
 
 _AT_ONCE = 500
 
@@ -22,7 +22,7 @@ _AT_ONCE = 500
 class Drain(Actor):
     """Takes all messages out of all queues, reads the whole stream, asks for all entities."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: ClientSide) -> None:
         super().__init__(stage, "drain")
 
     async def work(self, connection: ferrymq.Connection) -> None:
@@ -86,7 +86,7 @@ async def _batches(receiver: ferrymq.Receiver) -> AsyncIterator[list[Delivery]]:
         yield batch
 
 
-async def drain(stage: Stage) -> None:
+async def drain(stage: ClientSide) -> None:
     """Have everything come out; the broker is up."""
     async with stage.connect("drain") as connection:
         await Drain(stage).work(connection)

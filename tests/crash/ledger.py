@@ -21,6 +21,8 @@ ledger that was kept can be judged again.
 | `drains` | | from here on everything there is is received |
 | `dies` | `how` | the broker was killed, or the disk fell away, or it ended |
 | `lives` | `seconds` | it is ready again |
+| `disturbs`, `mended` | `kind`, `leader` | about to do something to a cluster; all is undone |
+| `combines` | `faults` | that are two things at once |
 | `wrong` | `what` | something happened that must not happen, whatever was sent |
 """
 
@@ -91,6 +93,8 @@ def summary(entries: Iterable[Entry]) -> dict[str, int]:
                 counts[f"given {about['outcome']}"] += 1
             case "dies":
                 counts[about["how"]] += 1
+            case "mended":
+                counts[about["kind"]] += 1
             case other:
                 counts[other] += 1
     return dict(sorted(counts.items()))

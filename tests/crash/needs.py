@@ -10,12 +10,18 @@ import tempfile
 from pathlib import Path
 
 from tests.crash.disk import TOOLS, Disk
+from tests.support.postgresql import find_programs
 
 
 @functools.cache
 def why_not(what: str) -> str | None:
-    """Why there is no ``strace``, there are no ``disks``; None if there are."""
-    return {"strace": _no_strace, "disks": _no_disks}[what]()
+    """Why there is no ``strace`` or no ``postgresql``, there are no ``disks``; None if there
+    are."""
+    return {"strace": _no_strace, "disks": _no_disks, "postgresql": _no_postgresql}[what]()
+
+
+def _no_postgresql() -> str | None:
+    return None if find_programs() is not None else "PostgreSQL is not installed"
 
 
 def _no_strace() -> str | None:

@@ -14,11 +14,11 @@ from tests.crash.actors.once import OnceReceiver, OnceSender
 from tests.crash.actors.producers import Producer, Repeater, Scheduler
 from tests.crash.actors.streams import Reader, Rereader
 from tests.crash.actors.transactions import Acquirer, Transactor
+from tests.crash.client_side import ClientSide
 from tests.crash.layout import DECLARED_SUBSCRIPTION, PARTITIONS, STREAM
-from tests.crash.stage import Stage
 
 
-def cast(stage: Stage) -> list[Actor]:
+def cast(stage: ClientSide) -> list[Actor]:
     """One client or more of every kind."""
     readers = [Reader(stage, f"follow-{number}", number) for number in range(PARTITIONS)]
     return [
@@ -58,7 +58,7 @@ def cast(stage: Stage) -> list[Actor]:
     ]
 
 
-async def prepare(stage: Stage) -> None:
+async def prepare(stage: ClientSide) -> None:
     """What must be there before the first message; the broker is up."""
     async with stage.connect("prepare") as connection, connection.management() as management:
         await declare(stage, management, "subscription", DECLARED_SUBSCRIPTION, {})

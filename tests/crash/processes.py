@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Container
 from pathlib import Path
 from typing import Final
 
@@ -25,9 +26,12 @@ class NotReady(Exception):
 
 
 class Starter:
-    """Forks brokers; see `starter`. To be used from one event loop, one request at a time."""
+    """Forks brokers; see `starter`. To be used from one event loop, one request at a time.
 
-    def __init__(self) -> None:
+    `environment` is for what a process has to know when it begins, such as libraries to load.
+    """
+
+    def __init__(self, environment: dict[str, str] | None = None) -> None:
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             self._process = subprocess.Popen(
@@ -35,6 +39,7 @@ class Starter:
                 cwd=ROOT,
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,
+                env=os.environ | (environment or {}),
             )
         if self._control.recv(64) != b"loaded":
             self._process.wait()
@@ -186,11 +191,14 @@ class Life:
         self._over.set_result(self.status)
 
 
-def free_port() -> int:
+def free_port(taken: Container[int] = ()) -> int:
     """A port that nobody uses and that the system gives to nobody who does not ask for it: clients
-    that try again while the broker is away would otherwise meet strangers, or themselves."""
+    that try again while the broker is away would otherwise meet strangers, or themselves. `taken`
+    are those for which others have plans."""
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     for port in range(first - 1 - os.getpid() % 10000, 1024, -1):
+        if port in taken:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

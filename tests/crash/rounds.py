@@ -35,6 +35,8 @@ class Result:
     counts: Counter[str] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
     seconds: float = 0.0
+    # Of fail-overs: what was done, and the milliseconds for which clients had no service.
+    outages: list[tuple[str, int]] = field(default_factory=list)
 
     def describe(self, limit: int = 10) -> str:
         """The violations, for a person."""

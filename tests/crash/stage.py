@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import ferrymq
-from ferrymq import Message, ReconnectPolicy
+from ferrymq import ReconnectPolicy
 from ferrymq.aio.opening import Opening
 from ferrymq.engine.pairing import LINK_PAIR
-from tests.crash.content import WrongContent, identify, message
-from tests.crash.layout import CONFIG, LAYOUT, SEGMENT_BYTES
-from tests.crash.ledger import Ledger
+from tests.crash.client_side import ClientSide
+from tests.crash.layout import CONFIG, SEGMENT_BYTES
 from tests.crash.processes import START, Life, NotReady, Starter, free_port
 
-# What a broker never says, whatever is done to it.
-_SHAME = ("Traceback (most recent call last)", "amqp:internal-error", "Fatal Python error")
 
-
-class Stage:
-    """Everything the clients of a run share. `up` is set while there is a broker to connect to."""
+class Stage(ClientSide):
+    """Everything a run has whose clients are served by one broker."""
 
     def __init__(
         self,
@@ -36,21 +30,12 @@ class Stage:
         idle_time_out: float = 60,
         credit: int = 1000,
     ) -> None:
-        self.seed = seed
-        self.folder = folder
+        super().__init__(seed, folder, idle_time_out)
         self.data = data or folder / "data"
-        self.ledger = Ledger(folder / "ledger")
-        self.ledger.write("opens", seed=seed, **LAYOUT)
-        self.up = asyncio.Event()
         self.port = free_port()
         self.environment = dict(environment or {})
         self.log = folder / "broker.log"
-        self.idle_time_out = idle_time_out
-        # What messages look like; a run of one kind of fault may want others.
-        self.largest = 20_000
         self.life: Life | None = None
-        # Told of each connection that is lost while the broker lives.
-        self.on_lost: Callable[[str], None] | None = None
         self._memory = memory
         self._starter = starter
         self._config = folder / "broker.toml"
@@ -94,14 +79,15 @@ class Stage:
         await life.kill()
         self.life = None
         self.ledger.write("dies", how=how)
-        said = life.said()
-        for shame in _SHAME:
-            if shame in said:
-                self.wrong(f"the broker said: {said[said.index(shame):][:2000]}")
+        self.look_for_shame(life.said())
         assert life.status is not None
         return life.status
 
     # -- clients -------------------------------------------------------------------------------
+
+    @property
+    def service(self) -> object | None:
+        return self.life if self.up.is_set() else None
 
     def connect(
         self, name: str, reconnect: bool | ReconnectPolicy = False
@@ -115,19 +101,3 @@ class Stage:
             close_timeout=2,
             reconnect=reconnect,
         )
-
-    def message(self, id: str, size: int, **fields: object) -> Message:
-        """The message with this id."""
-        return message(self.seed, id, size, **fields)
-
-    def identify(self, received: Message) -> str | None:
-        """Which message it is; None, and an entry in the ledger, if it is none of ours."""
-        try:
-            return identify(self.seed, received)
-        except WrongContent as error:
-            self.wrong(f"wrong content: {error}")
-            return None
-
-    def wrong(self, what: str) -> None:
-        """Something happened that must not."""
-        self.ledger.write("wrong", what=what)

@@ -30,11 +30,11 @@ SIZE = 65536
 def load() -> None:
     """Import what a broker would."""
     root = Path(ferrymq_broker.__file__).parent
-    for folder in ("cli", "server", "store", "recovery"):
+    for folder in ("cli", "server", "store", "recovery", "replication"):
         for path in sorted((root / folder).rglob("*.py")):
             name = ".".join(path.relative_to(root.parent).with_suffix("").parts)
             import_module(name.removesuffix(".__init__"))
-    for name in ("uvloop", "lmdb", "google_crc32c"):
+    for name in ("uvloop", "lmdb", "google_crc32c", "psycopg"):
         import_module(name)
     gc.collect()
     gc.freeze()

@@ -22,14 +22,14 @@ from ferrymq import (
     TransportError,
 )
 from ferrymq_types.transport import ReceiverSettleMode
+from tests.crash.client_side import ClientSide
 from tests.crash.layout import destinations
-from tests.crash.stage import Stage
 
 # What is lost when the broker goes.
 LOST: Final = (PeerError, TransportError, AuthenticationError, OSError)
 
 # What a broker that is going says, if it still can.
-_FAREWELL: Final = ("amqp:connection:forced",)
+_FAREWELL: Final = ("amqp:connection:forced", "amqp:connection:redirect")
 
 
 class Actor(ABC):
@@ -38,7 +38,7 @@ class Actor(ABC):
     Its ids are the name and a number, in the order it sends.
     """
 
-    def __init__(self, stage: Stage, name: str) -> None:
+    def __init__(self, stage: ClientSide, name: str) -> None:
         self.stage = stage
         self.name = name
         self.ledger = stage.ledger
@@ -50,7 +50,7 @@ class Actor(ABC):
         """Work, and begin again whenever the connection is lost, until cancelled."""
         while True:
             await self.stage.up.wait()
-            life = self.stage.life
+            service = self.stage.service
             try:
                 async with self.stage.connect(self.name) as connection:
                     try:
@@ -58,10 +58,10 @@ class Actor(ABC):
                     finally:
                         await self._stop_tasks()
             except LOST as error:
-                self._judge(error, life is self.stage.life and self.stage.up.is_set())
+                self._judge(error, service is not None and service is self.stage.service)
             except AmqpError as error:
                 self.stage.wrong(f"{self.name}: {error!r}")
-            await asyncio.sleep(0.005 + self.random.random() / 50)
+            await asyncio.sleep(self.stage.longest_pause * (0.2 + 0.8 * self.random.random()))
 
     async def finish(self) -> None:
         """Bring to an end what must have one; the broker is up."""

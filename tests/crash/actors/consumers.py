@@ -11,7 +11,7 @@ from ferrymq import Delivery, Receiver
 from ferrymq_types.messaging import TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.crash.actors.actor import Actor
-from tests.crash.stage import Stage
+from tests.crash.client_side import ClientSide
 
 # How often which outcome is given; `hold` is none for a while, or for ever.
 ACCEPTING: Final = {"accepted": 85, "released": 8, "failed": 4, "hold": 3}
@@ -23,7 +23,7 @@ class Consumer(Actor):
 
     def __init__(
         self,
-        stage: Stage,
+        stage: ClientSide,
         name: str,
         node: str,
         outcomes: Mapping[str, int] = ACCEPTING,
@@ -69,7 +69,7 @@ class Consumer(Actor):
 class Subscriber(Consumer):
     """Has a durable subscription, which it comes back to."""
 
-    def __init__(self, stage: Stage, name: str, link: str, topic: str) -> None:
+    def __init__(self, stage: ClientSide, name: str, link: str, topic: str) -> None:
         super().__init__(stage, name, topic)
         self.link = link
 

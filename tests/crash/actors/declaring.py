@@ -9,8 +9,8 @@ import ferrymq
 from ferrymq import ManagementClient
 from ferrymq_broker.management.errors import ManagementError
 from tests.crash.actors.actor import Actor, look
+from tests.crash.client_side import ClientSide
 from tests.crash.ledger import Entry
-from tests.crash.stage import Stage
 
 
 class Declarer(Actor):
@@ -45,7 +45,7 @@ class Declarer(Actor):
 
 
 async def declare(
-    stage: Stage, management: ManagementClient, type: str, name: str, settings: dict[str, Any]
+    stage: ClientSide, management: ManagementClient, type: str, name: str, settings: dict[str, Any]
 ) -> None:
     """Make an entity."""
     stage.ledger.write("declares", type=type, name=name, settings=settings)
@@ -53,7 +53,7 @@ async def declare(
     stage.ledger.write("declared", type=type, name=name, settings=settings)
 
 
-async def look_at_all(stage: Stage, management: ManagementClient) -> None:
+async def look_at_all(stage: ClientSide, management: ManagementClient) -> None:
     """Tell the ledger what there is of all that was ever declared."""
     for type, name in declared(stage.ledger.entries):
         try:

@@ -16,15 +16,15 @@ from ferrymq import (
 from ferrymq.fence import Digest, Fence
 from tests.crash.actors.actor import Actor
 from tests.crash.actors.transactions import post
+from tests.crash.client_side import ClientSide
 from tests.crash.layout import STREAM
-from tests.crash.stage import Stage
 
 
 class Fencer(Actor):
     """Posts to two nodes in each transaction, and tries again under the same fence until it knows
     that it is committed."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
+    def __init__(self, stage: ClientSide, name: str) -> None:
         super().__init__(stage, name)
         self._sequence = 1
         self._attempts = 0

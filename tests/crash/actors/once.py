@@ -11,8 +11,8 @@ import ferrymq
 from ferrymq import AmqpError, Delivery, DeliveryError, ReconnectPolicy, Sender
 from ferrymq.unsettled import Unsettled
 from tests.crash.actors.actor import LOST, Actor, look
+from tests.crash.client_side import ClientSide
 from tests.crash.layout import destinations
-from tests.crash.stage import Stage
 
 _SOON: Final = ReconnectPolicy(initial=0.01, factor=1.5, maximum=0.1)
 _WINDOW: Final = 20
@@ -21,7 +21,7 @@ _WINDOW: Final = 20
 class Resuming(Actor):
     """Works until it is told to finish, over connections that the client restores by itself."""
 
-    def __init__(self, stage: Stage, name: str, node: str) -> None:
+    def __init__(self, stage: ClientSide, name: str, node: str) -> None:
         super().__init__(stage, name)
         self.node = node
         # What another process would have written down; None before there was one.
@@ -76,7 +76,7 @@ class Resuming(Actor):
 class OnceSender(Resuming):
     """Sends over one link, whatever becomes of connections; all messages get an outcome."""
 
-    def __init__(self, stage: Stage, name: str, node: str) -> None:
+    def __init__(self, stage: ClientSide, name: str, node: str) -> None:
         super().__init__(stage, name, node)
         # What this process leaves to the next.
         self._left: set[str] = set()
@@ -136,7 +136,7 @@ class OnceSender(Resuming):
 class OnceReceiver(Resuming):
     """Receives over one link; no message is handed out twice, no outcome is lost."""
 
-    def __init__(self, stage: Stage, name: str, node: str) -> None:
+    def __init__(self, stage: ClientSide, name: str, node: str) -> None:
         super().__init__(stage, name, node)
         # Which message a delivery-tag is, and the key of its outcome in the ledger.
         self._decided: dict[bytes, tuple[str, int]] = {}

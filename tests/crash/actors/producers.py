@@ -9,7 +9,7 @@ from typing import Any, Final
 import ferrymq
 from ferrymq import DeliveryError
 from tests.crash.actors.actor import Actor, look
-from tests.crash.stage import Stage
+from tests.crash.client_side import ClientSide
 
 # Messages without an outcome a client may have.
 _WINDOW: Final = 100
@@ -18,7 +18,7 @@ _WINDOW: Final = 100
 class Producer(Actor):
     """Sends bursts to a node, many at a time under way."""
 
-    def __init__(self, stage: Stage, name: str, node: str, burst: int = 20) -> None:
+    def __init__(self, stage: ClientSide, name: str, node: str, burst: int = 20) -> None:
         super().__init__(stage, name)
         self.node = node
         self.burst = burst
@@ -43,7 +43,7 @@ class Producer(Actor):
 class Scheduler(Actor):
     """Sends messages that are to come later."""
 
-    def __init__(self, stage: Stage, name: str, node: str, longest: float = 1.5) -> None:
+    def __init__(self, stage: ClientSide, name: str, node: str, longest: float = 1.5) -> None:
         super().__init__(stage, name)
         self.node = node
         self.longest = longest
@@ -61,7 +61,7 @@ class Scheduler(Actor):
 class Repeater(Actor):
     """Sends again, under the same message-id, what it has no answer for: the queue knows."""
 
-    def __init__(self, stage: Stage, name: str, node: str) -> None:
+    def __init__(self, stage: ClientSide, name: str, node: str) -> None:
         super().__init__(stage, name)
         self.node = node
         self.open: dict[str, int] = {}

@@ -9,14 +9,14 @@ from typing import Any
 import ferrymq
 from ferrymq import Delivery
 from tests.crash.actors.actor import Actor
+from tests.crash.client_side import ClientSide
 from tests.crash.layout import PARTITIONS, STREAM
-from tests.crash.stage import Stage
 
 
 class Reader(Actor):
     """Reads one partition from the offset behind the last record it has seen."""
 
-    def __init__(self, stage: Stage, name: str, partition: int) -> None:
+    def __init__(self, stage: ClientSide, name: str, partition: int) -> None:
         super().__init__(stage, name)
         self.partition = partition
         self.next = 0
@@ -35,7 +35,7 @@ class Reader(Actor):
 class Rereader(Actor):
     """Reads some records from anywhere."""
 
-    def __init__(self, stage: Stage, name: str, readers: list[Reader]) -> None:
+    def __init__(self, stage: ClientSide, name: str, readers: list[Reader]) -> None:
         super().__init__(stage, name)
         self.readers = readers
 

@@ -10,8 +10,8 @@ import ferrymq
 from ferrymq import Delivery, PeerError, Receiver, Sender, TransactionInDoubt, TransactionRolledBack
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.crash.actors.actor import Actor, look
+from tests.crash.client_side import ClientSide
 from tests.crash.layout import STREAM, destinations
-from tests.crash.stage import Stage
 
 NODES: Final = ("inbox", "inbox", "left", "right", "both", "news", STREAM)
 
@@ -20,7 +20,7 @@ class Transactor(Actor):
     """Takes from the inbox and posts to other nodes, and to the inbox again; commits, rolls back,
     or goes without a word."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
+    def __init__(self, stage: ClientSide, name: str) -> None:
         super().__init__(stage, name)
         self._transactions = 0
 
