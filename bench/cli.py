@@ -29,6 +29,7 @@ from bench.parts.features import CONFIGURATION, FeatureBench
 from bench.parts.memory import CASES as CASES_OF_MEMORY
 from bench.parts.memory import PAGE_OUT
 from bench.parts.recovery import COUNT, recover
+from bench.parts.replicated import FAILOVERS, ReplicatedBench
 from bench.parts.security import SCHEMES, SecurityBench, make_certificates
 from bench.parts.watching import NODES as WATCHED_NODES
 from bench.parts.watching import PERIODS, WatchingBench
@@ -39,7 +40,7 @@ from bench.tree import ROOT, Trees, command, environment, variant_on
 
 PARTS: Final = (
     "codec", "broker", "clients", "features", "security", "latency", "durable", "memory",
-    "azure", "amqp-0-9-1", "start", "watching",
+    "azure", "amqp-0-9-1", "start", "watching", "replicated",
 )  # fmt: skip
 FORMAT: Final = 1
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -211,6 +212,8 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(durable(trees, extent, arguments.amqpload))
         elif part == "start":
             reports.append(start.measure(trees, extent.start_rounds))
+        elif part == "replicated":
+            reports.append(replicated(trees, extent))
         elif part == "watching":
             reports.append(watching(trees, extent))
         elif part == "azure":
@@ -285,6 +288,31 @@ def watching(trees: Trees, extent: Extent) -> Report:
             seconds=3 * extent.broker_seconds,
             nodes=nodes,
             periods=periods,
+        ).measure()
+    report.build = {
+        "broker": trees.broker_variant(),
+        "client": variant_on(trees.loops, "bench.loops.load"),
+        **versions(),
+    }
+    return report
+
+
+def replicated(trees: Trees, extent: Extent) -> Report:
+    """Measure the part `replicated`, with a pair of PostgreSQL servers."""
+    # The tests have the pair, and say what is missing where there is no PostgreSQL.
+    from tests.support.postgresql import PostgresqlPair, find_programs
+
+    if find_programs() is None:
+        return Report("replicated", notes=["PostgreSQL is not installed"])
+    with folder_on_disk() as folder, PostgresqlPair(fsync=True) as pair:
+        report = ReplicatedBench(
+            trees,
+            Path(folder),
+            pair,
+            rounds=extent.broker_rounds,
+            seconds=extent.broker_seconds,
+            pings=extent.latency_pings,
+            failovers=FAILOVERS if extent.memory_shrink == 1 else 1,
         ).measure()
     report.build = {
         "broker": trees.broker_variant(),

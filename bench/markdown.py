@@ -33,6 +33,7 @@ TITLES: Final = {
     "azure": "Azure's clients",
     "start": "Start",
     "watching": "Watching a broker",
+    "replicated": "A cluster on PostgreSQL",
     "amqp-0-9-1": "AMQP 0-9-1 beside another broker",
     "reading": "Streams into Spark",
     "archive": "Streams to Parquet",
