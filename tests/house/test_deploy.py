@@ -149,7 +149,9 @@ def test_user_and_folders_are_made(tmp_path: Path) -> None:
         assert (tmp_path / folder).stat().st_mode & 0o777 == 0o750
 
 
-@pytest.mark.parametrize("name", ["ferrymq.toml", "container/ferrymq.toml"])
+@pytest.mark.parametrize(
+    "name", ["ferrymq.toml", "container/ferrymq.toml", "replicated/ferrymq.toml"]
+)
 def test_the_configurations_are_in_order(name: str, tmp_path: Path) -> None:
     config = load_config(DEPLOY / name)
     assert config.store.path == Path("/var/lib/ferrymq")
@@ -159,6 +161,14 @@ def test_the_configurations_are_in_order(name: str, tmp_path: Path) -> None:
     text = re.sub(r"^# ?(\[|\w[\w-]* = )", r"\1", text, flags=re.MULTILINE)
     (tmp_path / "all.toml").write_text(text)
     assert load_config(tmp_path / "all.toml").security.users_file == Path("/etc/ferrymq/users.json")
+
+
+def test_the_members_in_containers_have_a_configuration_in_order(tmp_path: Path) -> None:
+    text = (DEPLOY / "replicated" / "compose.yml").read_text("utf-8")
+    found = re.search(r"<<END\n(.*?)^ *END$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    (tmp_path / "member.toml").write_text(found[1].replace("$$ADVERTISE", "amqp://one"))
+    assert load_config(tmp_path / "member.toml").replication.is_on
 
 
 def test_the_container_copies_what_is_there() -> None:
