@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bench.parts.broker import OURS
-from bench.process import Server
+from bench.process import Server, processor_seconds
 from bench.results import Figure, Report
 from bench.tree import Trees, command, environment
 
@@ -103,10 +103,7 @@ def _serve(trees: Trees) -> float:
     )
     server.environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with server:
-        used = server.cpu_seconds()
-    if used is None:
-        raise RuntimeError("this system does not report the processor time of a process")
-    return used
+        return processor_seconds(server.pid)
 
 
 def _printed(path: dict[str, str], code: str) -> float:
