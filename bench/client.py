@@ -100,6 +100,11 @@ class Peer:
         """Wait until all of these links have credit."""
         self.until(lambda: all(link.credit > 0 for link in links))
 
+    def answered(self, link: SenderLink) -> None:
+        """Wait until all messages of this link's session have outcomes."""
+        outgoing = link.session.outgoing
+        self.until(lambda: not outgoing.unsettled)
+
     def detach(self, links: list[SenderLink]) -> None:
         """Detach these links, and wait for the broker's detaches."""
         for link in links:
@@ -127,8 +132,7 @@ def fill(port: int, address: str, message: bytes, count: int) -> None:
         for _ in range(min(link.credit, count - sent, 500)):
             link.send(message)
             sent += 1
-    session = link.session
-    peer.until(lambda: not session.outgoing.unsettled)
+    peer.answered(link)
     peer.end()
 
 

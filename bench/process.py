@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -147,6 +148,13 @@ class Server:
     def peak_memory(self) -> int | None:
         """Return the peak memory in bytes; None if the system does not report it."""
         return memory_of(self.pid, PEAK)
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that is free at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def listening_process(port: int) -> int:

@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 import statistics
 import subprocess
 import time
@@ -28,7 +27,7 @@ from typing import Any, Final
 from bench.parts.broker import MESSAGES, OURS, LoadFailed, run_load
 from bench.parts.durable import DURABLE, IDLE, SIZE
 from bench.parts.latency import US, percentile
-from bench.process import Server, durable_broker, processor_seconds
+from bench.process import Server, durable_broker, free_port, processor_seconds
 from bench.results import Comparison, Figure, Report
 from bench.tree import Trees, command, environment
 
@@ -68,13 +67,6 @@ lease = {lease}
 [log]
 level = "warning"
 """
-
-
-def free_port() -> int:
-    """Return a port that is free at the moment."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Member:

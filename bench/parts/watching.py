@@ -232,10 +232,9 @@ class WatchingBench:
                 for _, _, peer, link in peers:
                     for number in range(self.nodes):
                         if link.credit == 0:
-                            peer.until(lambda link=link: link.credit > 0)  # type: ignore[misc]
+                            peer.supplied([link])
                         link.send(_message(f"busy.{number}"))
-                    session = link.session
-                    peer.until(lambda session=session: not session.outgoing.unsettled)  # type: ignore[misc]
+                    peer.answered(link)
                 time.sleep(max(0.0, begun + PERIOD - time.monotonic()))
                 elapsed = time.monotonic() - begun
                 for kind, server, _, _ in peers:

@@ -7,13 +7,14 @@ turn. It is measured beside ferrymq's broker, with the same client, in the same 
 from __future__ import annotations
 
 import signal
-import socket
 from collections import deque
 from typing import Any
 
 from proton import Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
+
+from bench.process import free_port
 
 
 class Queue:
@@ -95,14 +96,6 @@ class Broker(MessagingHandler):  # type: ignore[misc]
             consumers = self.queue(link.source.address).consumers
             if link in consumers:
                 consumers.remove(link)
-
-
-def free_port() -> int:
-    """Return an unused port: Proton does not report which port it got for port 0."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def main() -> None:

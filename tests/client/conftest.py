@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 import ferrymq
+from ferrymq import ReconnectPolicy
 from tests.client.keeper import POLICY, Keeper
+from tests.client.pauses import Pauses
 from tests.client.peer import Peer
 from tests.client.rabbit import RabbitPeer
 
@@ -48,3 +50,15 @@ async def rabbit() -> AsyncIterator[RabbitPeer]:
 async def old() -> AsyncIterator[RabbitPeer]:
     async with RabbitPeer(old=True) as server:
         yield server
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+@pytest.fixture
+def policy(pauses: Pauses) -> ReconnectPolicy:
+    return ReconnectPolicy(
+        initial=1, factor=2, maximum=5, attempts=6, random=lambda: 1.0, sleep=pauses
+    )

@@ -13,31 +13,9 @@ from ferrymq.blocking.portal import Portal
 from ferrymq.engine import events
 from ferrymq_types.messaging import Released
 from ferrymq_types.transport import Error
+from tests.client.pauses import Pauses
 from tests.client.peer import Peer
 from tests.client.rabbit import RabbitPeer, until
-
-
-class Pauses:
-    """Stands in for sleeping: remembers the pauses and ends them at once."""
-
-    def __init__(self) -> None:
-        self.asked: list[float] = []
-
-    async def __call__(self, seconds: float) -> None:
-        self.asked.append(seconds)
-        await asyncio.sleep(0)
-
-
-@pytest.fixture
-def pauses() -> Pauses:
-    return Pauses()
-
-
-@pytest.fixture
-def policy(pauses: Pauses) -> ReconnectPolicy:
-    return ReconnectPolicy(
-        initial=1, factor=2, maximum=5, attempts=6, random=lambda: 1.0, sleep=pauses
-    )
 
 
 class TestWithoutAPolicy:

@@ -15,23 +15,8 @@ from ferrymq.engine import events
 from ferrymq.testing import LocalBroker
 from ferrymq_types.security import SaslCode
 from ferrymq_types.transport import Error
+from tests.client.pauses import Pauses
 from tests.client.peer import Handler, Peer, PeerConnection
-
-
-class Pauses:
-    """Stands in for sleeping, and remembers the pauses."""
-
-    def __init__(self) -> None:
-        self.asked: list[float] = []
-
-    async def __call__(self, seconds: float) -> None:
-        self.asked.append(seconds)
-        await asyncio.sleep(0)
-
-
-@pytest.fixture
-def pauses() -> Pauses:
-    return Pauses()
 
 
 @pytest.fixture

@@ -13,34 +13,8 @@ from ferrymq import Message, ReconnectPolicy
 from ferrymq.engine import events
 from ferrymq_types.security import SaslCode
 from ferrymq_types.transport import Error
+from tests.client.pauses import Pauses
 from tests.client.peer import Peer, PeerConnection
-
-
-class Pauses:
-    """Stands in for sleeping: remembers the pauses and ends them at once, or when told."""
-
-    def __init__(self) -> None:
-        self.asked: list[float] = []
-        self.go = asyncio.Event()
-        self.go.set()
-        self.begun = asyncio.Event()
-
-    async def __call__(self, seconds: float) -> None:
-        self.asked.append(seconds)
-        self.begun.set()
-        await self.go.wait()
-
-
-@pytest.fixture
-def pauses() -> Pauses:
-    return Pauses()
-
-
-@pytest.fixture
-def policy(pauses: Pauses) -> ReconnectPolicy:
-    return ReconnectPolicy(
-        initial=1, factor=2, maximum=5, attempts=6, random=lambda: 1.0, sleep=pauses
-    )
 
 
 @pytest.fixture

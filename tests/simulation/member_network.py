@@ -30,10 +30,7 @@ class MemberPort:
         """The broker is gone: no connection works any more."""
         self.accept = None
         for wire in self.wires:
-            if not wire.broken:
-                wire.broken = True
-                wire.broker.over = True
-                self.loop.call_later(self.rng.expovariate(1 / LATENCY), wire.client.lose)
+            wire.lose_broker()
         self.wires = []
 
 

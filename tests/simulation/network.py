@@ -137,6 +137,13 @@ class Wire:
         self.loop.call_soon(self.client.lose)
         self.loop.call_soon(self.broker.lose)
 
+    def lose_broker(self) -> None:
+        """The broker's process is gone: the client learns it a moment later."""
+        if not self.broken:
+            self.broken = True
+            self.broker.over = True
+            self.loop.call_later(self.rng.expovariate(1 / LATENCY), self.client.lose)
+
 
 class SimulatedNetwork:
     """Connects clients to the broker there is at the time. `mean_bytes` is how many bytes
@@ -168,8 +175,5 @@ class SimulatedNetwork:
         """The broker's machine is gone: no connection works any more."""
         self.accept = None
         for wire in self.wires:
-            if not wire.broken:
-                wire.broken = True
-                wire.broker.over = True
-                self.loop.call_later(self.rng.expovariate(1 / LATENCY), wire.client.lose)
+            wire.lose_broker()
         self.wires = []

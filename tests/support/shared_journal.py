@@ -211,6 +211,8 @@ class MemorySharedJournal(SharedJournal):
         self.reachable = True
         self.closed = False
         self._loop = loop
+        self._changed: Callable[[], None] = lambda: None
+        database.watchers.append(lambda: loop.call_soon(self._tell) and None)
 
     def _call(self, step: Callable[[], T], done: Done[T]) -> None:
         self._loop.call_later(self.database.delay, self._make, step, done)
@@ -268,11 +270,11 @@ class MemorySharedJournal(SharedJournal):
         self._call(self.database.fence, done)
 
     def watch(self, changed: Callable[[], None]) -> None:
-        def tell() -> None:
-            if self.reachable and not self.closed:
-                changed()
+        self._changed = changed
 
-        self.database.watchers.append(lambda: self._loop.call_soon(tell) and None)
+    def _tell(self) -> None:
+        if self.reachable and not self.closed:
+            self._changed()
 
     def announce(self, member: Member, done: Done[None]) -> None:
         def step() -> None:

@@ -108,7 +108,7 @@ class OutputGate:
         return False
 
     def reopen(self) -> None:
-        """Let the connections that wait write at the end of this pass."""
+        """Open the gate: the connections that wait write at the end of this pass."""
         waiting = self.waiting
         self.waiting = {}
         for output in waiting:

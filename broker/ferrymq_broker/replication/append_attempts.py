@@ -7,9 +7,7 @@ from typing import Final
 
 from ferrymq_broker.replication.errors import JournalUnavailable
 from ferrymq_broker.replication.shared_journal import SharedJournal
-
-Cancel = Callable[[], None]
-Later = Callable[[float, Callable[[], None]], Cancel]
+from ferrymq_broker.replication.waiting import Cancel, Later
 
 # Seconds before the next attempt; the last one is used again and again.
 PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)

@@ -18,9 +18,10 @@ from typing import Final
 from ferrymq_broker.event_log import log
 from ferrymq_broker.replication.batch_applier import BYTES_AT_ONCE, apply_batches, split
 from ferrymq_broker.replication.errors import JournalUnavailable, ReplicationError
-from ferrymq_broker.replication.journal_fit import START, Forked, JournalFit
+from ferrymq_broker.replication.journal_fit import Forked, JournalFit
 from ferrymq_broker.replication.member_files import MemberFiles
 from ferrymq_broker.replication.shared_journal import (
+    START,
     Done,
     Position,
     SharedBatch,

@@ -1,4 +1,4 @@
-"""Whether a member's records fit to the shared journal, and what replaces those that do not.
+"""Comparing a member's records with the shared journal, and replacing those that do not fit.
 
 The records fit if the journal has the batch that they end with, in the same term. If it is not
 there, the database was set back or has lost a commit that was never confirmed, or the batch was
@@ -8,18 +8,15 @@ trimmed: the records are set aside, and the newest snapshot that fits is loaded.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from ferrymq_broker.event_log import log
 from ferrymq_broker.replication.errors import ReplicationError
 from ferrymq_broker.replication.member_files import MemberFiles
-from ferrymq_broker.replication.shared_journal import Position, SharedJournal, SnapshotInfo
+from ferrymq_broker.replication.shared_journal import START, Position, SharedJournal, SnapshotInfo
 from ferrymq_broker.replication.snapshots import Snapshots
 from ferrymq_broker.replication.waiting import ask, in_thread
 from ferrymq_broker.store.durable_store import DurableStore
 from ferrymq_broker.store.executor import Executor
-
-START: Final = Position(0, 0)
 
 
 class Forked(Exception):

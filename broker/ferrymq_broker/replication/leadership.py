@@ -4,9 +4,9 @@ See `docs/decisions/0033-replication.md`. The clock and the timers are injected,
 simulation can run it.
 
 A standby observes the lease and takes it when it is free (`LeaseSeeker`). The leader renews it
-(`LeaseKeeper`). The deadline of the
-leader is the time at which it sent the last successful request, plus what was left of the lease
-when the database answered: it is never later than the end that the database knows.
+(`LeaseKeeper`). The deadline of the leader is the time at which it sent the last successful
+request, plus what was left of the lease when the database answered: it is never later than the end
+that the database knows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ferrymq_broker.replication.append_attempts import AppendAttempts, Later
+from ferrymq_broker.replication.append_attempts import AppendAttempts
 from ferrymq_broker.replication.errors import LeaseLost
 from ferrymq_broker.replication.leadership_states import (
     LEADERSHIP_TABLE,
@@ -24,6 +24,7 @@ from ferrymq_broker.replication.leadership_states import (
 from ferrymq_broker.replication.lease_keeper import LeaseKeeper, LeaseUser
 from ferrymq_broker.replication.lease_seeker import LeaseSeeker
 from ferrymq_broker.replication.shared_journal import Lease, SharedJournal
+from ferrymq_broker.replication.waiting import Later
 from ferrymq_broker.store.appender import BatchAppender
 
 
@@ -40,7 +41,7 @@ class LeaseOptions:
 
 
 class LeadershipEvents:
-    """What a leadership tells its member. All are called in the event loop."""
+    """The events that a leadership reports to its member, in the event loop."""
 
     def observed(self, lease: Lease) -> None:
         """Handle that the lease was read."""
@@ -70,7 +71,7 @@ class LeadershipEvents:
 
 
 class Leadership(BatchAppender, LeaseUser):
-    """One member's part in the lease, from standby to the loss of its lease.
+    """The part of one member in the lease, from standby to the loss of its lease.
 
     `time` returns the seconds of a clock that goes on while the machine sleeps; `later` calls a
     function after some seconds and returns a function that cancels it.

@@ -11,7 +11,7 @@ from typing import Final
 
 
 class LeadershipState(Enum):
-    """What a member is."""
+    """The state of a member's part in the lease."""
 
     STANDBY = "standby"
     LEADER = "leader"
@@ -22,7 +22,7 @@ class LeadershipState(Enum):
 
 
 class LeadershipInput(Enum):
-    """What happens to a member's part in the lease."""
+    """The input that may change the state: something that happens to the lease or to the member."""
 
     # The lease was taken by this member, or its term was renewed.
     ACQUIRED = auto()

@@ -1,10 +1,10 @@
-"""When a member looks at its lease again."""
+"""The looks of a member at its lease, one after another."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ferrymq_broker.replication.append_attempts import Cancel, Later
+from ferrymq_broker.replication.waiting import Cancel, Later
 
 
 class LeaseLooks:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ferrymq_broker.replication.append_attempts import Cancel, Later
 from ferrymq_broker.replication.lease_looks import LeaseLooks
 from ferrymq_broker.replication.shared_journal import Lease, SharedJournal
+from ferrymq_broker.replication.waiting import Cancel, Later
 
 if TYPE_CHECKING:
     from ferrymq_broker.replication.leadership import LeaseOptions

@@ -14,7 +14,7 @@ from pathlib import Path
 from ferrymq_broker.replication.batch_applier import BYTES_AT_ONCE, apply_batches, split
 from ferrymq_broker.replication.errors import ReplicationError
 from ferrymq_broker.replication.member_files import MemberDirectory
-from ferrymq_broker.replication.shared_journal import Position, SharedBatch, SnapshotInfo
+from ferrymq_broker.replication.shared_journal import START, Position, SharedBatch, SnapshotInfo
 from ferrymq_broker.replication.snapshots import Snapshots
 from ferrymq_broker.replication.waiting import ask, in_thread
 from ferrymq_broker.store.disk import RealFolder
@@ -26,8 +26,6 @@ from ferrymq_broker.store.term_record import drop_term
 
 # A callback that gets what is being done, how much of it is done, and how much there is to do.
 Progress = Callable[[str, int, int], None]
-
-_START = Position(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,8 @@ class RestorePoint:
 
 @dataclass(frozen=True, slots=True)
 class RestoredStore:
-    """What was restored: the position of the last batch, and when it was committed; None if the
-    store is that of a snapshot."""
+    """A store that was restored: the position of its last batch, and the time at which that was
+    committed, None if the store is that of a snapshot."""
 
     position: Position
     committed: float | None
@@ -94,10 +92,10 @@ async def _restore(
     if until.number is not None and until.number > last:
         raise ReplicationError(f"there is no batch {until.number}: the journal ends with {last}")
     usable = [info for info in known if until.may_begin_with(info)]
-    if not usable and not await ask(partial(journal.has, _START)):
+    if not usable and not await ask(partial(journal.has, START)):
         raise ReplicationError(_too_old(known))
     files = MemberDirectory(target, figures.cluster)
-    position = _START
+    position = START
     if usable:
         info = await snapshots.load_newest(files, usable, partial(progress, "loading"))
         position = info.position
@@ -121,7 +119,7 @@ class _Replay:
     """Applies batches to a store, up to a point. `position` is that of the last one applied."""
 
     def __init__(self, store: DurableStore, snapshots: Snapshots, executor: Executor) -> None:
-        self.position = _START
+        self.position = START
         self.committed: float | None = None
         self._records = store.records
         self._journal = snapshots.journal

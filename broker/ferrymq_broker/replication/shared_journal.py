@@ -10,7 +10,7 @@ call waits for one of another kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Done: TypeAlias = Callable[[T | Exception], None]
@@ -21,6 +21,10 @@ class Position(NamedTuple):
 
     number: int
     term: int
+
+
+START: Final = Position(0, 0)
+"""The position before the first batch."""
 
 
 class SharedBatch(NamedTuple):
@@ -48,9 +52,16 @@ class Lease(NamedTuple):
     taken: bool = False
 
 
+STANDBY: Final = "standby"
+LEADER: Final = "leader"
+SUSPENDED: Final = "suspended"
+# A member that has announced nothing for so many seconds does not run.
+_GONE: Final = 30.0
+
+
 class Member(NamedTuple):
-    """A member as it last announced itself, `seen` seconds ago. `applied` is the last batch in its
-    records."""
+    """A member as it last announced itself, `seen` seconds ago. `role` is one of the three above,
+    `applied` the last batch in its records."""
 
     name: str
     role: str
@@ -58,6 +69,11 @@ class Member(NamedTuple):
     applied: int
     version: str
     seen: float
+
+    @property
+    def runs(self) -> bool:
+        """Whether the member has announced itself lately."""
+        return self.seen <= _GONE
 
 
 class SnapshotInfo(NamedTuple):
@@ -171,8 +187,8 @@ class SharedJournal:
         raise NotImplementedError
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed` when the lease may have changed, as far as the journal can tell. Members
-        look from time to time anyway."""
+        """Call `changed` when the lease may have changed, as far as the journal can tell. It takes
+        the place of the function given before. Members look from time to time anyway."""
         raise NotImplementedError
 
     # -- members -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""When snapshots are made and deleted, and how much of the journal is kept."""
+"""The policy of snapshots: when they are made and deleted, and how much of the journal is kept."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.replication.errors import ReplicationError
 from ferrymq_broker.replication.member_files import MemberFiles, RecordsCopy
 from ferrymq_broker.replication.shared_journal import (
+    STANDBY,
     JournalFigures,
     Member,
     Position,
@@ -26,11 +27,8 @@ from ferrymq_broker.store.term_record import read_term
 
 # Seconds between two looks.
 _PERIOD: Final = 10.0
-# A member that was not seen for so many seconds makes no snapshot.
-_ALIVE: Final = 30.0
 # The journal is too large if so many times `snapshot_after` follow the newest snapshot.
 _TOO_LARGE: Final = 3
-_STANDBY: Final = "standby"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +242,8 @@ def _bytes_after(figures: JournalFigures, number: int) -> int:
 
 def _has_turn(name: str, members: list[Member]) -> bool:
     """Return whether this member makes snapshots: the first standby by name, else the leader."""
-    alive = [member for member in members if member.seen <= _ALIVE]
-    standbys = sorted(member.name for member in alive if member.role == _STANDBY)
+    alive = [member for member in members if member.runs]
+    standbys = sorted(member.name for member in alive if member.role == STANDBY)
     if standbys:
         return standbys[0] == name
     return any(member.name == name for member in alive)

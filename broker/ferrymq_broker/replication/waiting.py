@@ -1,15 +1,18 @@
-"""Waiting in a coroutine for what calls back: the shared journal, and calls in threads."""
+"""Waiting: for a time, for what calls back (the shared journal), and for calls in threads."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from ferrymq_broker.replication.shared_journal import Done
 from ferrymq_broker.store.executor import Executor
 
 T = TypeVar("T")
+Cancel: TypeAlias = Callable[[], None]
+# Calls a function after some seconds; returns a function that cancels that.
+Later: TypeAlias = Callable[[float, Callable[[], None]], Cancel]
 
 
 def ask(call: Callable[[Done[T]], None]) -> asyncio.Future[T]:

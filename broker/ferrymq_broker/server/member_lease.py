@@ -13,7 +13,7 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.replication.leadership import Leadership, LeadershipEvents, LeaseOptions
 from ferrymq_broker.replication.leadership_states import LeadershipState
 from ferrymq_broker.replication.shared_journal import SharedJournal
-from ferrymq_broker.server.member_view import Later
+from ferrymq_broker.replication.waiting import Later
 from ferrymq_broker.store.appender import AppenderOptions
 
 # Seconds for the release of the lease.
@@ -24,7 +24,7 @@ _DELAY: Final = 0.03
 
 
 class MemberLease:
-    """One leadership of a member. `time` is the clock for leases."""
+    """The leadership of a member. `time` is the clock for leases."""
 
     def __init__(
         self,

@@ -20,8 +20,8 @@ from ferrymq_broker.replication.snapshot_policy import (
     SnapshotPolicy,
 )
 from ferrymq_broker.replication.snapshots import Snapshots
-from ferrymq_broker.replication.waiting import ask
-from ferrymq_broker.server.member_view import Later, MemberView
+from ferrymq_broker.replication.waiting import Later, ask
+from ferrymq_broker.server.member_view import MemberView
 from ferrymq_broker.server.storage import store_options
 from ferrymq_broker.store.durable_store import DurableStore
 from ferrymq_broker.store.executor import LoopExecutor

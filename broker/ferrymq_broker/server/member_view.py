@@ -1,25 +1,25 @@
-"""What a member knows of its cluster, and what it tells the others of itself."""
+"""A member's view of its cluster, and its announcements to the other members."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from ferrymq import __version__
-from ferrymq_broker.replication.shared_journal import JournalFigures, Lease, Member, SharedJournal
+from ferrymq_broker.replication.shared_journal import (
+    STANDBY,
+    SUSPENDED,
+    JournalFigures,
+    Lease,
+    Member,
+    SharedJournal,
+)
+from ferrymq_broker.replication.waiting import Later
 from ferrymq_broker.server.cluster_role import elsewhere
 from ferrymq_types.transport import Error
 
-STANDBY: Final = "standby"
-LEADER: Final = "leader"
-SUSPENDED: Final = "suspended"
-
-# Calls a function after some seconds; returns a function that cancels that.
-Later = Callable[[float, Callable[[], None]], Callable[[], None]]
-
 
 class MemberView:
-    """What a member knows of its cluster.
+    """The cluster as one member knows it.
 
     `role` is what the member is, `address` its URL for clients, `applied` returns the last batch in
     its records, and `step` is what it does at the moment, empty if that is nothing special. The

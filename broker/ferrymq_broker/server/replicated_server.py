@@ -20,13 +20,13 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.event_log import log
 from ferrymq_broker.replication.errors import ReplicationError
-from ferrymq_broker.replication.shared_journal import SharedJournal
-from ferrymq_broker.replication.waiting import ask
+from ferrymq_broker.replication.shared_journal import STANDBY, SharedJournal
+from ferrymq_broker.replication.waiting import Later, ask
 from ferrymq_broker.server.cluster_role import ClusterRole, elsewhere
 from ferrymq_broker.server.live_config import Reread
 from ferrymq_broker.server.member_lease import MemberLease
 from ferrymq_broker.server.member_records import MemberRecords
-from ferrymq_broker.server.member_view import STANDBY, Later, MemberView
+from ferrymq_broker.server.member_view import MemberView
 from ferrymq_broker.server.server import BrokerServer
 from ferrymq_broker.server.standby_config import standby_config, with_ports
 from ferrymq_broker.server.startup_progress import OnProgress

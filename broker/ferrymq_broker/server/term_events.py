@@ -1,5 +1,4 @@
-"""What happens to the lease of a member, from the time it stands by until it is the leader no
-more."""
+"""The events of a member's lease, from the time it stands by until it is the leader no more."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.event_log import log
 from ferrymq_broker.replication.leadership import LeadershipEvents
-from ferrymq_broker.replication.shared_journal import Lease
-from ferrymq_broker.server.member_view import LEADER, STANDBY, SUSPENDED, MemberView
+from ferrymq_broker.replication.shared_journal import LEADER, STANDBY, SUSPENDED, Lease
+from ferrymq_broker.server.member_view import MemberView
 
 if TYPE_CHECKING:
     from ferrymq_broker.server.server import BrokerServer

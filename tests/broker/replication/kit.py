@@ -165,6 +165,14 @@ class Cluster:
     def member(self, machine: MemberMachine | None = None) -> ClusterMember:
         return ClusterMember(self, machine or MemberMachine())
 
+    async def following(self, count: int) -> ClusterMember:
+        """Append batches, and return a new member that has applied them."""
+        member = self.member()
+        self.append(count)
+        member.follower.start()
+        await member.applied(self.database.last().number)
+        return member
+
 
 class ClusterMember:
     """A standby of a cluster."""

@@ -20,8 +20,7 @@ import aiohttp
 from ferrymq_broker.config import Config, Queue
 from ferrymq_broker.config.load import LoadedConfig
 from ferrymq_broker.config.source_locations import SourceLocations
-from ferrymq_broker.replication.shared_journal import Done
-from ferrymq_broker.server.member_view import LEADER
+from ferrymq_broker.replication.shared_journal import LEADER, Done
 from ferrymq_broker.server.replicated_server import ReplicatedServer
 from tests.support.manual_time import ManualTime
 from tests.support.shared_journal import MemoryDatabase, MemorySharedJournal

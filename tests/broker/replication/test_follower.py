@@ -37,10 +37,7 @@ async def snapshot(cluster: Cluster, member: ClusterMember) -> None:
 
 def test_it_applies_what_is_there_and_what_comes(cluster: Cluster) -> None:
     async def test() -> None:
-        member = cluster.member()
-        cluster.append(20)
-        member.follower.start()
-        await member.applied(20)
+        member = await cluster.following(20)
         assert member.entries() == upto(20)
         cluster.append(5)
         await member.applied(25)
@@ -94,10 +91,7 @@ def test_a_takeover_needs_no_recovery(cluster: Cluster) -> None:
 
 def test_a_takeover_waits_for_the_last_batch(cluster: Cluster) -> None:
     async def test() -> None:
-        member = cluster.member()
-        cluster.append(3)
-        member.follower.start()
-        await member.applied(3)
+        member = await cluster.following(3)
         member.journal.reachable = False
         cluster.append(10)
         catching = asyncio.ensure_future(member.caught_up())
@@ -138,10 +132,7 @@ def test_a_killed_standby_goes_on(cluster: Cluster, power: bool) -> None:
 
 def test_an_empty_member_begins_with_the_newest_snapshot(cluster: Cluster) -> None:
     async def test() -> None:
-        first = cluster.member()
-        cluster.append(10)
-        first.follower.start()
-        await first.applied(10)
+        first = await cluster.following(10)
         await snapshot(cluster, first)
         cluster.append(5)
         cluster.database.trim(11)
@@ -180,10 +171,7 @@ def test_a_batch_that_the_database_lost(cluster: Cluster) -> None:
     """A standby has read a commit that was not replicated when the database failed over."""
 
     async def test() -> None:
-        member = cluster.member()
-        cluster.append(8)
-        member.follower.start()
-        await member.applied(8)
+        member = await cluster.following(8)
         await snapshot(cluster, member)
         cluster.append(2)
         await member.applied(10)
@@ -203,10 +191,7 @@ def test_a_batch_that_the_database_lost(cluster: Cluster) -> None:
 
 def test_a_takeover_with_a_batch_that_the_database_lost(cluster: Cluster) -> None:
     async def test() -> None:
-        member = cluster.member()
-        cluster.append(10)
-        member.follower.start()
-        await member.applied(10)
+        member = await cluster.following(10)
         cluster.forget(9)
         # Without a snapshot, the member begins with batch 1.
         await member.caught_up()
@@ -220,10 +205,7 @@ def test_the_same_batch_again_is_no_fork(cluster: Cluster) -> None:
     """The leader has appended a batch again that a standby has read before it was lost."""
 
     async def test() -> None:
-        member = cluster.member()
-        cluster.append(10)
-        member.follower.start()
-        await member.applied(10)
+        member = await cluster.following(10)
         cluster.forget(9)
         cluster.append(2)
         await member.applied(11)
@@ -234,10 +216,7 @@ def test_the_same_batch_again_is_no_fork(cluster: Cluster) -> None:
 
 def test_a_fork_without_a_snapshot_to_begin_with(cluster: Cluster) -> None:
     async def test() -> None:
-        member = cluster.member()
-        cluster.append(10)
-        member.follower.start()
-        await member.applied(10)
+        member = await cluster.following(10)
         database = cluster.database
         cluster.elect()
         for number in range(1, 6):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import ferrymq
-from ferrymq import ConnectionClosed, Message, ReconnectPolicy
+from ferrymq import ConnectionClosed, Message
+from tests.broker.replication.lasting_producer import LastingProducer
 from tests.broker.replication.member_cluster import LEASE, member_cluster
 
 
@@ -250,23 +251,9 @@ async def test_exactly_once_over_a_switch_over_and_a_loss(tmp_path: Path) -> Non
         one = await cluster.start("one")
         await cluster.leads("one")
         two = await cluster.start("two")
-        policy = ReconnectPolicy(initial=0.01, maximum=0.05)
-        sent: list[bytes] = []
-        is_over = False
-
-        async def produce() -> None:
-            async with (
-                ferrymq.connect(
-                    [one.url, two.url], reconnect=policy, container_id="producer"
-                ) as client,
-                client.sender("orders", exactly_once=True, name="orders") as sender,
-            ):
-                while not is_over:
-                    body = b"%d" % len(sent)
-                    await sender.send(Message(body, durable=True))
-                    sent.append(body)
-
-        producing = asyncio.create_task(produce())
+        producer = LastingProducer([one.url, two.url])
+        sent = producer.sent
+        producing = asyncio.create_task(producer.run())
         await cluster.time.until(lambda: producing.done() or len(sent) > 20)
         cluster.database.name_successor("two")
         await cluster.leads("two")
@@ -279,7 +266,7 @@ async def test_exactly_once_over_a_switch_over_and_a_loss(tmp_path: Path) -> Non
         await cluster.time.until(lambda: two.role == "standby", seconds=LEASE)
         count = len(sent)
         await cluster.time.until(lambda: len(sent) > count + 20)
-        is_over = True
+        producer.is_over = True
         await producing
         assert await receive(one.url, len(sent)) == sent
         assert cluster.database.term == 3

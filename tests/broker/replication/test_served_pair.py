@@ -16,8 +16,9 @@ import aiohttp
 import pytest
 
 import ferrymq
-from ferrymq import ConnectionClosed, Message, ReconnectPolicy
+from ferrymq import ConnectionClosed, Message
 from ferrymq_broker.replication.postgresql.database_schema import initialise
+from tests.broker.replication.lasting_producer import LastingProducer
 from tests.broker.replication.member_cluster import free_port
 from tests.broker.test_process import serve
 from tests.support.postgresql import PostgresqlPair
@@ -197,30 +198,16 @@ async def test_clients_go_on_when_the_database_fails_over(
     tmp_path: Path, pair: PostgresqlPair
 ) -> None:
     async with served_pair(tmp_path, pair) as (one, two):
-        sent: list[bytes] = []
-        is_over = False
-
-        async def produce() -> None:
-            policy = ReconnectPolicy(initial=0.05, maximum=0.2)
-            async with (
-                ferrymq.connect(
-                    [one.url, two.url], reconnect=policy, container_id="producer"
-                ) as client,
-                client.sender("orders", exactly_once=True, name="orders") as sender,
-            ):
-                while not is_over:
-                    body = b"%d" % len(sent)
-                    await sender.send(Message(body, durable=True))
-                    sent.append(body)
-
-        producing = asyncio.create_task(produce())
+        producer = LastingProducer([one.url, two.url])
+        sent = producer.sent
+        producing = asyncio.create_task(producer.run())
         try:
             await _until_more(sent, producing)
             await asyncio.to_thread(pair.primary.kill)
             await asyncio.to_thread(pair.promote)
             await _until_more(sent, producing)
         finally:
-            is_over = True
+            producer.is_over = True
         await producing
         async with (
             ferrymq.connect([one.url, two.url]) as client,

@@ -17,12 +17,12 @@ from ferrymq_broker.cli.replica.cluster_access import (
     ConfigFile,
     DatabaseOption,
     find_cluster,
-    result_of,
 )
 from ferrymq_broker.cli.replica.first_snapshot import make_first_snapshot
 from ferrymq_broker.cli.replica.hand_over import ask_to_hand_over, choose_successor, find_member
 from ferrymq_broker.cli.replica.status import print_status, read_status, status_as_json
 from ferrymq_broker.cli.store.offline_store import require_store
+from ferrymq_broker.replication.waiting import ask
 
 replica: typer.Typer = typer.Typer(
     name="replica",
@@ -137,7 +137,7 @@ def demote(
     timeout: HandOverTimeout = 30.0,
     as_json: Json = False,
 ) -> None:
-    """Let the leader hand over to the standby that is the least behind."""
+    """Make the standby that is the least behind the leader, in place of the present one."""
     access = find_cluster(config, url, cluster)
     lease = access.run(lambda journal: ask_to_hand_over(journal, choose_successor, timeout))
     _say_leader(lease.holder, lease.term, as_json)
@@ -157,7 +157,7 @@ def fence(
     """
     access = find_cluster(config, url, cluster)
     confirm(f"End the term of the leader of {access.cluster!r}? Its clients are cut off.", yes)
-    lease = access.run(lambda journal: result_of(journal.fence))
+    lease = access.run(lambda journal: ask(journal.fence))
     if as_json:
         print_json({"term": lease.term})
     else:

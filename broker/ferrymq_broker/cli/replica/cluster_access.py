@@ -11,7 +11,7 @@ import typer
 
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.load import load_config
-from ferrymq_broker.replication.shared_journal import Done, SharedJournal
+from ferrymq_broker.replication.shared_journal import SharedJournal
 
 T = TypeVar("T")
 
@@ -63,20 +63,6 @@ class ClusterAccess(NamedTuple):
                 journal.close()
 
         return asyncio.run(run())
-
-
-async def result_of(start: Callable[[Done[T]], None]) -> T:
-    """Return the result of a call of the journal, which `start` begins. Raises its error."""
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    def done(result: T | Exception) -> None:
-        if isinstance(result, Exception):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
-
-    start(done)
-    return await future
 
 
 def find_cluster(config: Path | None, url: str | None, cluster: str | None) -> ClusterAccess:

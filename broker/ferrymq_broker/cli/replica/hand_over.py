@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from ferrymq_broker.cli.replica.cluster_access import result_of
 from ferrymq_broker.replication.errors import ReplicationError
 from ferrymq_broker.replication.shared_journal import Lease, Member, SharedJournal
+from ferrymq_broker.replication.waiting import ask
 
-# A member that has announced nothing for so many seconds does not run.
-GONE_SECONDS: Final = 30.0
 # Seconds between two looks at the lease, also if nothing is notified.
 _LOOK_SECONDS: Final = 0.5
 
@@ -29,7 +27,7 @@ def find_member(name: str) -> Choice:
         if found is None:
             names = ", ".join(member.name for member in members) or "none"
             raise ReplicationError(f"there is no member {name!r}; the members are: {names}")
-        if found.seen > GONE_SECONDS:
+        if not found.runs:
             raise ReplicationError(
                 f"the member {name!r} does not run: it was last seen {found.seen:.0f} s ago"
             )
@@ -40,7 +38,7 @@ def find_member(name: str) -> Choice:
 
 def choose_successor(members: Sequence[Member], lease: Lease) -> str:
     """Choose the running member that is the least behind and is not the leader."""
-    standbys = [one for one in members if one.name != lease.holder and one.seen <= GONE_SECONDS]
+    standbys = [one for one in members if one.name != lease.holder and one.runs]
     if not standbys:
         raise ReplicationError("there is no other member that runs, so none can be the leader")
     return max(standbys, key=lambda one: one.applied).name
@@ -54,21 +52,21 @@ async def ask_to_hand_over(journal: SharedJournal, choice: Choice, timeout: floa
     """
     changed = asyncio.Event()
     journal.watch(changed.set)
-    lease = await result_of(journal.observe)
-    name = choice(await result_of(journal.members), lease)
+    lease = await ask(journal.observe)
+    name = choice(await ask(journal.members), lease)
     if lease.holder == name and lease.remaining > 0:
         raise ReplicationError(f"the member {name!r} is the leader already")
-    await result_of(partial(journal.name_successor, name))
+    await ask(partial(journal.name_successor, name))
     try:
         async with asyncio.timeout(timeout):
-            while (lease := await result_of(journal.observe)).holder != name:
+            while (lease := await ask(journal.observe)).holder != name:
                 try:
                     await asyncio.wait_for(changed.wait(), _LOOK_SECONDS)
                 except TimeoutError:
                     pass
                 changed.clear()
     except TimeoutError:
-        await result_of(partial(journal.name_successor, ""))
+        await ask(partial(journal.name_successor, ""))
         raise ReplicationError(
             f"the member {name!r} was not the leader after {timeout:g} s; the leader goes on"
         ) from None

@@ -1,4 +1,4 @@
-"""What ``ferrymq replica status`` prints."""
+"""The output of ``ferrymq replica status``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ferrymq_broker.cli.admin.tables import print_list
-from ferrymq_broker.cli.replica.cluster_access import result_of
-from ferrymq_broker.cli.replica.hand_over import GONE_SECONDS
 from ferrymq_broker.replication.shared_journal import (
     JournalFigures,
     Lease,
@@ -16,6 +14,7 @@ from ferrymq_broker.replication.shared_journal import (
     SharedJournal,
     SnapshotInfo,
 )
+from ferrymq_broker.replication.waiting import ask
 
 
 class ClusterStatus(NamedTuple):
@@ -34,10 +33,10 @@ class ClusterStatus(NamedTuple):
 async def read_status(journal: SharedJournal) -> ClusterStatus:
     """Read the status of a cluster. Raises `ReplicationError`."""
     return ClusterStatus(
-        await result_of(journal.observe),
-        await result_of(journal.figures),
-        await result_of(journal.members),
-        await result_of(journal.snapshots),
+        await ask(journal.observe),
+        await ask(journal.figures),
+        await ask(journal.members),
+        await ask(journal.snapshots),
     )
 
 
@@ -105,7 +104,7 @@ def print_status(cluster: str, status: ClusterStatus) -> None:
     rows: list[dict[str, object]] = [
         {
             "member": member.name,
-            "role": member.role if member.seen <= GONE_SECONDS else f"was {member.role}",
+            "role": member.role if member.runs else f"was {member.role}",
             "behind": status.behind(member),
             "seen": f"{member.seen:.1f} s ago",
             "version": member.version,

@@ -1,4 +1,4 @@
-"""One session with a server, from its connecting to its end, in the event loop.
+"""A session with a server, from its connecting to its end, in the event loop.
 
 libpq's functions that do not block are called when the socket can be read or written. A thread
 would wait for the interpreter's lock beside a busy event loop, several times for each statement.
