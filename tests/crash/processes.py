@@ -191,12 +191,19 @@ class Life:
         self._over.set_result(self.status)
 
 
+# More ports than a run of the crash tests needs.
+_PORTS: Final = 101
+
+
 def free_port(taken: Container[int] = ()) -> int:
     """A port that nobody uses and that the system gives to nobody who does not ask for it: clients
     that try again while the broker is away would otherwise meet strangers, or themselves. `taken`
     are those for which others have plans."""
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in range(first - 1 - os.getpid() % 10000, 1024, -1):
+    # Test processes of one run have neighbouring ids, and each needs some ports in a row: another
+    # one must not find them free before they are in use.
+    begin = first - 1 - os.getpid() * _PORTS % 20_000
+    for port in range(begin, 1024, -1):
         if port in taken:
             continue
         with socket.socket() as probe:

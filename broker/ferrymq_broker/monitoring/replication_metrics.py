@@ -8,7 +8,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-_ROLES: Final = ("standby", "leader", "suspended")
+from ferrymq_broker.replication.shared_journal import LEADER, STANDBY, SUSPENDED
+
 _GAUGES: Final = (
     ("term", "term", "Term of the lease that was seen last"),
     ("lease_seconds", "lease-seconds", "Seconds until the end of the lease, negative after it"),
@@ -34,7 +35,7 @@ class ReplicationCollector(Collector):
         role = GaugeMetricFamily(
             "ferrymq_replication_role", "1 for what the member is", labels=["role"]
         )
-        for name in _ROLES:
+        for name in (STANDBY, LEADER, SUSPENDED):
             role.add_metric([name], float(found["role"] == name))
         yield role
         for name, key, text in _GAUGES:

@@ -279,13 +279,15 @@ def _note_broker(connection: Connection, settings: BrokerOptions) -> None:
     Raises `AmqpSourceError` if the URLs lead to different brokers: offsets and fences of one of
     them mean nothing to the other.
     """
+    from ferrymq.aio.failover import CLUSTER
+
     urls = _urls(settings.url)
     if len(urls) == 1:
         return
     for number, one in enumerate(urls):
         if one.place == connection.url.place:
             _LAST[settings.place] = number
-    found = connection.remote_properties.get("ferrymq:cluster")
+    found = connection.remote_properties.get(CLUSTER)
     if not isinstance(found, str):
         return
     known, first = _CLUSTERS.setdefault(settings.place, (found, str(connection.url)))
