@@ -8,13 +8,15 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from bench.spark.plain import PlainSource
+from bench.spark.ticks import TickSource
 from pyspark_ferrymq.capture import CaptureSink
 
 CORES: Final = 2
 
 
 def start(folder: Path) -> SparkSession:
-    """Start a session with its files in `folder`. It has `amqp`, the capture sink, and `plain`."""
+    """Start a session with its files in `folder`. It has `amqp`, the capture sink, `plain` and
+    `ticks`."""
     session: SparkSession = (
         SparkSession.builder.master(f"local[{CORES}]")
         .appName("ferrymq bench")
@@ -32,6 +34,7 @@ def start(folder: Path) -> SparkSession:
     )
     session.sparkContext.setLogLevel("OFF")
     session.dataSource.register(PlainSource)
+    session.dataSource.register(TickSource)
     session.dataSource.register(CaptureSink)
     return session
 

@@ -24,7 +24,7 @@ from bench.machine import variant, versions
 from bench.process import Server, broker, durable_broker
 from bench.results import Report
 from bench.rows import spaced
-from bench.spark import archive, reading, records, scale, sink
+from bench.spark import archive, latency, reading, records, scale, sink
 from bench.spark.cpu import Times, times_of
 from bench.spark.parts import PARTS
 from bench.spark.session import CORES, java_pid, start
@@ -46,7 +46,7 @@ class Worker:
         self._arguments = arguments
         self._console = Console(stderr=True)
         self._config = folder / "bench.toml"
-        self._config.write_text(records.CONFIGURATION, "utf-8")
+        self._config.write_text(records.CONFIGURATION + latency.CONFIGURATION, "utf-8")
         self._session: SparkSession = start(folder)
         stack.callback(self._session.stop)
         self._java = java_pid(self._session)
@@ -69,6 +69,7 @@ class Worker:
                 "reading": self._reading,
                 "archive": self._archive,
                 "sink": self._sink,
+                "latency": self._latency,
                 "scale": self._scale,
             }[part]
             try:
@@ -128,6 +129,15 @@ class Worker:
         urls = {name: f"amqp://127.0.0.1:{server.port}" for name, server in servers.items()}
         sinks = sink.Sinks(self._session, urls, self._arguments.rows, self._folder)
         sinks.measure(self._rounds(report, servers, say))
+
+    def _latency(
+        self, report: Report, stack: contextlib.ExitStack, say: Callable[[str], None]
+    ) -> None:
+        servers = self._brokers(stack)
+        urls = {name: f"amqp://127.0.0.1:{server.port}" for name, server in servers.items()}
+        rounds = self._arguments.rounds
+        seconds = latency.WARM_UP, latency.MEASURED
+        latency.measure(self._session, report, urls, rounds, seconds, self._folder, say)
 
     def _scale(
         self, report: Report, stack: contextlib.ExitStack, say: Callable[[str], None]

@@ -26,6 +26,7 @@ from pyspark_ferrymq.reading.read_task import read_range
 from pyspark_ferrymq.reading.resolve_offsets import check_found, resolve
 from pyspark_ferrymq.stream_metadata import StreamRanges, StreamService, asking, open_service
 from pyspark_ferrymq.task_planning import OffsetRange, RangePartition, plan
+from pyspark_ferrymq.worker_memory import freeze_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,6 +156,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the records of one task."""
         if isinstance(partition, RangePartition):
             yield from read_range(self.options, self.columns, partition.range)
+            freeze_modules()
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state for a task's copy, without the connection."""

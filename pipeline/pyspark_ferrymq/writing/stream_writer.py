@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.worker_memory import freeze_modules
 from pyspark_ferrymq.writing.columns import check_columns
 from pyspark_ferrymq.writing.options import EXACTLY_ONCE, SinkOptions
 from pyspark_ferrymq.writing.task_identity import WrittenRows, of_query
@@ -28,7 +29,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Write the rows of a task in one transaction; runs in the task."""
         from pyspark_ferrymq.writing.write_task import write
 
-        return write(self._options, of_query(self._options.tasks, self._options.address), iterator)
+        work = of_query(self._options.tasks, self._options.address)
+        written = write(self._options, work, iterator)
+        freeze_modules()
+        return written
 
     def commit(
         self,
