@@ -33,7 +33,7 @@ __all__ = [
     "ReadMinRows",
     "SupportsTriggerAvailableNow",
     "arrow_schema",
-    "check_admission_control",
+    "limit_error",
 ]
 
 _END: Final = inspect.signature(DataSourceStreamReader.latestOffset).parameters
@@ -107,12 +107,10 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema)
 
 
-def check_admission_control(option: str) -> None:
-    """Raise `AmqpOptionError` if this Spark cannot limit a batch as the option says."""
-    if not ADMISSION_CONTROL:
-        raise AmqpOptionError(
-            f"the option {option!r} needs Spark 4.2 or newer, and this is {pyspark.__version__},"
-            " which does not tell a source that a batch is the only one of a query with"
-            " availableNow; leave the option out: a batch then has all there is, and"
-            " 'maxRecordsPerPartition' limits each of its tasks"
-        )
+def limit_error(option: str) -> AmqpOptionError:
+    """Return the error for a limit of batches, without admission control."""
+    return AmqpOptionError(
+        f"the option {option!r} needs Spark 4.2 or newer, or the option 'trigger' = processingTime:"
+        f" on Spark {pyspark.__version__}, a query with availableNow has one batch only, and with a"
+        " limit it would not read all there is"
+    )

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark_ferrymq.errors import plain
 from pyspark_ferrymq.offsets import Offset
 from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader, parsed_offset
-from pyspark_ferrymq.spark_api import ReadAllAvailable, ReadLimit, check_admission_control
+from pyspark_ferrymq.spark_api import ReadAllAvailable, ReadLimit, limit_error
 from pyspark_ferrymq.stream_metadata import asking
 
 if TYPE_CHECKING:
@@ -24,18 +24,20 @@ if TYPE_CHECKING:
 
 
 class RememberingStreamReader(OffsetStreamReader):
-    """A reader whose batches have all available records.
+    """A reader that knows the start of the next batch.
 
-    The first batch is not empty, because with `availableNow` it is the only one. Its end has the
-    start of the query, so that the batch is the same when it is repeated. Raises `AmqpOptionError`
-    for limits of a batch.
+    With `availableNow`, a query has one batch, and Spark does not tell the trigger. So the first
+    batch of a query has all available records, and its end has the start of the query: then the
+    batch is the same when it is repeated. Raises `AmqpOptionError` for limits of a batch, unless
+    the options say that the query has another trigger.
     """
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
-        if options.max_offsets_per_trigger is not None:
-            check_admission_control("maxOffsetsPerTrigger")
-        if options.max_bytes_per_trigger is not None:
-            check_admission_control("maxBytesPerTrigger")
+        if options.trigger is None:
+            if options.max_offsets_per_trigger is not None:
+                raise limit_error("maxOffsetsPerTrigger")
+            if options.max_bytes_per_trigger is not None:
+                raise limit_error("maxBytesPerTrigger")
         super().__init__(options, columns)
         # The end of the last batch, as Spark has it; None in a new query.
         self._last: dict[str, object] | None = None
@@ -57,7 +59,11 @@ class RememberingStreamReader(OffsetStreamReader):
         enough, to read. Spark gives neither `start` nor `limit`."""
         if self._last is None:
             begin = parsed_offset(self.initialOffset())
-            end = super().latestOffset(begin.to_json(), ReadAllAvailable())
+            # With another trigger, the first batch is empty, as on a newer Spark.
+            first = (
+                ReadAllAvailable() if self.options.trigger is None else self.getDefaultReadLimit()
+            )
+            end = super().latestOffset(begin.to_json(), first)
             self._given = Offset(parsed_offset(end).streams, begin=begin.streams)
             self._last = self._given.to_json()
             return self._last
