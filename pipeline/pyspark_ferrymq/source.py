@@ -146,7 +146,8 @@ def register(spark: SparkSession) -> None:
     which lacks the packages of an environment that is not activated.
     """
     from pyspark_ferrymq.capture.sink import CaptureSink
+    from pyspark_ferrymq.spark_api import register_source
 
     _work_with_this_python(spark)
-    spark.dataSource.register(DefaultSource)
-    spark.dataSource.register(CaptureSink)
+    register_source(spark, DefaultSource)
+    register_source(spark, CaptureSink)

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyspark
+from pyspark.errors import AnalysisException
 from pyspark.sql import datasource
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamReader
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_ferrymq.errors import AmqpOptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "arrow_schema",
     "limit_error",
+    "register_source",
 ]
 
 _END: Final = inspect.signature(DataSourceStreamReader.latestOffset).parameters
@@ -105,6 +108,15 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         return to_arrow_schema(schema, timezone="UTC")
     # Here UTC is the default.
     return to_arrow_schema(schema)
+
+
+def register_source(spark: SparkSession, source: type[DataSource]) -> None:
+    """Register a data source in a session. Spark 4.0 refuses one that it has found itself."""
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def limit_error(option: str) -> AmqpOptionError:

@@ -184,7 +184,7 @@ def run(
         return found
 
     stream = spark.readStream.format("amqp").schema(COLUMNS).options(**options.connection)
-    records = stream.options(**options.source.stream()).load()
+    records = stream.options(**options.source.stream(options.once)).load()
     frame = windowed(measured(records, options.late), options.window, options.watermark, options.by)
     with TemporaryDirectory(prefix="ferrymq-metrics-") as temporary:
 
