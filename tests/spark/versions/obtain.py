@@ -39,7 +39,9 @@ def release_of(wanted: str) -> str | None:
     if wanted not in OLD:
         return version("pyspark")
     place = folder_of(wanted) / "pyspark" / "version.py"
-    found = re.search(r'__version__[^"]*"([^"]+)"', place.read_text()) if place.is_file() else None
+    found = (
+        re.search(r"__version__.*= *[\"']([^\"']+)", place.read_text()) if place.is_file() else None
+    )
     return found and found[1]
 
 
