@@ -111,7 +111,7 @@ def test_windows_come_once_when_they_are_over_and_are_written_once(
     broker: BrokerProcess,
     address: str,
     tmp_path: Path,
-    record_property: Callable[[str, object], None],
+    cell: Callable[[str], None],
 ) -> None:
     options = MetricsOptions(
         connection={"url": broker.url},
@@ -136,7 +136,7 @@ def test_windows_come_once_when_they_are_over_and_are_written_once(
                 0,
                 [10, 10],
             )
-            record_property("cell", "in the next run")
+            cell("in the next run")
             return
         # Until 12:04:54 there are records: until 12:02 windows are over.
         assert [row["messages"] for row in seen] == [10, 10]

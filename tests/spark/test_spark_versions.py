@@ -1,7 +1,5 @@
 """What holds on each version of Spark, and what an old one refuses: `tests.spark.versions` runs
 these tests on all of them.
-
-A test may give its cell of the table of versions another text than "yes": the property `cell`.
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from tests.spark.sinking import forget_commit, lines, messages_at, run, write_li
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    Properties = Callable[[str, object], None]
-
 # Clocks are set back at 06:00 UTC: the local time 01:30 comes twice.
 _ZONE, _TWICE = "America/New_York", (1_793_511_000_123, 1_793_514_600_123)
 
@@ -39,7 +35,7 @@ def test_every_record_once_through_restarts_and_repeated_batches(
     streams: Streams,
     address: str,
     tmp_path: Path,
-    record_property: Properties,
+    cell: Callable[[str], None],
 ) -> None:
     streams.create(address, 2)
     streams.fill(address, 60)
@@ -62,7 +58,8 @@ def test_every_record_once_through_restarts_and_repeated_batches(
 
     go_on()
     assert all_read() == list(range(60))
-    record_property("cell", "yes" if len(batches) > 1 else "yes, in one batch")
+    if len(batches) == 1:
+        cell("yes, in one batch")
     forget_commit(tmp_path, max(batches))
     streams.fill(address, 40, 60)
     # An old Spark ends after the batch that it repeats.
@@ -80,7 +77,7 @@ def test_limits_with_available_now(
     streams: Streams,
     address: str,
     tmp_path: Path,
-    record_property: Properties,
+    cell: Callable[[str], None],
 ) -> None:
     streams.create(address)
     streams.fill(address, 50)
@@ -96,7 +93,7 @@ def test_limits_with_available_now(
     ) as caught:
         drain(frame, tmp_path / "checkpoint", tmp_path / "output")
     assert "UnboundLocalError" not in str(caught.value)
-    record_property("cell", "refused")
+    cell("refused")
 
 
 def test_limits_with_a_trigger_that_is_named(
