@@ -76,6 +76,15 @@ def test_a_newer_spark_repeats_the_first_batch_too(monkeypatch: pytest.MonkeyPat
     assert ranges(newer, newer.initialOffset(), end) == read
 
 
+def test_a_newer_spark_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = There(a=[10])
+    end, _ = first_batch(old_reader_of(there, monkeypatch, startingOffsets="earliest"))
+    there.make("a", [25])
+    newer = reader_of(there, monkeypatch, subscribe="a")
+    later = newer.latestOffset(end, newer.getDefaultReadLimit())
+    assert ranges(newer, end, later) == ["a::0 from 10 to before 25"]
+
+
 def test_it_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     there = There(a=[10])
     end, _ = first_batch(old_reader_of(there, monkeypatch, startingOffsets="earliest"))

@@ -15,6 +15,7 @@ from pyspark_ferrymq.spark_api import ADMISSION_CONTROL
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams, drain, eventually, follow, numbers, read
 from tests.spark.sinking import forget_commit, lines, messages_at, run, write_lines
+from tests.spark.versions.results import PAGE, page, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,3 +150,9 @@ def test_times_are_the_same_in_every_time_zone(
     for name in (f"{address}-1", f"{address}-2"):
         found = messages_at(broker.url, name, start="first")
         assert sorted(int(one.creation_time or 0) for one in found) == list(_TWICE)
+
+
+def test_the_page_has_the_results_of_the_run() -> None:
+    text = PAGE.read_text("utf-8")
+    assert page(text) == text, "run `python -m tests.spark.versions page`"
+    assert "| no |" not in table() and "not run" not in table()

@@ -208,7 +208,7 @@ def _query_id(spark: SparkSession) -> str:
     """Return the id of the current batch's query, which stays the same after a restart."""
     id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
     if id is None:
-        raise AmqpOptionError("Spark does not report the query of a batch; this needs Spark 4.2")
+        raise AmqpOptionError("Spark does not report the query of a batch")
     return f"metrics-{id}"
 
 
