@@ -4,6 +4,9 @@ these tests on all of them.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +17,17 @@ from pyspark.errors import PySparkException
 from pyspark_ferrymq.spark_api import ADMISSION_CONTROL
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams, drain, eventually, follow, numbers, read
-from tests.spark.sinking import forget_commit, lines, messages_at, run, write_lines
+from tests.spark.sinking import (
+    expected,
+    forget_commit,
+    ledger,
+    lines,
+    messages_at,
+    run,
+    write_lines,
+)
+from tests.spark.versions.copy_query import copy
+from tests.spark.versions.obtain import ROOT, folder_of, release_of
 from tests.spark.versions.results import PAGE, page, table
 
 if TYPE_CHECKING:
@@ -150,6 +163,31 @@ def test_times_are_the_same_in_every_time_zone(
     for name in (f"{address}-1", f"{address}-2"):
         found = messages_at(broker.url, name, start="first")
         assert sorted(int(one.creation_time or 0) for one in found) == list(_TWICE)
+
+
+def test_a_query_moves_to_a_newer_spark_and_back(
+    spark: SparkSession, broker: BrokerProcess, streams: Streams, address: str, tmp_path: Path
+) -> None:
+    """The first batch, done on the oldest version, is repeated on the newest."""
+    if release_of("4.0") is None or not ADMISSION_CONTROL:
+        pytest.skip("it takes Spark 4.0 (`make old-sparks`) and the newest")
+    source, target, checkpoint = f"{address}-1", f"{address}-2", tmp_path / "checkpoint"
+    given = (broker.url, source, target, str(checkpoint))
+    path = os.pathsep.join([str(folder_of("4.0")), os.environ.get("PYTHONPATH", "")])
+
+    def on_the_oldest() -> None:
+        command = [sys.executable, "-m", "tests.spark.versions.copy_query", *given]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, check=True)
+
+    streams.create(source, 2)
+    streams.create(target)
+    for number, go_on in enumerate((on_the_oldest, lambda: copy(spark, *given), on_the_oldest)):
+        rows = range(number * 50, number * 50 + 50)
+        streams.publish(source, [b"row-%d" % row for row in rows])
+        go_on()
+        assert ledger(broker.url, target) == expected(range(rows.stop))
+        if number == 0:
+            forget_commit(checkpoint, 0)
 
 
 def test_the_page_has_the_results_of_the_run() -> None:
