@@ -38,6 +38,10 @@ BUILT    = FERRYMQ_BUILD=$$(test -d "$(CURDIR)/build/compiled" && echo compiled 
 # Tests of a file go to one process, those with Spark too: `tests/conftest.py`.
 PYTEST  := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --hypothesis-profile=ci
 
+# The core of the data source on the oldest versions of Spark; the suite runs on the newest.
+OLD_SPARKS = $(BUILT) $(PY) -m tests.spark.versions run --core 4.0 4.1
+ON_SPARKS  = $$(ls $(RESULTS)/spark-*.xml 2>/dev/null)
+
 # What `make test` runs on the interpreted build: what computes with bytes and numbers, where the
 # two can differ, and of the rest a part of each package that is compiled.
 INTERPRETED := $(addprefix tests/, arrow codec engine types types_0_9_1 \
@@ -51,7 +55,7 @@ INTERPRETED := $(addprefix tests/, arrow codec engine types types_0_9_1 \
 
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-all test-pure test-compiled regen check-generated lint type \
-        bench bench-spark standstill interop foreign conformance fuzz fuzz-targets crash failovers outages audit docs check-docs \
+        bench bench-spark spark-versions old-sparks standstill interop foreign conformance fuzz fuzz-targets crash failovers outages audit docs check-docs \
         wheels clean distclean
 
 help: ## list the targets
@@ -107,11 +111,13 @@ test: $(READY_DEV) node-modules build ## check a change: the suite on the compil
 	    $(PURE) $(PYTEST) -m "not slow and not once" --junitxml=$(RESULTS)/pure.xml $(INTERPRETED) || status=1; \
 	    echo "== compiled"; \
 	    $(BUILT) $(PYTEST) -m "not slow" --junitxml=$(RESULTS)/compiled.xml || status=1; \
-	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(RESULTS)/compiled.xml || status=1; \
+	    $(OLD_SPARKS) || status=1; \
+	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(RESULTS)/compiled.xml $(ON_SPARKS) || status=1; \
 	else \
 	    echo "== interpreted; nothing was compiled"; \
 	    $(PURE) $(PYTEST) -m "not slow" --junitxml=$(RESULTS)/pure.xml || status=1; \
-	    $(PY) .ci/summary.py $(RESULTS)/pure.xml || status=1; \
+	    $(OLD_SPARKS) || status=1; \
+	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(ON_SPARKS) || status=1; \
 	fi; exit $$status
 
 # Everything there is of the tests, for a release or a night.
@@ -127,8 +133,9 @@ test-all: $(READY_DEV) node-modules build ## everything, on both builds, with st
 	seed=$$(date +%s); echo "== compiled, 1000 random examples a test; --hypothesis-seed=$$seed"; \
 	$(BUILT) $(PYTEST) -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$$seed --timeout=0 \
 	    --junitxml=$(RESULTS)/random.xml || status=1; \
+	$(OLD_SPARKS) || status=1; \
 	$(PY) .ci/summary.py $(addprefix $(RESULTS)/, compiled.xml pure.xml stores.xml random.xml) \
-	    || status=1; exit $$status
+	    $(ON_SPARKS) || status=1; exit $$status
 
 test-pure: $(READY_DEV) ## run the tests on the interpreted modules; ARGS="tests/codec -x"
 	@$(PURE) $(PYTEST) $(ARGS)
@@ -218,6 +225,12 @@ standstill: $(READY_DEV) build ## fail if one client can stop all others for 20 
 # Wheels are built from a source archive, so what is compiled here does not count.
 wheels: $(READY_DEV) ## build a wheel for each interpreter of this machine and try it, into dist/; ARGS="--python python3.12"
 	@$(PY) .ci/wheels.py $(ARGS)
+
+old-sparks: $(READY_DEV) ## get the old versions of Spark that `make test` runs on
+	@$(PY) -m tests.spark.versions get 4.0 4.1
+
+spark-versions: $(READY_DEV) build ## try the data source on each version of Spark, write docs/pipeline/spark-versions.md
+	@$(BUILT) $(PY) -m tests.spark.versions run $(ARGS) && $(PY) -m tests.spark.versions page
 
 bench-spark: $(READY_DEV) build ## measure streams in and out of Spark; ARGS="--help"
 	@PYTHONPATH="$(COMPILED)" $(PY) -m bench.spark $(ARGS)

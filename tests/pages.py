@@ -430,6 +430,10 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "spark/test_source_deciding.py",
         "spark/test_source_filters.py",
     ),
+    "pipeline/spark-versions": (
+        "spark/test_spark_versions.py",
+        "spark/test_source_remembering.py",
+    ),
     "pipeline/traffic": ("spark/test_traffic.py",),
     "pipeline/triage": (
         "spark/test_pipelines_triage.py",

@@ -4,7 +4,8 @@
 
 Each number is the offset of the next record to read. Spark compares offsets as JSON text, so keys
 always have the same order. The first offset of a new query has ``"pin":true`` before `streams`: the
-start is decided, but not yet written to the checkpoint.
+start is decided, but not yet written to the checkpoint. The end of the first batch of a query that
+began on Spark 4.0 or 4.1 has ``"begin":{…}`` before `streams`: the start, in the same form.
 """
 
 from __future__ import annotations
@@ -38,25 +39,22 @@ class PartitionOffset:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """The position of a query. `pin` marks a start that is not written to the checkpoint yet."""
+    """The position of a query. `pin` marks a start that is not written to the checkpoint yet.
+    `begin` is the start of the query, if this is the end of its first batch and has to tell it."""
 
     streams: Mapping[str, PartitionOffset] = field(default_factory=dict)
     pin: bool = False
+    begin: Mapping[str, PartitionOffset] | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the form that Spark writes: streams by name, partitions by number."""
-        streams: dict[str, object] = {}
-        for name in sorted(self.streams):
-            position = self.streams[name]
-            streams[name] = {
-                "id": position.incarnation,
-                "p": {
-                    str(number): offset for number, offset in sorted(position.partitions.items())
-                },
-            }
+        found: dict[str, object] = {"v": VERSION}
         if self.pin:
-            return {"v": VERSION, "pin": True, "streams": streams}
-        return {"v": VERSION, "streams": streams}
+            found["pin"] = True
+        if self.begin is not None:
+            found["begin"] = _json(self.begin)
+        found["streams"] = _json(self.streams)
+        return found
 
     @classmethod
     def from_json(cls, found: object) -> Offset:
@@ -68,12 +66,16 @@ class Offset:
             raise OffsetError(
                 f"an offset of version {version!r}, and this release knows version {VERSION} only"
             )
-        unknown = found.keys() - {"v", "pin", "streams"}
-        streams = found.get("streams")
+        unknown = found.keys() - {"v", "pin", "begin", "streams"}
+        streams, begin = found.get("streams"), found.get("begin", {})
         if unknown or not isinstance(streams, dict) or type(found.get("pin", False)) is not bool:
             raise OffsetError(f"an offset has v, streams and perhaps pin, not {sorted(found)}")
+        if not isinstance(begin, dict):
+            raise OffsetError(f"the begin of an offset is {begin!r}"[:300])
         return cls(
-            {name: _position(name, streams[name]) for name in streams}, bool(found.get("pin"))
+            {name: _position(name, streams[name]) for name in streams},
+            bool(found.get("pin")),
+            {name: _position(name, begin[name]) for name in begin} if "begin" in found else None,
         )
 
     def pinned(self) -> Offset:
@@ -94,6 +96,16 @@ class Offset:
         for name in sorted(self.streams):
             for number, offset in sorted(self.streams[name].partitions.items()):
                 yield name, number, offset
+
+
+def _json(streams: Mapping[str, PartitionOffset]) -> dict[str, object]:
+    return {
+        name: {
+            "id": position.incarnation,
+            "p": {str(number): offset for number, offset in sorted(position.partitions.items())},
+        }
+        for name, position in sorted(streams.items())
+    }
 
 
 def _position(name: str, found: object) -> PartitionOffset:

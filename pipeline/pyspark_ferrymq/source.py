@@ -16,17 +16,21 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
+    InputPartition,
 )
 
-from pyspark_ferrymq.errors import plain
+from pyspark_ferrymq.errors import AmqpSourceError, plain
 from pyspark_ferrymq.options import SourceOptions, Values, check_names
 from pyspark_ferrymq.options.names import CHOOSING
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Iterator, MutableMapping
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+    from pyspark_ferrymq.spark_api import ReadLimit
 
 
 class DefaultSource(DataSource):
@@ -60,12 +64,14 @@ class DefaultSource(DataSource):
 
         return make_batch_reader(self._source_options(), schema)
 
-    @plain
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of a streaming query."""
         from pyspark_ferrymq.reading import make_stream_reader
 
-        return make_stream_reader(self._source_options(), schema)
+        try:
+            return make_stream_reader(self._source_options(), schema)
+        except AmqpSourceError as error:
+            return RefusingStreamReader(error)
 
     @plain
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -89,6 +95,38 @@ class DefaultSource(DataSource):
         return self._parsed
 
 
+class RefusingStreamReader(DataSourceStreamReader):
+    """The reader of a query whose options are wrong: it raises the error when Spark first asks.
+
+    If no reader is returned, Spark tries to stop one, and shows its own `UnboundLocalError` last.
+    """
+
+    def __init__(self, error: AmqpSourceError) -> None:
+        self._error = error
+
+    @plain
+    def initialOffset(self) -> dict[str, object]:  # noqa: N802
+        """Raise the error."""
+        raise self._error
+
+    @plain
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, object] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, object]:
+        """Raise the error."""
+        raise self._error
+
+    @plain
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
+        """Raise the error."""
+        raise self._error
+
+    @plain
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the error."""
+        raise self._error
+
+
 def _work_with_this_python(spark: SparkSession) -> None:
     # A session of Spark Connect has no context; its server runs elsewhere.
     context = getattr(spark, "_sc", None)
@@ -108,7 +146,8 @@ def register(spark: SparkSession) -> None:
     which lacks the packages of an environment that is not activated.
     """
     from pyspark_ferrymq.capture.sink import CaptureSink
+    from pyspark_ferrymq.spark_api import register_source
 
     _work_with_this_python(spark)
-    spark.dataSource.register(DefaultSource)
-    spark.dataSource.register(CaptureSink)
+    register_source(spark, DefaultSource)
+    register_source(spark, CaptureSink)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,6 +160,16 @@ def broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
 def address(request: pytest.FixtureRequest) -> str:
     """An address no other test uses."""
     return own_address(request)
+
+
+@pytest.fixture
+def cell(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Gives the test's cell in the table of versions another text than "yes"."""
+
+    def say(text: str) -> None:
+        request.node.user_properties.append(("cell", text))
+
+    return say
 
 
 @pytest.hookimpl(wrapper=True)

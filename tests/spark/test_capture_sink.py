@@ -22,6 +22,7 @@ from pyspark_ferrymq import AmqpOptionError, AmqpWriteError, register
 from pyspark_ferrymq.capture.commit import discard, settle
 from pyspark_ferrymq.capture.options import CaptureSinkOptions
 from pyspark_ferrymq.capture.write_task import WrittenFiles, write_runs
+from pyspark_ferrymq.spark_api import ADMISSION_CONTROL
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import publish
 
@@ -50,15 +51,18 @@ def bodies(path: Path, stream: str) -> list[int]:
 def archive(spark: SparkSession, broker: BrokerProcess, address: str, path: Path) -> None:
     """Run the query until it has all there is."""
     register(spark)
-    query = (
+    reader = (
         spark.readStream.format("amqp")
         .option("url", broker.url)
         .option("subscribe", address)
         .option("startingOffsets", "earliest")
         .option("includeMetadata", "true")
         .option("includeRaw", "true")
-        .option("maxOffsetsPerTrigger", "70")
-        .load()
+    )
+    if ADMISSION_CONTROL:
+        reader = reader.option("maxOffsetsPerTrigger", "70")
+    query = (
+        reader.load()
         .writeStream.format("amqp_capture")
         .option("path", str(path / "capture"))
         .option("url", broker.url)

@@ -100,6 +100,7 @@ def test_a_query_follows_the_broker(spark: SparkSession, tmp_path: Path, address
             .option("subscribe", source)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", ROWS // 4)
+            .option("trigger", "processingTime")
             .schema("body binary")
             .load()
             .writeStream.format("amqp")

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpSourceError
 from pyspark_ferrymq.options import Selection, SourceOptions
 from pyspark_ferrymq.reading import stream_reader as reading
 from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
+from pyspark_ferrymq.spark_api import ReadAllAvailable
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 from pyspark_ferrymq.task_planning import RangePartition
 

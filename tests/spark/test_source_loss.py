@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pyspark_ferrymq.spark_api import ADMISSION_CONTROL
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams, drain, eventually, follow, numbers, read
 
@@ -55,7 +56,7 @@ def test_records_that_are_gone(
         " before 30" in message
     )
     assert "'failOnDataLoss' to false" in message
-    run(failOnDataLoss=False, maxOffsetsPerTrigger=8)
+    run(failOnDataLoss=False, **({"maxOffsetsPerTrigger": 8} if ADMISSION_CONTROL else {}))
     there = numbers(spark.read.schema("body binary").parquet(str(output)))
     assert there == [*range(20), *range(40, 60)]
 

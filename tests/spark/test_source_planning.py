@@ -8,28 +8,25 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from pyspark_ferrymq.offsets import Offset, OffsetError, PartitionOffset
 from pyspark_ferrymq.options.subscription import Selection
 from pyspark_ferrymq.reading.admission_control import backlog, end_of
+from pyspark_ferrymq.spark_api import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 from pyspark_ferrymq.task_planning import OffsetRange, apportion, plan
 
 names = st.text(min_size=1, max_size=5)
-offsets = st.builds(
-    Offset,
-    st.dictionaries(
+positions = st.dictionaries(
+    names,
+    st.builds(
+        PartitionOffset,
         names,
-        st.builds(
-            PartitionOffset,
-            names,
-            st.dictionaries(st.integers(0, 200), st.integers(0, 1 << 62), max_size=5),
-        ),
-        max_size=4,
+        st.dictionaries(st.integers(0, 200), st.integers(0, 1 << 62), max_size=5),
     ),
-    st.booleans(),
+    max_size=4,
 )
+offsets = st.builds(Offset, positions, st.booleans(), st.none() | positions)
 
 
 @given(offsets, st.randoms())
@@ -37,14 +34,16 @@ def test_an_offset_is_the_same_text_whatever_the_order(offset: Offset, random: o
     text = json.dumps(offset.to_json())
     again = Offset.from_json(json.loads(text))
     assert again == offset
-    shuffled = Offset(
-        {
-            name: PartitionOffset(position.incarnation, dict(reversed(position.partitions.items())))
-            for name, position in reversed(offset.streams.items())
-        },
-        offset.pin,
-    )
+    begin = None if offset.begin is None else _backwards(offset.begin)
+    shuffled = Offset(_backwards(offset.streams), offset.pin, begin)
     assert json.dumps(shuffled.to_json()) == text
+
+
+def _backwards(positions: Mapping[str, PartitionOffset]) -> dict[str, PartitionOffset]:
+    return {
+        name: PartitionOffset(position.incarnation, dict(reversed(position.partitions.items())))
+        for name, position in reversed(positions.items())
+    }
 
 
 def test_the_text_of_an_offset() -> None:
@@ -65,6 +64,8 @@ def test_the_text_of_an_offset() -> None:
         {"v": True, "streams": {}},
         {"v": 1},
         {"v": 1, "streams": {}, "more": 1},
+        {"v": 1, "streams": {}, "begin": None},
+        {"v": 1, "streams": {}, "begin": {"a": {"id": "x"}}},
         {"v": 1, "streams": {"a": {"id": "x"}}},
         {"v": 1, "streams": {"a": {"id": 1, "p": {}}}},
         {"v": 1, "streams": {"a": {"id": "x", "p": {"0": -1}}}},

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from ferrymq.arrow.schema import DEFAULT, METADATA, TYPES, schema_of
 from pyspark_ferrymq import AmqpOptionError
 from pyspark_ferrymq.schema import columns_of, default_schema, spark_types
+from pyspark_ferrymq.spark_api import arrow_schema
 
 
 @given(st.lists(st.sampled_from(list(TYPES)), min_size=1, unique=True))
@@ -18,7 +18,7 @@ def test_every_subset_is_what_spark_makes_of_it(names: list[str]) -> None:
     types = spark_types()
     schema = StructType([StructField(name, types[name]) for name in names])
     assert columns_of(schema) == tuple(names)
-    assert to_arrow_schema(schema, timezone="UTC").equals(schema_of(names))
+    assert arrow_schema(schema).equals(schema_of(names))
 
 
 def test_what_load_gives() -> None:

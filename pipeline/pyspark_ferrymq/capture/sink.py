@@ -11,17 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_ferrymq.capture.commit import discard, settle
 from pyspark_ferrymq.capture.options import CaptureSinkOptions
 from pyspark_ferrymq.capture.write_task import WrittenFiles, write_runs
 from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.spark_api import DataSourceStreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -44,6 +44,7 @@ SOURCE: Final = (
     "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "trigger",
     "minPartitions",
     "maxRecordsPerPartition",
     "maxRecordsPerBatch",

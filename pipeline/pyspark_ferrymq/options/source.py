@@ -18,6 +18,9 @@ from pyspark_ferrymq.options.subscription import Selection
 QUEUE_MODES: Final = ("browse",)
 """The modes of reading queues."""
 
+TRIGGERS: Final = ("processingTime",)
+"""The triggers that a query can name."""
+
 # The largest chunk that the broker allows.
 _MOST_RECORDS: Final = 65_536
 _MOST_BYTES: Final = 16 * 1024 * 1024
@@ -41,6 +44,7 @@ class SourceOptions:
     max_bytes_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay: int = 15 * 60_000
+    trigger: str | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_records_per_batch: int = 5_000
@@ -93,6 +97,7 @@ class SourceOptions:
             max_bytes_per_trigger=given.size("maxBytesPerTrigger"),
             min_offsets_per_trigger=least,
             max_trigger_delay=_or(given.milliseconds("maxTriggerDelay"), cls.max_trigger_delay),
+            trigger=given.choice("trigger", TRIGGERS, "") or None,
             min_partitions=given.number("minPartitions", 1, 1_000_000),
             max_records_per_partition=given.number("maxRecordsPerPartition", 1),
             max_records_per_batch=_or(
@@ -123,6 +128,7 @@ class SourceOptions:
             ("maxOffsetsPerTrigger", self.max_offsets_per_trigger),
             ("maxBytesPerTrigger", self.max_bytes_per_trigger),
             ("minOffsetsPerTrigger", self.min_offsets_per_trigger),
+            ("trigger", self.trigger),
             ("hold", self.hold),
         ):
             if value is not None:

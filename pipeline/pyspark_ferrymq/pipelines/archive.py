@@ -72,7 +72,7 @@ class Archived:
 def read(spark: SparkSession, options: ArchiveOptions) -> DataFrame:
     """Return the records to be archived: all columns, and the original message with `raw`."""
     reader = spark.readStream.format("amqp").options(**options.connection)
-    reader = reader.options(**options.source.stream()).option("includeMetadata", "true")
+    reader = reader.options(**options.source.stream(options.once)).option("includeMetadata", "true")
     reader = reader.option("includeRaw", "true" if options.raw else "false")
     if options.hold is not None:
         reader = reader.option("hold", options.hold)

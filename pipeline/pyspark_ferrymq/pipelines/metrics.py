@@ -184,7 +184,7 @@ def run(
         return found
 
     stream = spark.readStream.format("amqp").schema(COLUMNS).options(**options.connection)
-    records = stream.options(**options.source.stream()).load()
+    records = stream.options(**options.source.stream(options.once)).load()
     frame = windowed(measured(records, options.late), options.window, options.watermark, options.by)
     with TemporaryDirectory(prefix="ferrymq-metrics-") as temporary:
 
@@ -208,7 +208,7 @@ def _query_id(spark: SparkSession) -> str:
     """Return the id of the current batch's query, which stays the same after a restart."""
     id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
     if id is None:
-        raise AmqpOptionError("Spark does not report the query of a batch; this needs Spark 4.2")
+        raise AmqpOptionError("Spark does not report the query of a batch")
     return f"metrics-{id}"
 
 

@@ -34,11 +34,13 @@ class Choice:
         options = {**self._streams(), **_bound("starting", self.start)}
         return options if self.end is None else {**options, **_bound("ending", self.end)}
 
-    def stream(self) -> dict[str, str]:
-        """Return the options for a query."""
+    def stream(self, once: bool) -> dict[str, str]:
+        """Return the options for a query, which ends with what there is if `once` is true."""
         options = {**self._streams(), **_bound("starting", self.start)}
         if self.limit is not None:
             options["maxOffsetsPerTrigger"] = str(self.limit)
+            if not once:
+                options["trigger"] = "processingTime"
         return options
 
     def _streams(self) -> dict[str, str]:

@@ -32,7 +32,13 @@ def make_batch_reader(options: SourceOptions, schema: StructType) -> DataSourceR
 
 
 def make_stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of a query."""
+    """Return the reader of a query: Spark up to 4.1 needs one that remembers its position."""
+    from pyspark_ferrymq.spark_api import ADMISSION_CONTROL
+
+    if not ADMISSION_CONTROL:
+        from pyspark_ferrymq.reading.remembering_reader import RememberingStreamReader
+
+        return RememberingStreamReader(options, columns_of(schema))
     from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
 
     return OffsetStreamReader(options, columns_of(schema))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRows
-
 from pyspark_ferrymq.offsets import Offset, PartitionOffset
+from pyspark_ferrymq.spark_api import ReadLimit, ReadMaxBytes, ReadMaxRows
 from pyspark_ferrymq.stream_metadata import StreamRanges, StreamService
 from pyspark_ferrymq.task_planning import apportion
 

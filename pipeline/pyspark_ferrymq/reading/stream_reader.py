@@ -8,14 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from pyspark_ferrymq.data_loss import DELETED, LOGGER, missing_before, missing_from, report
 from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
@@ -24,6 +16,14 @@ from pyspark_ferrymq.options.connection import AmqpUnreachableError
 from pyspark_ferrymq.reading.admission_control import Backlog, backlog, end_of
 from pyspark_ferrymq.reading.read_task import read_range
 from pyspark_ferrymq.reading.resolve_offsets import check_found, resolve
+from pyspark_ferrymq.spark_api import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark_ferrymq.stream_metadata import StreamRanges, StreamService, asking, open_service
 from pyspark_ferrymq.task_planning import OffsetRange, RangePartition, plan
 from pyspark_ferrymq.worker_memory import freeze_modules
@@ -80,7 +80,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, object], limit: ReadLimit
     ) -> dict[str, object]:
         """Return the end of the next batch; `start` if there is nothing, or not enough, to read."""
-        where = _offset(start)
+        where = parsed_offset(start)
         if where.pin and not isinstance(limit, ReadAllAvailable):
             # The start of the query becomes the end of an empty batch.
             end = where.unpinned()
@@ -107,7 +107,10 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plain
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
         """Return the tasks of a batch, which depend only on offsets and options."""
-        begin, until = _offset(start), _offset(end)
+        begin, until = parsed_offset(start), parsed_offset(end)
+        if begin.pin and until.begin is not None:
+            # Only the end of this first batch knows the start of the query.
+            begin = Offset(until.begin)
         planned_here = until == self._given
         if not planned_here:
             # The batch was planned by another process: check that it can be repeated.
@@ -130,7 +133,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         holder = self.options.hold
         if holder is None:
             return
-        for name, position in sorted(_offset(end).streams.items()):
+        for name, position in sorted(parsed_offset(end).streams.items()):
             if self._is_of_another(name, position):
                 # The new stream has unread records at these offsets.
                 continue
@@ -239,7 +242,8 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets
 
 
-def _offset(found: dict[str, object]) -> Offset:
+def parsed_offset(found: dict[str, object]) -> Offset:
+    """Parse an offset that Spark has kept. Raises `AmqpSourceError`."""
     try:
         return Offset.from_json(found)
     except OffsetError as error:

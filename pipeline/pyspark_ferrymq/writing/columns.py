@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def check_columns(schema: StructType, options: SinkOptions) -> None:
     """Raise `AmqpOptionError` for a frame whose rows are not messages or have no address."""
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     from ferrymq.arrow import ColumnError, MessageEncoder
+    from pyspark_ferrymq.spark_api import arrow_schema
 
     names = schema.fieldNames()
     if options.address is None and options.address_column not in names:
@@ -35,7 +35,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
     for field in schema.fields:
         # Each column is checked alone, because errors of Spark and Arrow do not name the column.
         try:
-            to_arrow_schema(StructType([field]), timezone="UTC")
+            arrow_schema(StructType([field]))
         except (PySparkException, ValueError, TypeError) as error:
             kind = field.dataType.simpleString()
             remedy = ""
@@ -44,7 +44,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
             raise AmqpOptionError(
                 f"the column {field.name!r} is {kind}, which cannot be written: {error}{remedy}"
             ) from None
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema(schema)
     try:
         MessageEncoder(renamed(arrow, options))
     except ColumnError as error:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.spark_api import DataSourceStreamArrowWriter
 from pyspark_ferrymq.worker_memory import freeze_modules
 from pyspark_ferrymq.writing.columns import check_columns
 from pyspark_ferrymq.writing.options import EXACTLY_ONCE, SinkOptions
