@@ -254,6 +254,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/security/test_stored_passwords.py",
         "broker/security/test_users_of_a_running_broker.py",
         "broker/security/test_verified.py",
+        "broker/test_server.py",
     ),
     "broker/virtual-hosts": (
         "broker/connections/test_virtual_hosts.py",
