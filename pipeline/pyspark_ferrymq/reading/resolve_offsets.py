@@ -131,8 +131,8 @@ def _at_time(bound: AtTime, stream: StreamRanges, service: StreamService) -> dic
     if late and bound.otherwise == "error":
         raise AmqpOptionError(
             f"option 'startingTimestamp': {bound.time}: {_shown(stream.name, late[0])} has no"
-            " record of that time or later; with 'startingOffsetsByTimestampStrategy' = latest it is read"
-            " from its end on"
+            " record of that time or later; with 'startingOffsetsByTimestampStrategy' = latest it"
+            " is read from its end on"
         )
     found = service.at_time(
         stream.name,
