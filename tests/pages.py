@@ -394,6 +394,11 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "pipeline/cluster": ("spark/test_cluster.py",),
     "pipeline/foreign": ("spark/test_foreign_event_hubs.py",),
+    "pipeline/many-brokers": (
+        "spark/test_many_brokers.py",
+        "spark/test_many_brokers_sink.py",
+        "spark/test_brokers_deciding.py",
+    ),
     "pipeline/metrics": (
         "spark/test_pipelines_metrics.py",
         "spark/test_pipelines_cli.py",
