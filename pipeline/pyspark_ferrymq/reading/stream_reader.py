@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from pyspark_ferrymq.brokers.placing import LOST, UNPLACED, first_positions
+from pyspark_ferrymq.brokers.several_brokers import SeveralBrokers, may_be_several
 from pyspark_ferrymq.data_loss import DELETED, LOGGER, missing_before, missing_from, report
 from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
-from pyspark_ferrymq.offsets import Offset, OffsetError, PartitionOffset
+from pyspark_ferrymq.offsets import Offset, OffsetError, PartitionOffset, broker_of, name_of
 from pyspark_ferrymq.options.connection import AmqpUnreachableError
 from pyspark_ferrymq.reading.admission_control import Backlog, backlog, end_of
+from pyspark_ferrymq.reading.batch_bounds import begin_of, ends_of, within
+from pyspark_ferrymq.reading.query_brokers import (
+    connection_of,
+    named_losses,
+    options_for,
+    placed_by,
+    require_all,
+    require_brokers,
+)
 from pyspark_ferrymq.reading.read_task import read_range
 from pyspark_ferrymq.reading.resolve_offsets import check_found, resolve
 from pyspark_ferrymq.spark_api import (
@@ -58,6 +69,8 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Streams that are gone or have lost partitions. The loss was reported, and the query
         # continues.
         self._gone: set[str] = set()
+        # Streams of brokers that are gone, which was reported.
+        self._unplaced: set[str] = set()
         # The monotonic time of the last batch.
         self._triggered: float | None = None
 
@@ -102,7 +115,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, object] | None:  # noqa: N802
         """Return the ends of the streams at the time when the last batch was planned."""
         ranges = self._ranges
-        return None if ranges is None else _ends(ranges).to_json()
+        return None if ranges is None else ends_of(ranges).to_json()
 
     @plain
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
@@ -115,25 +128,31 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not planned_here:
             # The batch was planned by another process: check that it can be repeated.
             found = asking(self.options, self._look)
-            losses = missing_before(begin, until, found)
+            service = self._ask()
+            begin, until = (placed_by(service, each, found) for each in (begin, until))
+            require_brokers(service, until)
+            losses = named_losses(service, missing_before(begin, until, found), until)
             report(losses, self.options.fail_on_data_loss)
-            until = _within(until, found)
+            until = within(until, found)
+        elif self._ranges is not None:
+            begin = placed_by(self._service, begin, self._ranges)
         ranges = [
-            OffsetRange(name, position.incarnation, number, first, offset)
-            for name, position in sorted(until.streams.items())
+            OffsetRange(name_of(key), position.incarnation, number, first, offset, broker_of(key))
+            for key, position in sorted(until.streams.items())
             for number, offset in sorted(position.partitions.items())
-            for first in [_begin(begin, name, position, number, planned_here)]
+            for first in [begin_of(begin, key, position, number, planned_here)]
         ]
         options = self.options
         planned = plan(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(range) for range in planned]
+        return [RangePartition(range, connection_of(self._service, range)) for range in planned]
 
     def commit(self, end: dict[str, object]) -> None:
         """Move the hold to `end`: records before it are not read again."""
         holder = self.options.hold
         if holder is None:
             return
-        for name, position in sorted(parsed_offset(end).streams.items()):
+        done = placed_by(self._service, parsed_offset(end), self._ranges or {})
+        for name, position in sorted(done.streams.items()):
             if self._is_of_another(name, position):
                 # The new stream has unread records at these offsets.
                 continue
@@ -158,7 +177,9 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""
         if isinstance(partition, RangePartition):
-            yield from read_range(self.options, self.columns, partition.range)
+            yield from read_range(
+                options_for(self.options, partition), self.columns, partition.range
+            )
             freeze_modules()
 
     def __getstate__(self) -> dict[str, object]:
@@ -169,7 +190,9 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ask(self) -> StreamService:
         if self._service is None:
-            self._service = open_service(self.options.connection)
+            settings = self.options.connection
+            several = may_be_several(settings)
+            self._service = SeveralBrokers(settings) if several else open_service(settings)
         return self._service
 
     def _look(self) -> dict[str, StreamRanges]:
@@ -181,27 +204,38 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         service = self._ask()
         # A query that ends at a target must not begin after it.
         found = self._look() if self._target is None else self._target
+        require_all(service)
         check_found(self.options.selection, found, service, self.options.connection.place)
         start = resolve(self.begin, found, service)
         report(missing_from(start, found), self.options.fail_on_data_loss)
         return start
 
-    def _latest(self, start: Offset, limit: ReadLimit) -> Offset:
+    def _latest(self, given: Offset, limit: ReadLimit) -> Offset:
         service = self._ask()
-        found = self._look() if self._target is None else self._target
-        losses = missing_from(start, found)
+        everything = self._look() if self._target is None else self._target
+        start = placed_by(service, given, everything)
+        require_brokers(service, start)
+        new = first_positions(start, everything)
+        found = {key: ranges for key, ranges in everything.items() if key not in new}
+        losses = named_losses(service, missing_from(start, found), start)
         # A stream that was read and is gone, or has lost partitions, is a loss.
-        gone = {loss.stream for loss in losses if loss.reason == DELETED}
+        gone = {loss.stream for loss in losses if loss.reason in (DELETED, LOST, UNPLACED)}
         if not losses and not gone | self._gone:
-            check_found(self.options.selection, found, service, self.options.connection.place)
-        report(losses, self.options.fail_on_data_loss)
+            check_found(self.options.selection, everything, service, self.options.connection.place)
+        # A batch that has to wait for more records begins at the same offset again.
+        report(
+            [loss for loss in losses if loss.stream not in self._unplaced],
+            self.options.fail_on_data_loss,
+        )
+        self._unplaced |= {loss.stream for loss in losses if loss.reason in (LOST, UNPLACED)}
         self._gone |= gone
         waiting = backlog(start, found)
         if self._is_too_little(waiting, limit):
-            return start
+            return given
         if any(each.until > each.at for each in waiting):
             self._triggered = time.monotonic()
-        return end_of(waiting, found, limit, service)
+        end = end_of(waiting, found, limit, service)
+        return Offset({**end.streams, **new}) if new else end
 
     def _is_too_little(self, waiting: Sequence[Backlog], limit: ReadLimit) -> bool:
         """Return whether to wait for more records, because of `minOffsetsPerTrigger`."""
@@ -250,48 +284,3 @@ def parsed_offset(found: dict[str, object]) -> Offset:
         raise AmqpSourceError(
             f"the checkpoint is from another source or release: {error}"
         ) from None
-
-
-def _begin(
-    start: Offset, name: str, position: PartitionOffset, number: int, planned_here: bool
-) -> int:
-    """Return the start of a batch in a partition; a new partition or stream begins at its first
-    record.
-
-    When the first batch of a query is repeated, its start has just been decided again. Streams that
-    were made again in the meantime have no records in this batch.
-    """
-    before = start.streams.get(name)
-    if before is None or before.incarnation != position.incarnation:
-        return 0 if planned_here or not start.pin else position.partitions[number]
-    return before.partitions.get(number, 0)
-
-
-def _ends(ranges: Mapping[str, StreamRanges]) -> Offset:
-    return Offset(
-        {
-            name: PartitionOffset(
-                stream.incarnation,
-                {number: there.next for number, there in stream.partitions.items()},
-            )
-            for name, stream in ranges.items()
-        }
-    )
-
-
-def _within(end: Offset, found: Mapping[str, StreamRanges]) -> Offset:
-    """Return the end of a batch limited to existing records: later ones may never come."""
-    streams: dict[str, PartitionOffset] = {}
-    for name, position in end.streams.items():
-        stream = found.get(name)
-        if stream is None or stream.incarnation != position.incarnation:
-            continue
-        streams[name] = PartitionOffset(
-            position.incarnation,
-            {
-                number: min(offset, stream.partitions[number].next)
-                for number, offset in position.partitions.items()
-                if number in stream.partitions
-            },
-        )
-    return Offset(streams)
