@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.event_log import log
-from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.entry import REMOVED, Entry
+from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.queues.lease import LAPSED, read_ranges
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.recovery.recovered_state import Fields, RecoveredState
@@ -14,6 +15,8 @@ from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.map_values import decode_map
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import LEASE
+
+_LOST: Final = BrokerMessage(b"", 0, 0)
 
 
 @final
@@ -71,6 +74,9 @@ def restore_leases(queue: Queue, stored: list[StoredLease], held: dict[int, Entr
         )
         for sequence in one.sequences:
             entry = held.pop(sequence, None)
-            if entry is not None:
-                lease.add(entry)
+            if entry is None:
+                # The message was not stored. Others keep their positions in the lease.
+                entry = Entry(_LOST, sequence)
+                entry.state = REMOVED
+            lease.add(entry)
         leases.restored(lease)

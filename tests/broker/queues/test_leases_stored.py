@@ -101,7 +101,9 @@ def test_failed_deliveries_are_counted_through_restarts(stored: Network) -> None
     assert [entry.failures for entry in net.queue("q").peek(9)] == [2]
 
 
-def test_messages_that_are_not_stored_are_gone(store: ManualStore) -> None:
+def test_messages_that_are_not_stored_are_gone_and_others_keep_their_positions(
+    store: ManualStore,
+) -> None:
     net = Network(store=store)
     net.space.create("q", QueuePolicy())
     sender = net.connect().sender("q")
@@ -110,8 +112,10 @@ def test_messages_that_are_not_stored_are_gone(store: ManualStore) -> None:
     Leasing(net).lease(1)
     net.restart()
     leasing = Leasing(net)
-    assert leasing.listed() == [("h", 1, 2)]
+    assert leasing.listed() == [("h", 1, 4)]
     assert leasing.read(1) == [b"0", b"2"]
+    assert leasing.read(1, first=2) == [b"2"]
+    assert leasing.settle(1) == 2 and net.queue("q").message_count() == 0
 
 
 def test_a_lease_and_a_consumer_that_holds_messages(stored: Network) -> None:

@@ -1,9 +1,9 @@
 """One lease: messages of a queue that are kept for a holder, and its record.
 
 The record of a lease is a map: `holder`, `number`, `date` (when it lapses), `duration` (ms), `fate`
-and `ranges`: the sequences of its messages that are stored, in the order of the lease, as pairs of
-first i64 and last i64. While a lease ends in slices, its record has the messages that are left and,
-as `fate`, what becomes of them.
+and `ranges`: the sequences of its messages, in the order of the lease, as pairs of first i64 and
+last i64. While a lease ends in slices, its record has the messages that are left and, as `fate`,
+what becomes of them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter, read_i64_be, write_i64_be
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.entry import ACQUIRED, Entry
 from ferrymq_broker.store.map_values import encode_map
 from ferrymq_broker.timers import Timer
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.node import Agenda
 
 # The condition of errors about a lease that does not exist, or not any more.
@@ -107,13 +107,12 @@ class QueueLease(Timer):
 
 
 def _ranges(entries: list[Entry]) -> bytes:
-    """Encode the sequences of the entries that are stored and held."""
+    """Encode the sequences of the entries, also of those that have no record: positions in the
+    lease stay the same when such messages are lost."""
     w = BytesWriter()
     first: i64 = 0
     last: i64 = -2
     for entry in entries:
-        if not entry.stored or entry.state != ACQUIRED:
-            continue
         sequence = entry.sequence
         if sequence != last + 1:
             if last >= 0:

@@ -239,8 +239,8 @@ class QueueLeases:
 
     def restored(self, lease: QueueLease) -> None:
         """Continue with a restored lease, which has its messages, for the time that was left. If it
-        was about to end, it ends in the first pass."""
-        if not lease.entries:
+        was about to end, it ends in the first pass. If none of its messages is left, it is gone."""
+        if not any(entry.state == ACQUIRED for entry in lease.entries):
             self.node.agenda.changes.drop(LEASE, self.node.store_id, lease.record)
             return
         self.leased += len(lease.entries)
