@@ -59,6 +59,7 @@ SOURCE: Final = (
     "queueSelector",
     "queueLimit",
     "queueIdleMs",
+    "queueLeaseMs",
 )
 """Options for reading."""
 

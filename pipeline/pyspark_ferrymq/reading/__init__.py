@@ -32,7 +32,11 @@ def make_batch_reader(options: SourceOptions, schema: StructType) -> DataSourceR
 
 
 def make_stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of a query."""
+    """Choose the reader of a query: of streams, or of queues with `queueMode`."""
+    if options.queue_mode == "consume":
+        from pyspark_ferrymq.reading.lease_reader import LeaseStreamReader
+
+        return LeaseStreamReader(options, columns_of(schema))
     from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
 
     return OffsetStreamReader(options, columns_of(schema))
