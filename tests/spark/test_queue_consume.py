@@ -250,6 +250,52 @@ def test_messages_of_pika(spark: SparkSession, tmp_path: Path) -> None:
     assert consuming.all == list(range(20))
 
 
+def test_our_sink_after_a_batch_that_is_repeated(
+    spark: SparkSession, broker: BrokerProcess, address: str, tmp_path: Path
+) -> None:
+    """Once, as long as the lease holds; after a lapse it takes a decision."""
+    target = f"{address}-target"
+    publish(broker, address, 0, 10)
+    fails = True
+    sure = "true"
+
+    def write(frame: DataFrame, batch: int) -> None:
+        writer = frame.write.format("amqp").mode("append").option("url", broker.url)
+        identity = {"txnAppId": address, "txnVersion": batch, "deterministic": sure}
+        writer.option("address", target).options(**identity).save()
+        if batch and fails:
+            raise RuntimeError("the batch fails")
+
+    def run(lease: str) -> None:
+        frame = follow(
+            spark,
+            broker,
+            subscribe=address,
+            queueMode="consume",
+            queueLeaseMs=lease,
+            schema="body binary",
+        )
+        writer = frame.writeStream.foreachBatch(write).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException):
+        run("5m")
+    fails = False
+    run("5m")
+    assert sorted(int(message.body) for message in take_all(broker, target)) == list(range(10))
+    fails = True
+    publish(broker, address, 10, 1)
+    with pytest.raises(StreamingQueryException):
+        run("1s")
+    fails = False
+    eventually(lambda: depth(broker, address) == (1, 0))
+    with pytest.raises(StreamingQueryException, match="with other rows than now"):
+        run("5m")
+    sure = "false"
+    run("5m")
+    assert [int(message.body) for message in take_all(broker, target)] == [10, 10]
+
+
 _DRIVER = """
 import sys
 from pyspark.sql import SparkSession

@@ -101,7 +101,7 @@ class LeaseRenewal:
 def lapsed(queue: str, number: int) -> str:
     """Return what is to be said of a lease that has lapsed."""
     return (
-        f"the lease {number} of the queue {queue!r} has lapsed, or was released: its messages went"
-        " back to the queue and will come again, and rows of its batch that were written already"
-        " are duplicates then (option 'queueLeaseMs')"
+        f"the lease {number} of the queue {queue!r} has lapsed, or was released: its messages are"
+        " in the queue again, unless the queue was deleted. They will come again, and rows of its"
+        " batch that were written already are duplicates then (option 'queueLeaseMs')"
     )
