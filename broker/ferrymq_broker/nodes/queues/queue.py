@@ -35,6 +35,7 @@ from mypy_extensions import i64
 
 from ferrymq.chunks import BYTES, CHUNKS, RECORDS
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.chunk_terms import chunk_of
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.disabling import (
     evict_consumers,
@@ -67,7 +68,6 @@ from ferrymq_broker.nodes.queues.sub_queues import (
     sub_queue_address,
     sub_queue_policy,
 )
-from ferrymq_broker.nodes.streams.start_position import chunk_of
 from ferrymq_broker.slices import Slices
 from ferrymq_broker.values.policy import QueuePolicy
 from ferrymq_codec.scalars import Symbol, UInt, ULong
