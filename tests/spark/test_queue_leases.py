@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,9 @@ from pyspark_ferrymq.errors import AmqpDataLossError, AmqpSourceError
 from pyspark_ferrymq.lease_offsets import LeaseOffset, LeasePosition
 from pyspark_ferrymq.offsets import OffsetError
 from pyspark_ferrymq.options import SourceOptions
+from pyspark_ferrymq.reading import make_stream_reader
 from pyspark_ferrymq.reading.lease_reader import LeaseStreamReader
+from pyspark_ferrymq.schema import default_schema
 from pyspark_ferrymq.task_planning import RangePartition
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import eventually, publish, take_all
@@ -367,6 +370,16 @@ def test_options_that_make_no_sense(options: Json, says: str) -> None:
         LeaseStreamReader(
             SourceOptions.parse({name: str(value) for name, value in given.items()}), ["body"]
         )
+
+
+def test_an_older_spark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if a module that it imports lacked a name.
+    monkeypatch.setitem(sys.modules, "pyspark_ferrymq.reading.lease_reader", None)
+    options = SourceOptions.parse(
+        {"url": "amqp://127.0.0.1", "subscribe": "q", "queueMode": "consume"}
+    )
+    with pytest.raises(AmqpOptionError, match=r"consume needs Spark 4\.2 or newer"):
+        make_stream_reader(options, default_schema(False, False))
 
 
 def test_queues_have_names() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.schema import columns_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ def make_batch_reader(options: SourceOptions, schema: StructType) -> DataSourceR
 def make_stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
     """Choose the reader of a query: of streams, or of queues with `queueMode`."""
     if options.queue_mode == "consume":
-        from pyspark_ferrymq.reading.lease_reader import LeaseStreamReader
+        try:
+            from pyspark_ferrymq.reading.lease_reader import LeaseStreamReader
+        except ImportError:
+            raise AmqpOptionError(
+                "option 'queueMode': consume needs Spark 4.2 or newer; older releases do not ask a"
+                " source how much a batch has"
+            ) from None
 
         return LeaseStreamReader(options, columns_of(schema))
     from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
