@@ -105,6 +105,12 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/locks/test_lock_transactions.py",
     ),
     "broker/duplicates": ("broker/lifecycle/test_duplicates.py",),
+    "broker/leases": (
+        "broker/queues/test_leases.py",
+        "broker/queues/test_leases_stored.py",
+        "broker/queues/test_lease_reading.py",
+        "broker/slices/test_leases.py",
+    ),
     "broker/durability": (
         "broker/store/",
         "broker/recovery/",
@@ -410,6 +416,8 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "pipeline/queues": (
         "spark/test_queue_browse.py",
+        "spark/test_queue_consume.py",
+        "spark/test_queue_leases.py",
         "spark/test_queues_of_proton.py",
         "spark/test_queues_of_rabbitmq.py",
     ),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark_ferrymq.broker_requests import BrokerRequests
 from pyspark_ferrymq.errors import AmqpSourceError
-from pyspark_ferrymq.options.broker_identity import identity_of
-from pyspark_ferrymq.options.connection import connect_driver
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 
 if TYPE_CHECKING:
-    from ferrymq.blocking import Connection, ManagementClient
     from pyspark_ferrymq.options import BrokerOptions, Selection
 
 _STREAM: Final = "stream"
@@ -23,15 +20,11 @@ class BrokerStreams:
 
     def __init__(self, settings: BrokerOptions) -> None:
         self._settings = settings
-        self._open: tuple[Connection, ManagementClient] | None = None
-        # Whether the broker has answered before: only then is an unreachable broker tried again.
-        self._known = False
-        # The identity of the broker that was connected last.
-        self._id = ""
+        self._requests = BrokerRequests(settings)
 
     def broker_ids(self) -> dict[str, str]:
         """Return the identity of the only broker, if it tells one."""
-        return {self._id: ""} if self._id else {}
+        return {self._requests.broker_id: ""} if self._requests.broker_id else {}
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
         """Return the ranges of the selected streams that this user may read."""
@@ -99,9 +92,7 @@ class BrokerStreams:
 
     def close(self) -> None:
         """Close the connection."""
-        opened, self._open = self._open, None
-        if opened is not None:
-            opened[0].close()
+        self._requests.close()
 
     def _locate(self, name: str, positions: Mapping[int, dict[str, object]]) -> dict[int, int]:
         if not positions:
@@ -120,26 +111,7 @@ class BrokerStreams:
         *,
         type: str = _STREAM,
     ) -> dict[str, Any]:
-        from ferrymq import AmqpError, ManagementError
-
-        try:
-            if self._open is None:
-                self._open = connect_driver(self._settings, "ferrymq", patient=self._known)
-                self._known = True
-                self._id = identity_of(self._open[0].remote_properties).id
-            response = self._open[1].request(operation, type, name, arguments or {})
-        except ManagementError as error:
-            known = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
-            if error.status in known and name is not None:
-                raise AmqpSourceError(
-                    f"{operation} of the {type} {name!r} at {self._settings.place}:"
-                    f" {error.description}"
-                ) from None
-            raise AmqpSourceError(f"{error.description} ({error.status})") from None
-        except (AmqpError, TimeoutError):
-            self.close()
-            raise
-        return response.body if isinstance(response.body, dict) else {}
+        return self._requests.ask(operation, type, name, arguments)
 
 
 def _maps(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ import uuid
 from typing import Any
 
 import pytest
-from proton import Message, int32, ulong
+from proton import Message, int32, symbol, ulong
+from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, SyncRequestResponse
 
 from tests.interop.broker_process import BrokerProcess
@@ -60,6 +61,45 @@ def test_a_queue_is_made_and_deleted_over_a_dynamic_reply_queue(
     gone = asker.call(request("READ", "queue", address))
     assert status(gone) == 404
     assert address in gone.properties["statusDescription"]
+
+
+def test_messages_are_leased_and_settled(connection: BlockingConnection, address: str) -> None:
+    asker = SyncRequestResponse(connection, "$management")
+    assert status(asker.call(request("CREATE", "queue", address))) == 201
+    sender = connection.create_sender(address)
+    for body in ("one", "two", "three"):
+        sender.send(Message(body=body))
+    sender.close()
+
+    def ask(operation: str, **arguments: Any) -> Any:
+        answer = asker.call(request(operation, "queue", address, {"holder": "h", **arguments}))
+        assert status(answer) == 200
+        return answer.body
+
+    assert ask("LEASE", number=1, messages=2)["messages"] == 2
+    properties = {symbol("ferrymq:lease"): {"holder": "h", "number": 1}}
+    for _ in range(2):
+        reader = connection.create_receiver(
+            address, credit=5, name=f"reader-{uuid.uuid4()}", options=LeaseOf(properties)
+        )
+        assert [reader.receive(timeout=TIMEOUT).body for _ in range(2)] == ["one", "two"]
+        reader.close()
+    rest = connection.create_receiver(address, credit=5)
+    assert rest.receive(timeout=TIMEOUT).body == "three"
+    rest.reject()
+    rest.close()
+    assert list(ask("SETTLE-LEASES", until=1)["numbers"]) == [1]
+    assert asker.call(request("READ", "queue", address)).body["messages"] == 0
+
+
+class LeaseOf(LinkOption):  # type: ignore[misc]
+    """The properties of a link that reads a lease."""
+
+    def __init__(self, properties: dict[Any, Any]) -> None:
+        self.properties = properties
+
+    def apply(self, link: Any) -> None:
+        link.properties = self.properties
 
 
 def test_an_error_is_an_answer(connection: BlockingConnection, address: str) -> None:

@@ -62,6 +62,7 @@ _SLICE = {
         "test_selectors",
         "test_options_that_make_no_sense",
     },
+    "test_queue_consume.py": {"test_a_batch_that_failed_is_repeated_with_the_same_messages"},
     "test_queues_of_proton.py": {"test_all_there_is_and_nothing_is_taken"},
     "test_round_trip.py": {"test_bodies_of_every_type_are_written_as_they_were_read"},
     "test_sink_batch.py": {

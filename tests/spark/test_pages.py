@@ -22,7 +22,7 @@ PAGES = [f"pipeline/{page.stem}" for page in sorted((DOCS / "pipeline").glob("*.
 # The page says that the broker answers like Event Hubs, and how.
 HUB = re.search(r"```toml\n(.*?)```", (DOCS / "pipeline/foreign.md").read_text("utf-8"), re.DOTALL)
 STREAMS = ("orders", "totals", "demo.orders", "demo.payments", "demo.positions")
-QUEUES = ("orders.dead", "payments.dead", "demo.parcels", "demo.parcels.dead")
+QUEUES = ("orders.dead", "payments.dead", "demo.parcels", "demo.parcels.dead", "work")
 BLOCKS = [
     pytest.param(code, id=f"{page}-{number}", marks=pytest.mark.page(page))
     for page in PAGES

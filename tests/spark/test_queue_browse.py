@@ -131,7 +131,7 @@ def test_a_subset_of_columns(spark: SparkSession, broker: BrokerProcess, address
         ({"maxOffsetsPerTrigger": "4"}, "'maxOffsetsPerTrigger' is for readStream"),
         ({"queueSelector": "[1]"}, "a selector, or a JSON list of selectors"),
         ({"queueLimit": "0"}, "'queueLimit'"),
-        ({"queueMode": "consume"}, "one of browse"),
+        ({"queueMode": "consume"}, "consume is for readStream, and this is a batch"),
         ({"service": "eventhubs"}, "Event Hubs has no queues"),
     ],
 )

@@ -158,6 +158,11 @@ OF_RECEIVERS: Final = (
     "GET-SESSION-STATE",
     "SET-SESSION-STATE",
     "LIST-SESSIONS",
+    "LEASE",
+    "RENEW-LEASES",
+    "SETTLE-LEASES",
+    "RELEASE-LEASES",
+    "LIST-LEASES",
 )
 
 # The rights that operations need at the node; others need `MANAGE`.

@@ -33,6 +33,7 @@ _STATUSES: Final[dict[str, int]] = {
     "ferrymq:fence-passed": CONFLICT,
     "ferrymq:fence-content": CONFLICT,
     "ferrymq:session-lock-lost": GONE,
+    "ferrymq:lease-lost": GONE,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.config.nodes import QueueSettings
+from ferrymq_broker.management.leases import QueueLeaseOperations
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation
@@ -29,13 +30,15 @@ class QueueEntities(DeclaredNodes):
         super().__init__(space)
         self._messages = QueueMessages(space, self._queue)
         self._sessions = QueueSessions(self._queue)
+        self._leases = QueueLeaseOperations(self._queue)
 
     def operations(self) -> dict[str, Operation]:
-        """Return the operations of all nodes, and those on messages and sessions."""
+        """Return the operations of all nodes, and those on messages, sessions and leases."""
         return {
             **super().operations(),
             **self._messages.operations(),
             **self._sessions.operations(),
+            **self._leases.operations(),
         }
 
     def change(self, node: Node, policy: NodePolicy) -> None:

@@ -34,6 +34,7 @@ _LOOKS: Final = frozenset(
         "RANGES",
         "LOCATE",
         "LIST-SESSIONS",
+        "LIST-LEASES",
         "LIST-LINKS",
         "HISTORY",
         "TRACE",
@@ -50,6 +51,9 @@ _TRAFFIC: Final = (
     "RECEIVE-DEFERRED",
     "RENEW-SESSION",
     "SET-SESSION-STATE",
+    "LEASE",
+    "RENEW-LEASES",
+    "SETTLE-LEASES",
 )
 
 

@@ -1,4 +1,7 @@
-"""Recovery of durable termini and their unsettled deliveries from the store."""
+"""Recovery of durable termini and their unsettled deliveries from the store.
+
+The messages of leases are recovered along with those: both are held by somebody.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Agenda
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.recovery.leases import StoredLease, find_leases, restore_leases
 from ferrymq_broker.recovery.recovered_state import Fields, RecoveredState
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.map_values import decode_map
@@ -57,7 +61,8 @@ class _Wanted:
 
 
 def recover_termini(broker: Broker, store: Store, found: RecoveredState) -> int:
-    """Recover all termini and return their number. Call it after the queues are recovered.
+    """Recover all termini, and all leases, and return the number of termini. Call it after the
+    queues are recovered.
 
     The links of the termini are gone: their timeouts run from now on. Raises `StoreDamaged`.
     """
@@ -68,7 +73,7 @@ def recover_termini(broker: Broker, store: Store, found: RecoveredState) -> int:
         terminus = _read(broker, found, record.id, fields)
         if terminus is not None:
             termini[record.id] = terminus
-    _recover_deliveries(broker, store, found, termini)
+    _recover_deliveries(broker, store, found, termini, find_leases(broker, store, found))
     agenda = broker.agenda
     for terminus in termini.values():
         if terminus.expiry_policy != "never":
@@ -147,7 +152,11 @@ def _meant_by(broker: Broker, space: str, named: str) -> str:
 
 
 def _recover_deliveries(
-    broker: Broker, store: Store, found: RecoveredState, termini: dict[int, Terminus]
+    broker: Broker,
+    store: Store,
+    found: RecoveredState,
+    termini: dict[int, Terminus],
+    leases: dict[Queue, list[StoredLease]],
 ) -> None:
     wanted: dict[Queue, list[_Wanted]] = {}
     for record in store.scan(DELIVERY):
@@ -174,8 +183,13 @@ def _recover_deliveries(
                 None if left is None else fields.number("left"),
             )
             wanted.setdefault(terminus.node, []).append(one)
-    for queue, deliveries in wanted.items():
-        held = queue.restorer().acquire({one.sequence for one in deliveries})
+    for queue in {**wanted, **leases}:
+        deliveries = wanted.get(queue, [])
+        leased = leases.get(queue, [])
+        sequences = {one.sequence for one in deliveries}
+        for lease in leased:
+            sequences.update(lease.sequences)
+        held = queue.restorer().acquire(sequences)
         for one in deliveries:
             entry = held.pop(one.sequence, None)
             if entry is None:
@@ -186,6 +200,8 @@ def _recover_deliveries(
                     one.tag,
                     UnsettledSend(one.number, entry, one.first, _left(broker.agenda, entry, one)),
                 )
+        if leased:
+            restore_leases(queue, leased, held)
 
 
 def _left(agenda: Agenda, entry: Entry, one: _Wanted) -> int:

@@ -23,6 +23,7 @@ that owner. Ids come from `Changes.new_id` and are not reused while anything has
 | `HELD` | the hold | partition | the first offset held: a map |
 | `RULE` | queue of the subscription | number of the rule | its description: a map |
 | `SESSION` | the queue | any, unique | id, state, and when it changed: a map |
+| `LEASE` | the queue | any, unique | holder, number, date, messages of a lease: a map |
 | `TERM` | 0 | 0 | the term of the last batch, in a member of a cluster: a map |
 """
 
@@ -49,6 +50,7 @@ HELD: Final = 16
 RULE: Final = 17
 SESSION: Final = 18
 TERM: Final = 19
+LEASE: Final = 20
 
 NAMES: Final[dict[int, str]] = {
     NODE: "node",
@@ -70,4 +72,5 @@ NAMES: Final[dict[int, str]] = {
     RULE: "rule",
     SESSION: "session",
     TERM: "term",
+    LEASE: "lease",
 }

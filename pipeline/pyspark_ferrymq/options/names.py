@@ -61,6 +61,7 @@ SOURCE: Final = (
     "queueSelector",
     "queueLimit",
     "queueIdleMs",
+    "queueLeaseMs",
 )
 """Options for reading."""
 

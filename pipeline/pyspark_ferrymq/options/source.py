@@ -15,7 +15,7 @@ from pyspark_ferrymq.options.option_values import Values, wrong
 from pyspark_ferrymq.options.start_and_end import AtEnd, Bound, check_batch, ending, starting
 from pyspark_ferrymq.options.subscription import Selection
 
-QUEUE_MODES: Final = ("browse",)
+QUEUE_MODES: Final = ("browse", "consume")
 """The modes of reading queues."""
 
 TRIGGERS: Final = ("processingTime",)
@@ -25,6 +25,10 @@ TRIGGERS: Final = ("processingTime",)
 _MOST_RECORDS: Final = 65_536
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _LONGEST_HOLDER: Final = 256
+# The most messages of a lease, and how long it may hold, in milliseconds.
+MOST_LEASED: Final = 65_536
+_SHORTEST_LEASE: Final = 1_000
+_LONGEST_LEASE: Final = 86_400_000
 # The longest selector, in characters, that the broker accepts.
 _LONGEST_SELECTOR: Final = 8192
 
@@ -60,6 +64,7 @@ class SourceOptions:
     queue_selectors: tuple[str, ...] = ()
     queue_limit: int | None = None
     queue_idle: int = 5_000
+    queue_lease: int = 5 * 60_000
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -86,8 +91,10 @@ class SourceOptions:
         if connection.service == "eventhubs":
             check_options(given)
         queue_mode = given.choice("queueMode", QUEUE_MODES, "") or None
-        for name in ("queueSelector", "queueLimit", "queueIdleMs"):
+        for name in ("queueSelector", "queueLimit", "queueIdleMs", "queueLeaseMs"):
             given.needs(name, "queueMode")
+        if given.has("queueLeaseMs") and queue_mode != "consume":
+            raise AmqpOptionError("the option 'queueLeaseMs' is for 'queueMode' = consume")
         return cls(
             connection=connection,
             selection=Selection.parse(given),
@@ -119,6 +126,7 @@ class SourceOptions:
             queue_selectors=_selectors(given),
             queue_limit=given.number("queueLimit", 1),
             queue_idle=_or(given.milliseconds("queueIdleMs", 1), cls.queue_idle),
+            queue_lease=_lease_time(given),
         )
 
     def for_batch(self) -> tuple[Bound, Bound]:
@@ -145,11 +153,45 @@ class SourceOptions:
         if self.queue_mode == "browse":
             raise AmqpOptionError(
                 "option 'queueMode': browse is for batches only, because a checkpoint cannot hold a"
-                " position in a queue. To read the messages in a streaming query, send them to a"
-                " stream (also as dead letters, or by an exchange), or browse the queue in regular"
-                " batches"
+                " position in a queue. The mode of queries is consume, which takes the messages;"
+                " or send them to a stream (also as dead letters, or by an exchange)"
             )
         return self.starting or AtEnd("latest")
+
+    def for_consuming(self) -> None:
+        """Check the options of a query that consumes queues. Raises `AmqpOptionError`."""
+        if self.selection.option != "subscribe":
+            raise AmqpOptionError(
+                f"option {self.selection.option!r}: with 'queueMode' = consume, queues are named by"
+                " the option 'subscribe'"
+            )
+        for name, value in (
+            ("startingOffsets", self.starting),
+            ("endingOffsets", self.ending),
+            ("minOffsetsPerTrigger", self.min_offsets_per_trigger),
+            ("hold", self.hold),
+            ("queueSelector", self.queue_selectors or None),
+            ("queueLimit", self.queue_limit),
+        ):
+            if value is not None:
+                raise AmqpOptionError(
+                    f"option {name!r}: it cannot be used with 'queueMode' = consume, which takes"
+                    " the messages of a queue in their order"
+                )
+        most = self.max_offsets_per_trigger
+        if most is not None and most > MOST_LEASED * len(self.selection.names):
+            raise AmqpOptionError(
+                f"option 'maxOffsetsPerTrigger': {most} is more than a batch can have of its"
+                f" queues: {MOST_LEASED} of each"
+            )
+
+
+def _lease_time(given: Values) -> int:
+    """Return how long a lease holds."""
+    time = _or(given.milliseconds("queueLeaseMs"), SourceOptions.queue_lease)
+    if not _SHORTEST_LEASE <= time <= _LONGEST_LEASE:
+        raise wrong("queueLeaseMs", str(given.text("queueLeaseMs")), "from 1s to 1d")
+    return time
 
 
 def _selector(given: Values) -> str | None:

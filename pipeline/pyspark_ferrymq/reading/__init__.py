@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.schema import columns_of
 
 if TYPE_CHECKING:
@@ -32,13 +33,26 @@ def make_batch_reader(options: SourceOptions, schema: StructType) -> DataSourceR
 
 
 def make_stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of a query: Spark up to 4.1 needs one that remembers its position."""
+    """Choose the reader of a query: of streams, or of queues with `queueMode`.
+
+    Spark up to 4.1 needs a reader of streams that remembers its position.
+    """
     from pyspark_ferrymq.spark_api import ADMISSION_CONTROL
 
+    columns = columns_of(schema)
+    if options.queue_mode == "consume":
+        if not ADMISSION_CONTROL:
+            raise AmqpOptionError(
+                "option 'queueMode': consume needs Spark 4.2 or newer; older releases do not tell a"
+                " source which batches are committed"
+            )
+        from pyspark_ferrymq.reading.lease_reader import LeaseStreamReader
+
+        return LeaseStreamReader(options, columns)
     if not ADMISSION_CONTROL:
         from pyspark_ferrymq.reading.remembering_reader import RememberingStreamReader
 
-        return RememberingStreamReader(options, columns_of(schema))
+        return RememberingStreamReader(options, columns)
     from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
 
-    return OffsetStreamReader(options, columns_of(schema))
+    return OffsetStreamReader(options, columns)

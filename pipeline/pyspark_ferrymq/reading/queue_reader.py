@@ -72,6 +72,11 @@ class QueueReader(DataSourceReader):
 
 def queue_reader(options: SourceOptions, columns: Sequence[str]) -> QueueReader:
     """Return the reader for `queueMode`. Raises `AmqpOptionError` for options of streams."""
+    if options.queue_mode != "browse":
+        raise AmqpOptionError(
+            f"option 'queueMode': {options.queue_mode} is for readStream, and this is a batch; the"
+            " mode of batches is browse"
+        )
     options.for_batch()
     if options.selection.option != "subscribe":
         raise AmqpOptionError(

@@ -293,6 +293,10 @@ class QueueEntries:
         self.available -= 1
         self.acquired += 1
 
+    def set_aside_held(self, entry: Entry) -> None:
+        """Keep an entry that was held, whose message cannot be read, from all consumers."""
+        entry.state = DAMAGED
+
     def take_back(self, entry: Entry) -> None:
         """Make an entry that was set aside available, so that it can be dropped."""
         entry.state = AVAILABLE

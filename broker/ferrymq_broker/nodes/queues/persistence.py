@@ -35,7 +35,7 @@ from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.tables import BODY, DUPLICATE, ENTRY, SCHEDULED, SESSION, STATE
+from ferrymq_broker.store.tables import BODY, DUPLICATE, ENTRY, LEASE, SCHEDULED, SESSION, STATE
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.value_reader import read_value
@@ -208,7 +208,7 @@ class QueueRecords:
         id = self.node.store_id
         if id != 0:
             changes = self.agenda.changes
-            for table in (ENTRY, STATE, SCHEDULED, DUPLICATE, SESSION):
+            for table in (ENTRY, STATE, SCHEDULED, DUPLICATE, SESSION, LEASE):
                 changes.drop_range(table, id, 0, LAST)
 
 

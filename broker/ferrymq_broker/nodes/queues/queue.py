@@ -33,7 +33,9 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.chunks import BYTES, CHUNKS, RECORDS
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.chunk_terms import chunk_of
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.disabling import (
     evict_consumers,
@@ -48,6 +50,11 @@ from ferrymq_broker.nodes.queues.consumer_registry import ConsumerRegistry
 from ferrymq_broker.nodes.queues.dispatcher import Dispatcher
 from ferrymq_broker.nodes.queues.entries import EntryWatcher, QueueEntries
 from ferrymq_broker.nodes.queues.groups import Groups
+from ferrymq_broker.nodes.queues.lease import LEASE_LOST, LeaseWatcher, QueueLease
+from ferrymq_broker.nodes.queues.lease_chunks import LeaseChunkReader
+from ferrymq_broker.nodes.queues.lease_reader import LeaseReader
+from ferrymq_broker.nodes.queues.lease_terms import LEASE_PROPERTY, LeaseTerms
+from ferrymq_broker.nodes.queues.leases import QueueLeases
 from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
 from ferrymq_broker.nodes.queues.locks import LockWatcher, MessageLock, MessageLocks
 from ferrymq_broker.nodes.queues.move import move, move_entry
@@ -63,6 +70,7 @@ from ferrymq_broker.nodes.queues.sub_queues import (
 )
 from ferrymq_broker.slices import Slices
 from ferrymq_broker.values.policy import QueuePolicy
+from ferrymq_codec.scalars import Symbol, UInt, ULong
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
@@ -102,9 +110,34 @@ class _LockWatcher(LockWatcher):
 
 
 @final
+class _LeaseWatcher(LeaseWatcher):
+    """The watcher that removes leased messages from a queue, or gives them back to it."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def on_due(self, lease: QueueLease) -> None:
+        """End the lease, whose time is over."""
+        leases = self._queue.leases
+        if leases is not None:
+            leases.end_due(lease)
+
+    def on_settled(self, entry: Entry) -> None:
+        """Remove the message from the queue."""
+        self._queue.settle_leased(entry)
+
+    def on_returned(self, entry: Entry, failed: bool) -> None:
+        """Return the message to the queue."""
+        self._queue.return_leased(entry, failed)
+
+
+@final
 class Queue(Node):
     """A queue. `released`, `modified` and `rejected` count the outcomes of deliveries since the
     broker was started. `locks` are the locks of messages; None until the policy wants them.
+    `leases` are the leases; None until there is one.
     `sub_queues` are the queues that belong to this one, by name; None without any. `owner_queue` is
     the queue that this one belongs to. `locked_to` is the number of the connection that alone may
     consume, 0 without one."""
@@ -112,6 +145,7 @@ class Queue(Node):
     __slots__ = (
         "policy",
         "locks",
+        "leases",
         "sub_queues",
         "owner_queue",
         "locked_to",
@@ -132,6 +166,7 @@ class Queue(Node):
         super().__init__(address, space, lifetime)
         self.policy: QueuePolicy = policy
         self.locks: MessageLocks | None = None
+        self.leases: QueueLeases | None = None
         self.sub_queues: dict[str, Queue] | None = None
         self.owner_queue: Queue | None = None
         self.locked_to: i64 = 0
@@ -277,8 +312,37 @@ class Queue(Node):
         self.expect_unlocked(terms.party.connection)
         if self.policy.receive_disabled:
             raise receiving_disabled(self)
+        wanted = terms.properties.get(LEASE_PROPERTY)
+        if wanted is not None:
+            return self._read_lease(terms, LeaseTerms(wanted))
         self.registry.grant(terms)
         return self
+
+    def _read_lease(self, terms: SourceTerms, wanted: LeaseTerms) -> LeaseReader:
+        """Return a reader of a lease for a link. Raises `BrokerError`."""
+        leases = self.leases
+        lease = None if leases is None else leases.find(wanted.holder, wanted.number)
+        if leases is None or lease is None or lease.growing:
+            raise BrokerError(
+                LEASE_LOST,
+                f"{wanted.holder[:200]!r} has no lease {wanted.number} on {self.address[:200]!r}",
+            )
+        most = chunk_of(terms.properties, terms.max_message_size)
+        granted = terms.granted_properties
+        reader: LeaseReader
+        if most is None:
+            reader = LeaseReader(leases, self.entries, lease, wanted)
+        else:
+            reader = LeaseChunkReader(leases, self.entries, lease, wanted, most)
+            granted[CHUNKS] = {Symbol(BYTES): ULong(most[0]), Symbol(RECORDS): UInt(most[1])}
+        granted[LEASE_PROPERTY] = {
+            Symbol("first"): ULong(int(reader.at)),
+            Symbol("until"): ULong(int(reader.until)),
+        }
+        terms.filters.decline_position()
+        terms.granted_mode = "copy"
+        terms.browses = True
+        return reader
 
     def lock_to(self, connection: i64) -> None:
         """Make the queue exclusive to a connection: only this one may consume, and the queue is
@@ -415,6 +479,12 @@ class Queue(Node):
             gone = self.lifecycle.on_failed(entry)
         if changed and not gone:
             entries.records.put_state(entry)
+        self._return(entry, gone)
+
+    def _return(self, entry: Entry, gone: bool) -> None:
+        """Make an entry available again that was held; if it is `gone`, or its time is over, remove
+        it."""
+        entries = self.entries
         if not gone and (self.lifecycle.guarded or entry.expires != 0):
             gone = self.lifecycle.returned(entry)
         if gone:
@@ -427,6 +497,56 @@ class Queue(Node):
             self.registry.offer_again(entry)
         self.registry.settle_group(entry)
         self.touch()
+
+    # -- leases ------------------------------------------------------------------------
+
+    def use_leases(self) -> QueueLeases:
+        """Return the leases; from now on there may be some."""
+        leases = self.leases
+        if leases is None:
+            leases = QueueLeases(self, _LeaseWatcher(self))
+            self.leases = leases
+        return leases
+
+    def fill_lease(self, lease: QueueLease, messages: i64, size: i64, turns: i64) -> bool:
+        """Add available messages to a lease, at most `turns` now; return whether there is no more
+        for it: it has that many `messages`, another one would be more than `size` bytes, or the
+        queue has none."""
+        entries = self.entries
+        view = self.registry.plain
+        while turns > 0:
+            turns -= 1
+            entry = view.front(entries.records.stable)
+            if entry is None or len(lease.entries) >= messages:
+                return True
+            if entry.expires != 0 and self.agenda.left(entry.expires) <= 0:
+                self.lifecycle.expired(entry)
+                continue
+            if lease.entries and lease.bytes + i64(entry.size) > size:
+                return True
+            view.step(entry)
+            entries.acquire(entry)
+            lease.add(entry)
+            self.dispatcher.delivered += 1
+        return False
+
+    def settle_leased(self, entry: Entry) -> None:
+        """Remove a message whose lease was settled."""
+        self._accepted += 1
+        self.entries.remove(entry)
+
+    def return_leased(self, entry: Entry, failed: bool) -> None:
+        """Return a message whose lease was released, or has lapsed (`failed`)."""
+        gone = False
+        if failed:
+            self.modified += 1
+            entry.failures += 1
+            gone = self.lifecycle.on_failed(entry)
+            if not gone:
+                self.entries.records.put_state(entry)
+        else:
+            self.released += 1
+        self._return(entry, gone)
 
     def receive_deferred(self, entry: Entry, settled: bool) -> MessageLock | None:
         """Take a deferred message that waits: remove it if `settled`, otherwise lock it and return
@@ -590,19 +710,26 @@ class Queue(Node):
         self.entries.records.drop_all()
         self.lifecycle.stop()
         self.dispatcher.continuation.cancel()
+        if self.leases is not None:
+            self.leases.stop()
         if self.entries.sessions is not None:
             reason = BrokerError(str(error.condition), error.description or "")
             self.entries.sessions.refuse_waiting(reason)
         super().delete(error)
 
     def consumers_of(self) -> list[Consumer]:
-        """Return consumers and browsers."""
-        return list(self.registry.consumers)
+        """Return consumers, browsers and readers of leases."""
+        found = list(self.registry.consumers)
+        if self.leases is not None:
+            found += self.leases.consumers()
+        return found
 
     def drop_rest(self, slices: Slices) -> bool:
         """Drop the messages of the queue, which is deleted; return whether all are dropped."""
         if self._rest is None:
             if self.locks is not None and not self._give_up(self.locks, slices):
+                return False
+            if self.leases is not None and not self._give_up_leases(self.leases, slices):
                 return False
             self._rest = Purge(self.entries, self.registry.views, True)
         return self._rest.go_on(slices) and self.lifecycle.close(slices)
@@ -617,6 +744,14 @@ class Queue(Node):
             self.entries.give_back(lock.entry)
             lock = locks.give_up(slices)
         return not locks.has_more()
+
+    def _give_up_leases(self, leases: QueueLeases, slices: Slices) -> bool:
+        """Make the leased messages available; return whether all are."""
+        entry = leases.give_up(slices)
+        while entry is not None:
+            self.entries.give_back(entry)
+            entry = leases.give_up(slices)
+        return not leases.has_more()
 
     def link_closed(self) -> None:
         """Count a link that is gone."""
@@ -719,6 +854,8 @@ class Queue(Node):
             "scheduled": int(self.lifecycle.scheduled()),
             "deferred": 0 if entries.deferred is None else int(entries.deferred.count),
             "locked": 0 if self.locks is None else int(self.locks.count),
+            "leased": 0 if self.leases is None else int(self.leases.leased),
+            "leases": 0 if self.leases is None else len(self.leases),
             "excess": int(self.lifecycle.excess()),
             "excess-bytes": int(self.lifecycle.excess_bytes()),
             "filter-evaluations": int(self.registry.evaluations()),
@@ -739,6 +876,7 @@ class Queue(Node):
             "rejected": int(self.rejected),
             "declined": int(self.dispatcher.declined),
             "locks-lost": 0 if self.locks is None else int(self.locks.lost),
+            "leases-lost": 0 if self.leases is None else int(self.leases.lost),
         }
         totals.update(self.lifecycle.totals())
         return totals

@@ -15,6 +15,7 @@ from mypy_extensions import i64
 from ferrymq.chunks import BYTES, CHUNKS, RECORDS, UNTIL
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.filter_set import OFFSET
+from ferrymq_broker.nodes.chunk_terms import chunk_of
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.streams.chunk_reader import ChunkStreamReader
 from ferrymq_broker.nodes.streams.holds import RetentionHolds
@@ -32,7 +33,7 @@ from ferrymq_broker.nodes.streams.reader_groups import (
 )
 from ferrymq_broker.nodes.streams.record_reader import RecordStreamReader
 from ferrymq_broker.nodes.streams.segments import ENDLESS
-from ferrymq_broker.nodes.streams.start_position import ON_TRIM, chunk_of, end_of, goes_on, start_of
+from ferrymq_broker.nodes.streams.start_position import ON_TRIM, end_of, goes_on, start_of
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.timers import Timer
 from ferrymq_codec.scalars import Symbol, UInt, ULong
