@@ -15,12 +15,22 @@ if int(pyarrow.__version__.split(".")[0]) < 19:
 
 from ferrymq.arrow.decoder import RecordDecoder
 from ferrymq.arrow.encoder import MessageEncoder
-from ferrymq.arrow.schema import DEFAULT, METADATA, POSITION, RAW, TYPES, ColumnError, schema_of
+from ferrymq.arrow.schema import (
+    DEFAULT,
+    METADATA,
+    POSITION,
+    RAW,
+    TYPES,
+    ColumnError,
+    TextError,
+    schema_of,
+)
 
 __all__ = [
     "RecordDecoder",
     "MessageEncoder",
     "ColumnError",
+    "TextError",
     "schema_of",
     "TYPES",
     "POSITION",
