@@ -393,6 +393,12 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "pipeline/cluster": ("spark/test_cluster.py",),
     "pipeline/foreign": ("spark/test_foreign_event_hubs.py",),
+    "pipeline/from-kafka": (
+        "spark/test_kafka_options.py",
+        "spark/test_kafka_columns.py",
+        "spark/test_from_kafka.py",
+        "arrow/test_verbatim.py",
+    ),
     "pipeline/metrics": (
         "spark/test_pipelines_metrics.py",
         "spark/test_pipelines_cli.py",

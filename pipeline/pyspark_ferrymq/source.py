@@ -48,9 +48,12 @@ class DefaultSource(DataSource):
     @plain
     def schema(self) -> StructType:
         """Return the columns used if the user gives no schema."""
+        from pyspark_ferrymq.kafka_columns import kafka_schema
         from pyspark_ferrymq.schema import default_schema
 
         options = self._source_options()
+        if options.kafka:
+            return kafka_schema(options.include_headers)
         return default_schema(options.include_metadata, options.include_raw)
 
     @plain

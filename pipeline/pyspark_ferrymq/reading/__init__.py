@@ -21,7 +21,7 @@ def make_batch_reader(options: SourceOptions, schema: StructType) -> DataSourceR
     No reader accepts Spark's filters (`pushFilters`): Spark keeps one plan with a frame, made for
     the last filter, and reads with it for every use of the frame.
     """
-    columns = columns_of(schema)
+    columns = columns_of(schema, options.kafka)
     if options.queue_mode is not None:
         from pyspark_ferrymq.reading.queue_reader import queue_reader
 
@@ -35,4 +35,4 @@ def make_stream_reader(options: SourceOptions, schema: StructType) -> DataSource
     """Return the reader of a query."""
     from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
 
-    return OffsetStreamReader(options, columns_of(schema))
+    return OffsetStreamReader(options, columns_of(schema, options.kafka))

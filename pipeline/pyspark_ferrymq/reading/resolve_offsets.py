@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 from pyspark_ferrymq.offsets import EARLIEST, LATEST, Offset, PartitionOffset
-from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtEnd, AtOffsets, AtTime, Bound
+from pyspark_ferrymq.options.start_and_end import (
+    AtCheckpoint,
+    AtEnd,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Bound,
+)
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges, StreamService
 
 if TYPE_CHECKING:
@@ -37,10 +44,12 @@ def resolve(bound: Bound, ranges: Mapping[str, StreamRanges], service: StreamSer
     a partition, or names one that is not read.
     """
     if isinstance(bound, AtOffsets):
-        _check_complete(bound, ranges)
+        _check_complete(bound.option, bound.offsets, bound.places, ranges)
+    elif isinstance(bound, AtTimes):
+        _check_complete(bound.option, bound.times, "in milliseconds", ranges)
     streams: dict[str, PartitionOffset] = {}
     for name, stream in sorted(ranges.items()):
-        if isinstance(bound, AtTime):
+        if isinstance(bound, AtTime | AtTimes):
             offsets = _at_time(bound, stream, service)
             streams[name] = PartitionOffset(stream.incarnation, offsets)
         elif isinstance(bound, AtCheckpoint):
@@ -67,39 +76,53 @@ def _place(bound: AtEnd | AtOffsets, name: str, there: PartitionRange) -> int:
     return there.next if offset == LATEST else offset
 
 
-def _check_complete(bound: AtOffsets, ranges: Mapping[str, StreamRanges]) -> None:
-    for name, offsets in bound.offsets.items():
+def _check_complete(
+    option: str,
+    given: Mapping[str, Mapping[int, int]],
+    numbers: str,
+    ranges: Mapping[str, StreamRanges],
+) -> None:
+    what = "offset" if "ByTimestamp" not in option else "time"
+    for name, partitions in given.items():
         stream = ranges.get(name)
-        for number in offsets:
+        for number in partitions:
             if stream is None or number not in stream.partitions:
                 raise AmqpOptionError(
-                    f"option {bound.option!r}: {name}::{number} is not read; the partitions read"
+                    f"option {option!r}: {name}::{number} is not read; the partitions read"
                     f" are {_listed(ranges)}"
                 )
     for name, stream in ranges.items():
         for number in stream.partitions:
-            if number not in bound.offsets.get(name, {}):
+            if number not in given.get(name, {}):
                 raise AmqpOptionError(
-                    f"option {bound.option!r}: it leaves out {name}::{number}; it has to give an"
-                    f" offset for each of {_listed(ranges)}; {bound.places}"
+                    f"option {option!r}: it leaves out {name}::{number}; it has to give the {what}"
+                    f" for each of {_listed(ranges)}; {numbers}"
                 )
 
 
-def _at_time(bound: AtTime, stream: StreamRanges, service: StreamService) -> dict[int, int]:
+def _at_time(
+    bound: AtTime | AtTimes, stream: StreamRanges, service: StreamService
+) -> dict[int, int]:
+    if isinstance(bound, AtTime):
+        option = "startingTimestamp"
+        times = dict.fromkeys(stream.partitions, bound.time)
+    else:
+        option = bound.option
+        times = {number: bound.times[stream.name][number] for number in stream.partitions}
     late = [
         number
         for number, there in stream.partitions.items()
-        if there.first == there.next or there.last_time is None or there.last_time < bound.time
+        if there.first == there.next or there.last_time is None or there.last_time < times[number]
     ]
     if late and bound.otherwise == "error":
         raise AmqpOptionError(
-            f"option 'startingTimestamp': {bound.time}: {stream.name}::{late[0]} has no record of"
+            f"option {option!r}: {times[late[0]]}: {stream.name}::{late[0]} has no record of"
             " that time or later; with 'startingOffsetsByTimestampStrategy' = latest it is read"
             " from its end on"
         )
     found = service.at_time(
         stream.name,
-        {number: bound.time for number in stream.partitions if number not in late},
+        {number: time for number, time in times.items() if number not in late},
     )
     return {number: found.get(number, there.next) for number, there in stream.partitions.items()}
 
