@@ -47,14 +47,12 @@ class ColumnDecoder:
         self._place = address if partition is None else f"{address}::{partition}"
         names: Sequence[str] = columns.names
         texts = columns.texts
-        self._schema: pa.Schema | None = None
         if columns.kafka:
             from pyspark_ferrymq.kafka_columns import OURS
 
             # A batch needs a column to have rows.
             names = [OURS[name] for name in names if name in OURS] or ["offset"]
             texts = frozenset(OURS[name] for name in texts)
-            self._schema = _kafka_schema(columns)
         self._decoder = RecordDecoder(
             names, address, partition, verbatim=columns.kafka, texts=texts
         )
@@ -81,7 +79,7 @@ class ColumnDecoder:
 
     def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with Kafka's columns, if the query has these."""
-        if self._schema is None:
+        if not self._columns.kafka:
             return batch
         import pyarrow as pa
 
@@ -95,7 +93,7 @@ class ColumnDecoder:
             )
             for name in self._columns.names
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return pa.RecordBatch.from_arrays(arrays, list(self._columns.names))
 
     def _not_text(self, error: TextError) -> AmqpSourceError:
         from pyspark_ferrymq.kafka_columns import THEIRS
@@ -107,14 +105,3 @@ class ColumnDecoder:
             f" {name!r} as string. Read it as binary; make_valid_utf8(cast({name} as string))"
             " replaces the wrong bytes"
         )
-
-
-def _kafka_schema(columns: ReadColumns) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    from pyspark_ferrymq.kafka_columns import TYPES
-
-    types = {**TYPES, **dict.fromkeys(columns.texts, StringType())}
-    fields = [StructField(name, types[name]) for name in columns.names]
-    return to_arrow_schema(StructType(fields), timezone="UTC")

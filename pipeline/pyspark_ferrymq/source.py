@@ -92,8 +92,13 @@ class DefaultSource(DataSource):
         return self._parsed
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether this is a session of Spark Connect, whose server runs elsewhere."""
+    return getattr(spark, "_sc", None) is None
+
+
 def _work_with_this_python(spark: SparkSession) -> None:
-    # A session of Spark Connect has no context; its server runs elsewhere.
+    # A session of Spark Connect has no context.
     context = getattr(spark, "_sc", None)
     if context is None or not context.master.startswith("local"):
         return
