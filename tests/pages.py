@@ -394,12 +394,21 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "pipeline/capture": (
         "spark/test_capture_reading.py",
         "spark/test_capture_sink.py",
+        "spark/test_capture_readers.py",
         "capture/test_coverage.py",
         "capture/test_files.py",
         "capture/test_names.py",
     ),
     "pipeline/cluster": ("spark/test_cluster.py",),
+    "pipeline/connect": ("spark/test_connect.py",),
+    "pipeline/declarative": ("spark/test_declarative_pipelines.py",),
     "pipeline/foreign": ("spark/test_foreign_event_hubs.py",),
+    "pipeline/from-kafka": (
+        "spark/test_kafka_options.py",
+        "spark/test_kafka_columns.py",
+        "spark/test_from_kafka.py",
+        "arrow/test_verbatim.py",
+    ),
     "pipeline/many-brokers": (
         "spark/test_many_brokers.py",
         "spark/test_many_brokers_sink.py",

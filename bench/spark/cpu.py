@@ -35,15 +35,25 @@ def times_of(broker: int, java: int) -> Times:
     found = _processes()
     if broker not in found or java not in found:
         raise OSError(f"the system does not report the processor time of {broker} and {java}")
-    below: list[int] = []
-    waiting = [java]
-    while waiting:
-        parent = waiting.pop()
-        own = [pid for pid, process in found.items() if process.parent == parent]
-        below += own
-        waiting += own
+    below = _below(java, found)
     python = found[java].children + sum(found[pid].own + found[pid].children for pid in below)
     return Times(found[broker].own + found[broker].children, found[java].own, python)
+
+
+def processes_below(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that they have started."""
+    return _below(pid, _processes())
+
+
+def _below(pid: int, found: dict[int, _Process]) -> list[int]:
+    below: list[int] = []
+    waiting = [pid]
+    while waiting:
+        parent = waiting.pop()
+        own = [number for number, process in found.items() if process.parent == parent]
+        below += own
+        waiting += own
+    return below
 
 
 def _processes() -> dict[int, _Process]:

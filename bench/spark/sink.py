@@ -32,16 +32,16 @@ class Sinks:
     def measure(self, rounds: Rounds) -> None:
         """Measure batch and streaming."""
         contenders = [
-            Contender(name, partial(self._batch, url), self._rows, DEMAND)
+            Contender(name, partial(self.batch, url), self._rows, DEMAND)
             for name, url in self._urls.items()
         ]
-        contenders.append(Contender(PLAIN, partial(self._batch, None), self._rows))
+        contenders.append(Contender(PLAIN, partial(self.batch, None), self._rows))
         rounds.measure("fenced sink, batch", contenders)
         contenders = [
-            Contender(name, partial(self._streaming, url), self._rows, DEMAND)
+            Contender(name, partial(self.streaming, url), self._rows, DEMAND)
             for name, url in self._urls.items()
         ]
-        contenders.append(Contender(PLAIN, partial(self._streaming, None), self._rows))
+        contenders.append(Contender(PLAIN, partial(self.streaming, None), self._rows))
         rounds.measure("fenced sink, streaming", contenders)
 
     def _given(self) -> dict[str, str]:
@@ -49,7 +49,8 @@ class Sinks:
         tasks = max(2, -(-self._rows // TASK_ROWS))
         return {"rows": str(self._rows), "partitions": str(tasks)}
 
-    def _batch(self, url: str | None) -> int:
+    def batch(self, url: str | None) -> int:
+        """Write all rows to `out`, or to the `noop` sink; return their number."""
         frame: DataFrame = (
             self._session.read.format("plain")
             .schema(SHAPE.schema())
@@ -63,7 +64,8 @@ class Sinks:
             frame.write.format("amqp").options(**options).mode("append").save()
         return self._rows
 
-    def _streaming(self, url: str | None) -> int:
+    def streaming(self, url: str | None) -> int:
+        """As `batch`, with a query."""
         source = self._session.readStream.format("plain").schema(SHAPE.schema())
         writer = source.options(**self._given()).load().writeStream
         if url is None:

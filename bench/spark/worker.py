@@ -24,7 +24,7 @@ from bench.machine import variant, versions
 from bench.process import Server, broker, durable_broker
 from bench.results import Report
 from bench.rows import spaced
-from bench.spark import archive, brokers, latency, reading, records, scale, sink
+from bench.spark import archive, brokers, latency, memory, reading, records, scale, sink
 from bench.spark.cpu import Times, times_of
 from bench.spark.parts import PARTS
 from bench.spark.session import CORES, java_pid, start
@@ -71,6 +71,7 @@ class Worker:
                 "sink": self._sink,
                 "latency": self._latency,
                 "scale": self._scale,
+                "memory": self._memory,
                 "brokers": self._several_brokers,
             }[part]
             try:
@@ -178,6 +179,26 @@ class Worker:
             urls[count] = ",".join(places)
         spread = brokers.Spread(urls, rows)
         brokers.measure(self._session, self._rounds(report, servers, say), spread, self._folder)
+
+    def _memory(
+        self, report: Report, stack: contextlib.ExitStack, say: Callable[[str], None]
+    ) -> None:
+        rows = self._arguments.sizes[-1]
+        why = scale.room(self._folder, rows)
+        if why:
+            report.failures.append(f"memory: {why}")
+            return
+        data = stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder))
+        server = stack.enter_context(durable_broker(self._trees, Path(data), {}, self._config))
+        url = f"amqp://127.0.0.1:{server.port}"
+        say(f"{spaced(rows)} records into a stream")
+        records.publish(server.port, "records", rows)
+        pids = (server.pid, self._java)
+
+        def times() -> Times:
+            return times_of(*pids)
+
+        memory.measure(self._session, report, url, rows, self._folder, pids, times, say)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -6,7 +6,7 @@ exactly their Arrow schema, so that record batches pass unchanged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import (
     BinaryType,
@@ -22,10 +22,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_ferrymq import kafka_columns
 from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.read_columns import ReadColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# The columns of binary that a query may also have as strings.
+_TEXTS: Final = ("body",)
+_KAFKA_TEXTS: Final = ("key", "value")
 
 
 def spark_types() -> dict[str, DataType]:
@@ -46,31 +52,37 @@ def default_schema(include_metadata: bool = False, include_raw: bool = False) ->
     return StructType([StructField(name, types[name]) for name in names])
 
 
-def columns_of(schema: StructType) -> tuple[str, ...]:
-    """Return the names of the columns that a user has chosen, in the user's order.
+def columns_of(schema: StructType, kafka: bool = False) -> ReadColumns:
+    """Return the columns that a user has chosen, in the user's order; with `kafka`, those of Kafka.
 
     Raises `AmqpOptionError` for a name that is not a column, a repeated name, and a wrong type.
     """
     from ferrymq.arrow.schema import hint
 
-    types = spark_types()
+    types = kafka_columns.TYPES if kafka else spark_types()
     if not schema.fields:
         raise AmqpOptionError(f"schema(): it has no column (columns: {_listed(types)})")
     names: list[str] = []
+    texts: list[str] = []
     for field in schema.fields:
         kind = types.get(field.name)
         if kind is None:
+            other = ""
+            if not kafka and field.name in kafka_columns.OURS:
+                other = f"; {field.name!r} is a column with the option 'columns' = kafka"
             raise AmqpOptionError(
-                f"schema(): there is no column {field.name!r}{hint(field.name, types)}"
+                f"schema(): there is no column {field.name!r}{other}{hint(field.name, types)}"
             )
         if field.name in names:
             raise AmqpOptionError(f"schema(): the column {field.name!r} is there twice")
-        if field.dataType.simpleString() == kind.simpleString() and field.dataType != kind:
+        if field.name in (_KAFKA_TEXTS if kafka else _TEXTS) and field.dataType == StringType():
+            texts.append(field.name)
+        elif field.dataType.simpleString() == kind.simpleString() and field.dataType != kind:
             raise AmqpOptionError(
-                f"schema(): the values of the map {field.name!r} may be null"
-                " (valueContainsNull has to be true)"
+                f"schema(): the values in the column {field.name!r} may be null"
+                " (valueContainsNull, containsNull and nullable have to be true)"
             )
-        if field.dataType != kind:
+        elif field.dataType != kind:
             raise AmqpOptionError(
                 f"schema(): the column {field.name!r} is {kind.simpleString()}, not"
                 f" {field.dataType.simpleString()} (columns: {_listed(types)})"
@@ -80,7 +92,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
                 f"schema(): the column {field.name!r} may be null; leave out NOT NULL"
             )
         names.append(field.name)
-    return tuple(names)
+    return ReadColumns(tuple(names), kafka, frozenset(texts))
 
 
 def _listed(types: dict[str, DataType]) -> str:

@@ -52,9 +52,12 @@ class DefaultSource(DataSource):
     @plain
     def schema(self) -> StructType:
         """Return the columns used if the user gives no schema."""
+        from pyspark_ferrymq.kafka_columns import kafka_schema
         from pyspark_ferrymq.schema import default_schema
 
         options = self._source_options()
+        if options.kafka:
+            return kafka_schema(options.include_headers)
         return default_schema(options.include_metadata, options.include_raw)
 
     @plain
@@ -127,8 +130,13 @@ class RefusingStreamReader(DataSourceStreamReader):
         raise self._error
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether this is a session of Spark Connect, whose server runs elsewhere."""
+    return getattr(spark, "_sc", None) is None
+
+
 def _work_with_this_python(spark: SparkSession) -> None:
-    # A session of Spark Connect has no context; its server runs elsewhere.
+    # A session of Spark Connect has no context.
     context = getattr(spark, "_sc", None)
     if context is None or not context.master.startswith("local"):
         return

@@ -11,7 +11,7 @@ import pytest
 from pyspark_ferrymq import AmqpOptionError
 from pyspark_ferrymq.offsets import Offset, PartitionOffset
 from pyspark_ferrymq.options import SourceOptions
-from pyspark_ferrymq.options.names import CONNECTION, SINK, SOURCE, check_names
+from pyspark_ferrymq.options.names import COLUMNS, CONNECTION, SINK, SOURCE, check_names
 from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtEnd, AtOffsets, AtTime
 
 URL = "amqp://localhost"
@@ -57,7 +57,7 @@ def test_an_unknown_name_comes_with_a_suggestion() -> None:
     parse(checkpointLocation="x", queryName="q")
 
 
-@pytest.mark.parametrize("name", [*CONNECTION, *SOURCE, *SINK])
+@pytest.mark.parametrize("name", [*CONNECTION, *COLUMNS, *SOURCE, *SINK])
 def test_every_name_is_known_in_any_case(name: str) -> None:
     check_names([name, name.lower(), name.upper()])
     with pytest.raises(AmqpOptionError, match=f"did you mean '{name}'"):
@@ -67,7 +67,7 @@ def test_every_name_is_known_in_any_case(name: str) -> None:
 def test_every_option_is_on_the_page() -> None:
     page = Path(__file__).parents[2] / "docs" / "pipeline" / "options.md"
     text = page.read_text("utf-8")
-    assert [name for name in (*CONNECTION, *SOURCE) if f"`{name}`" not in text] == []
+    assert [name for name in (*CONNECTION, *COLUMNS, *SOURCE) if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize(

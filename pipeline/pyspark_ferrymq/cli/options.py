@@ -29,7 +29,8 @@ Master = Annotated[
         "--master",
         envvar="FERRYMQ_SPARK_MASTER",
         metavar="MASTER",
-        help="The cluster: spark://HOST:PORT, yarn, k8s://…, or local[N].",
+        help="The cluster: spark://HOST:PORT, yarn, k8s://…, or local[N]; sc://HOST:PORT for Spark"
+        " Connect.",
     ),
 ]
 Conf = Annotated[

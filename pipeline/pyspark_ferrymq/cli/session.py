@@ -31,6 +31,12 @@ _SETTINGS: Final = {
     # nulls it reads all rows of the batch.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
+_CONNECT: Final = "sc://"
+_OF_SESSION: Final = (
+    "spark.sql.session.timeZone",
+    "spark.sql.shuffle.partitions",
+    "spark.sql.execution.arrow.maxRecordsPerBatch",
+)
 # With a local master no other machine has to reach the driver.
 _LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -46,6 +52,10 @@ def session(
     cannot be started.
     """
     settings = {**_SETTINGS, **(_LOCAL if master.startswith("local") else {}), **_pairs(conf)}
+    if master.startswith(_CONNECT):
+        # Other settings are those of the server.
+        settings = {key: value for key, value in settings.items() if key in _OF_SESSION}
+        settings |= _pairs(conf)
     kept = log is not None
     place = _log_path(log)
     try:
@@ -93,7 +103,8 @@ def _start(name: str, master: str, settings: dict[str, str], log: Path | None) -
     if master.startswith("local"):
         # Workers use this interpreter, so they have the same packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(f"ferrymq {name}").master(master)
+    builder = SparkSession.builder.appName(f"ferrymq {name}")
+    builder = builder.remote(master) if master.startswith(_CONNECT) else builder.master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
@@ -101,6 +112,8 @@ def _start(name: str, master: str, settings: dict[str, str], log: Path | None) -
             spark = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
         hint = "" if log is None else f"; see {log}"
+        if master.startswith(_CONNECT):
+            raise AmqpSourceError(f"no session at {master}: {str(error).splitlines()[0]}") from None
         raise AmqpSourceError(
             f"Spark did not start: {str(error).splitlines()[0]} Java 17 or newer is needed: set"
             f" JAVA_HOME{hint}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ferrymq.azure.positions import StartingPosition
     from ferrymq.blocking import Connection, Delivery
     from pyspark_ferrymq.options import BrokerOptions, SourceOptions
+    from pyspark_ferrymq.read_columns import ReadColumns
 
 # The credit of the link: the highest number of events in transit or waiting.
 _CREDIT: Final = 500
@@ -50,7 +51,7 @@ def sequence_number(delivery: Delivery) -> int:
 
 
 def read_range(
-    options: SourceOptions, columns: Sequence[str], range: OffsetRange
+    options: SourceOptions, columns: ReadColumns, range: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
     """Yield the events of a range as record batches of the columns.
 
@@ -62,16 +63,13 @@ def read_range(
 class _HubRange:
     """A reader of one range. `_at` is the next expected event."""
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str], range: OffsetRange) -> None:
-        from ferrymq.arrow import RecordDecoder
-
+    def __init__(self, options: SourceOptions, columns: ReadColumns, range: OffsetRange) -> None:
         self._options = options
-        self._columns = list(columns)
+        self._columns = list(columns.names)
         self._range = range
         self._at = range.first
         # The offset is always decoded, because it is checked.
-        wanted = [*columns, *(["offset"] if "offset" not in columns else [])]
-        self._decoder = RecordDecoder(wanted, address=range.stream, partition=range.partition)
+        self._decoder = columns.with_offset().decoder(range.stream, range.partition)
         # How often the connection was lost since the last event.
         self._lost = 0
 

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.options.kafka_names import instead_of
 
 CONNECTION: Final = (
     "url",
@@ -32,15 +33,20 @@ CONNECTION: Final = (
 )
 """Options of the broker and the user: for reading and for writing."""
 
+COLUMNS: Final = ("columns", "includeHeaders")
+"""Options of the columns: for reading and for writing."""
+
 SOURCE: Final = (
     "subscribe",
     "subscribePattern",
     "assign",
     "startingOffsets",
     "startingTimestamp",
+    "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "endingOffsets",
     "endingTimestamp",
+    "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
@@ -68,6 +74,7 @@ SOURCE: Final = (
 SINK: Final = (
     "address",
     "addressColumn",
+    "topic",
     "delivery",
     "txnAppId",
     "txnVersion",
@@ -89,7 +96,8 @@ SPARK: Final = (
 CHOOSING: Final = ("subscribe", "subscribePattern", "assign")
 """The options that select the streams to read; exactly one of them is required."""
 
-_KNOWN: Final = {name.lower(): name for name in (*CONNECTION, *SOURCE, *SINK, *SPARK)}
+_OURS: Final = (*CONNECTION, *COLUMNS, *SOURCE, *SINK)
+_KNOWN: Final = {name.lower(): name for name in (*_OURS, *SPARK)}
 
 
 def check_names(given: Iterable[str]) -> None:
@@ -108,9 +116,9 @@ def check_names(given: Iterable[str]) -> None:
                 " to all its uses. Choose what to read with 'assign', 'startingOffsets',"
                 " 'endingOffsets', 'startingTimestamp', 'endingTimestamp' and 'selector'"
             )
+        instead = instead_of(name)
+        if instead is not None:
+            raise AmqpOptionError(f"the option {name!r} is Kafka's: {instead}")
         close = get_close_matches(name.lower(), _KNOWN, n=1)
         guess = f"; did you mean {_KNOWN[close[0]]!r}?" if close else ""
-        raise AmqpOptionError(
-            f"there is no option {name!r}{guess}"
-            f" (options: {', '.join((*CONNECTION, *SOURCE, *SINK))})"
-        )
+        raise AmqpOptionError(f"there is no option {name!r}{guess} (options: {', '.join(_OURS)})")

@@ -143,6 +143,26 @@ class Values:
         return found
 
 
+def kafka_columns(given: Values) -> bool:
+    """Return whether the columns are those of Kafka, by the option `columns`.
+
+    Raises `AmqpOptionError` for an option that needs them.
+    """
+    if given.choice("columns", ("amqp", "kafka"), "amqp") == "kafka":
+        return True
+    if given.has("includeHeaders"):
+        raise AmqpOptionError(
+            "the option 'includeHeaders' needs the option 'columns' = kafka; without it, the column"
+            " 'applicationProperties' has the headers of messages"
+        )
+    if given.has("topic"):
+        raise AmqpOptionError(
+            "the option 'topic' needs the option 'columns' = kafka; without it, the option"
+            " 'address' names the node to write to"
+        )
+    return False
+
+
 def milliseconds_of(text: str) -> int | None:
     """Parse a duration, such as ``250``, ``250ms``, ``5m`` or ``2 minutes``; None if it is not one.
 

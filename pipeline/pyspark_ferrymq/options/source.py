@@ -11,7 +11,7 @@ from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.foreign.unsupported_options import check_options
 from pyspark_ferrymq.options.connection import BrokerOptions
 from pyspark_ferrymq.options.names import SINK, check_names
-from pyspark_ferrymq.options.option_values import Values, wrong
+from pyspark_ferrymq.options.option_values import Values, kafka_columns, wrong
 from pyspark_ferrymq.options.start_and_end import AtEnd, Bound, check_batch, ending, starting
 from pyspark_ferrymq.options.subscription import Selection
 
@@ -56,6 +56,10 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     include_metadata: bool = False
     include_raw: bool = False
+    kafka: bool = False
+    """Whether the columns are those of Kafka."""
+
+    include_headers: bool = False
     selector: str | None = None
     num_retries: int = 3
     retry_interval: int = 10
@@ -87,6 +91,13 @@ class SourceOptions:
             raise AmqpOptionError(
                 f"option 'hold': the name has {len(hold)} characters; {_LONGEST_HOLDER} are allowed"
             )
+        kafka = kafka_columns(given)
+        for name in given.given(("includeMetadata", "includeRaw", "queueMode")):
+            if kafka:
+                raise AmqpOptionError(
+                    f"the options 'columns' = kafka and {name!r} exclude each other: these are not"
+                    " columns of Kafka"
+                )
         connection = BrokerOptions.parse(given)
         if connection.service == "eventhubs":
             check_options(given)
@@ -116,6 +127,8 @@ class SourceOptions:
             fail_on_data_loss=given.flag("failOnDataLoss", True),
             include_metadata=given.flag("includeMetadata", False),
             include_raw=given.flag("includeRaw", False),
+            kafka=kafka,
+            include_headers=given.flag("includeHeaders", False),
             selector=_selector(given),
             num_retries=_or(given.number("fetchOffset.numRetries", 0, 1_000_000), cls.num_retries),
             retry_interval=_or(
@@ -147,8 +160,8 @@ class SourceOptions:
         """Return the start of a new query. Raises `AmqpOptionError` for batch-only options."""
         if self.ending is not None:
             raise AmqpOptionError(
-                "the options 'endingOffsets' and 'endingTimestamp' are for batches; a query ends"
-                " with trigger(availableNow=True), or by stop()"
+                "the options 'endingOffsets', 'endingTimestamp' and 'endingOffsetsByTimestamp' are"
+                " for batches; a query ends with trigger(availableNow=True), or by stop()"
             )
         if self.queue_mode == "browse":
             raise AmqpOptionError(

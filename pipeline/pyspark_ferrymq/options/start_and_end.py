@@ -25,6 +25,9 @@ _PLACES: Final = {
     "startingOffsets": "-2 for the earliest, or in a query -1 for the latest",
     "endingOffsets": "-1 for the latest",
 }
+_STARTING_TIMES: Final = "startingOffsetsByTimestamp"
+_ENDING_TIMES: Final = "endingOffsetsByTimestamp"
+_TIMES_SHAPE: Final = '{"orders":{"0":1767225600000,"1":1767225600000}}'
 _WORDS: Final = {"startingOffsets": "earliest, latest", "endingOffsets": "latest"}
 
 
@@ -43,6 +46,15 @@ class AtTime:
     """
 
     time: int
+    otherwise: Literal["error", "latest"]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimes:
+    """As `AtTime`, with a time for each partition of each stream."""
+
+    option: str
+    times: dict[str, dict[int, int]]
     otherwise: Literal["error", "latest"]
 
 
@@ -67,24 +79,30 @@ class AtCheckpoint:
     offset: Offset
 
 
-Bound: TypeAlias = AtEnd | AtTime | AtOffsets | AtCheckpoint
+Bound: TypeAlias = AtEnd | AtTime | AtTimes | AtOffsets | AtCheckpoint
 
 
 def starting(given: Values) -> Bound | None:
     """Return the start; None if no option sets it. Raises `AmqpOptionError`."""
-    option = given.at_most_one("startingOffsets", "startingTimestamp")
-    given.needs("startingOffsetsByTimestampStrategy", "startingTimestamp")
+    option = given.at_most_one("startingOffsets", "startingTimestamp", _STARTING_TIMES)
+    if not given.has(_STARTING_TIMES):
+        given.needs("startingOffsetsByTimestampStrategy", "startingTimestamp")
     strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    otherwise: Literal["error", "latest"] = "latest" if strategy == "latest" else "error"
     if option == "startingTimestamp":
-        return AtTime(_time(given, option), "latest" if strategy == "latest" else "error")
+        return AtTime(_time(given, option), otherwise)
+    if option == _STARTING_TIMES:
+        return AtTimes(option, _numbers(given, option, _TIMES_SHAPE, 0, "a time"), otherwise)
     return None if option is None else _offsets(given, option)
 
 
 def ending(given: Values) -> Bound | None:
     """Return the end; None if no option sets it. Raises `AmqpOptionError`."""
-    option = given.at_most_one("endingOffsets", "endingTimestamp")
+    option = given.at_most_one("endingOffsets", "endingTimestamp", _ENDING_TIMES)
     if option == "endingTimestamp":
         return AtTime(_time(given, option), "latest")
+    if option == _ENDING_TIMES:
+        return AtTimes(option, _numbers(given, option, _TIMES_SHAPE, 0, "a time"), "latest")
     if option is None:
         return None
     bound = _offsets(given, option)
@@ -147,20 +165,25 @@ def _offsets(given: Values, option: str) -> Bound:
             return AtCheckpoint(option, Offset.from_json(found))
         except OffsetError as error:
             raise AmqpOptionError(f"option {option!r}: {error}") from None
-    offsets: dict[str, dict[int, int]] = {}
-    for name, partitions in found.items():
+    what = f"an offset, or {_PLACES[option]}"
+    return AtOffsets(option, _numbers(given, option, shape, EARLIEST, what))
+
+
+def _numbers(
+    given: Values, option: str, shape: str, least: int, what: str
+) -> dict[str, dict[int, int]]:
+    """Return a number for each partition of each stream, from JSON such as `shape`."""
+    value = given.required(option)
+    found: dict[str, dict[int, int]] = {}
+    for name, partitions in given.json(option, shape).items():
         if not isinstance(partitions, dict):
             raise wrong(option, value, f"JSON such as {shape} ({name!r})")
-        offsets[name] = {}
-        for number, offset in partitions.items():
-            # Numbers as in JSON: otherwise "0" and "00" would be two offsets of one partition.
+        found[name] = {}
+        for number, each in partitions.items():
+            # Numbers as in JSON: otherwise "0" and "00" would be the same partition.
             if not _NUMBER.fullmatch(number):
                 raise wrong(option, value, f"JSON such as {shape} ({name!r}: {number!r})")
-            if type(offset) is not int or not EARLIEST <= offset <= LONGEST:
-                raise wrong(
-                    option,
-                    value,
-                    f"an offset, or {_PLACES[option]} ({name}::{number})",
-                )
-            offsets[name][int(number)] = offset
-    return AtOffsets(option, offsets)
+            if type(each) is not int or not least <= each <= LONGEST:
+                raise wrong(option, value, f"{what} ({name}::{number})")
+            found[name][int(number)] = each
+    return found

@@ -11,6 +11,7 @@ its window. A duplicate has the message-id of another message in the same window
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ from pyspark.sql import functions as sf
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.pipelines.query_progress import Course, Step, follow
 from pyspark_ferrymq.pipelines.stream_input import Choice
+from pyspark_ferrymq.source import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -102,8 +104,9 @@ def windowed(
 
 def as_messages(results: DataFrame) -> DataFrame:
     """Return results as messages for the sink: one JSON message per row, keyed by the address."""
+    # The names of columns would have to be computed, which Declarative Pipelines do not allow here.
     return results.select(
-        sf.to_json(sf.struct(*results.columns)).cast("binary").alias("body"),
+        sf.to_json(sf.struct("*")).cast("binary").alias("body"),
         sf.lit("application/json").alias("contentType"),
         sf.lit("metrics").alias("subject"),
         sf.concat_ws("@", "address", sf.date_format("start", "yyyy-MM-dd'T'HH:mm:ss'Z'")).alias(
@@ -146,7 +149,10 @@ class MetricsOptions:
 
 @dataclass(slots=True)
 class Measured:
-    """The result of a run: rows with the columns of `RESULT`, and the course of the query."""
+    """The result of a run: rows with the columns of `RESULT`, and the course of the query.
+
+    With Spark Connect, a query has no rows here: its batches are written on the server.
+    """
 
     rows: list[Row] = field(default_factory=list)
     course: Course = field(default_factory=Course)
@@ -166,17 +172,24 @@ def run(
     """
     options.check()
     found = Measured()
+    is_query = not options.once or options.checkpoint is not None
+    if is_query and is_connect(spark) and options.to is None and options.parquet is None:
+        raise AmqpOptionError(
+            "with Spark Connect, the results of a query do not come to its client: give --to"
+            " ADDRESS or --parquet DIR, or --once without --checkpoint"
+        )
 
     def take(frame: DataFrame, batch: int, run_id: str) -> None:
         rows = frame.sort("start", "address").collect()
         if rows:
             # The rows are few, and sorted, so that a repeated batch writes the same rows.
-            _write(spark.createDataFrame(rows, RESULT), options, batch, run_id)
+            table = frame.sparkSession.createDataFrame(rows, RESULT)
+            _write(table, options, batch, run_id)
             found.rows.extend(rows)
             if show is not None:
                 show(rows)
 
-    if options.once and options.checkpoint is None:
+    if not is_query:
         reader = spark.read.format("amqp").schema(COLUMNS).options(**options.connection)
         records = reader.options(**options.source.batch()).load()
         frame = windowed(measured(records, options.late), options.window, by=options.by)
@@ -187,12 +200,13 @@ def run(
     records = stream.options(**options.source.stream(options.once)).load()
     frame = windowed(measured(records, options.late), options.window, options.watermark, options.by)
     with TemporaryDirectory(prefix="ferrymq-metrics-") as temporary:
+        checkpoint = options.checkpoint or temporary
 
         def batch(frame: DataFrame, number: int) -> None:
-            take(frame, number, _query_id(spark))
+            take(frame, number, f"metrics-{_query_id(frame.sparkSession, checkpoint)}")
 
         writer: Any = frame.writeStream.outputMode("append").foreachBatch(batch)
-        writer = writer.option("checkpointLocation", options.checkpoint or temporary)
+        writer = writer.option("checkpointLocation", checkpoint)
         if options.once:
             writer = writer.trigger(availableNow=True)
         else:
@@ -204,12 +218,13 @@ def run(
     return found
 
 
-def _query_id(spark: SparkSession) -> str:
-    """Return the id of the current batch's query, which stays the same after a restart."""
-    id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-    if id is None:
-        raise AmqpOptionError("Spark does not report the query of a batch")
-    return f"metrics-{id}"
+def _query_id(spark: SparkSession, checkpoint: str) -> str:
+    """Return the id of the query with this checkpoint, which stays the same after a restart.
+
+    It is read from the checkpoint, because with Spark Connect no function knows its query.
+    """
+    lines = spark.read.text(f"{checkpoint}/metadata").collect()
+    return str(json.loads(lines[0]["value"])["id"])
 
 
 def _write(results: DataFrame, options: MetricsOptions, batch: int, run_id: str) -> None:

@@ -103,7 +103,8 @@ def _look(
     tell: Callable[[Step], None] | None,
 ) -> None:
     for progress in query.recentProgress:
-        batch, rows = progress["batchId"], progress["numInputRows"]
+        # With Spark Connect, the number of a batch without records is null.
+        batch, rows = progress["batchId"], progress["numInputRows"] or 0
         if batch in seen or rows == 0:
             continue
         seen.add(batch)

@@ -22,7 +22,7 @@ def make_batch_reader(options: SourceOptions, schema: StructType) -> DataSourceR
     No reader accepts Spark's filters (`pushFilters`): Spark keeps one plan with a frame, made for
     the last filter, and reads with it for every use of the frame.
     """
-    columns = columns_of(schema)
+    columns = columns_of(schema, options.kafka)
     if options.queue_mode is not None:
         from pyspark_ferrymq.reading.queue_reader import queue_reader
 
@@ -39,7 +39,7 @@ def make_stream_reader(options: SourceOptions, schema: StructType) -> DataSource
     """
     from pyspark_ferrymq.spark_api import ADMISSION_CONTROL
 
-    columns = columns_of(schema)
+    columns = columns_of(schema, options.kafka)
     if options.queue_mode == "consume":
         if not ADMISSION_CONTROL:
             raise AmqpOptionError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_ferrymq.options import SourceOptions
+    from pyspark_ferrymq.read_columns import ReadColumns
 
 
 class OffsetBatchReader(DataSourceReader):
     """A reader that plans in the driver, over one connection, and reads in tasks."""
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, columns: ReadColumns) -> None:
         self.options = options
-        self.columns = tuple(columns)
+        self.columns = columns
         self.start, self.end = options.for_batch()
 
     @plain

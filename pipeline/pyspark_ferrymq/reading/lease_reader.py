@@ -7,7 +7,7 @@ to the start of the next batch can be settled then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_ferrymq.options import SourceOptions
+    from pyspark_ferrymq.read_columns import ReadColumns
 
 # The messages of a batch, if the options do not say.
 _MESSAGES: Final = 10_000
@@ -50,10 +51,10 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     As for streams, the first batch of a new query is empty: with its end, Spark stores the holder.
     """
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, columns: ReadColumns) -> None:
         options.for_consuming()
         self.options = options
-        self.columns = tuple(columns)
+        self.columns = columns
         self.queues = options.selection.names
         self._service: BrokerQueues | None = None
         self._renewal: LeaseRenewal | None = None

@@ -7,7 +7,7 @@ not lost, and the task ends without them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.data_loss import LOGGER
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ferrymq.blocking import Connection, Receiver
     from ferrymq.errors import LinkDetached
     from pyspark_ferrymq.options import SourceOptions
+    from pyspark_ferrymq.read_columns import ReadColumns
     from pyspark_ferrymq.task_planning import OffsetRange
 
 # The chunks that may be in transit or waiting, besides the one being processed.
@@ -29,7 +30,7 @@ _CREDIT: Final = 2
 
 
 def read_lease(
-    options: SourceOptions, columns: Sequence[str], part: OffsetRange
+    options: SourceOptions, columns: ReadColumns, part: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages at positions of a lease, as record batches of the columns.
 
@@ -38,11 +39,10 @@ def read_lease(
     `failOnDataLoss` is false.
     """
     from ferrymq import AmqpError, LinkDetached
-    from ferrymq.arrow import RecordDecoder
     from ferrymq.chunks import Chunk
     from ferrymq.errors import CodecError, ProtocolError
 
-    decoder = RecordDecoder(columns, address=part.stream)
+    decoder = columns.decoder(part.stream)
     at = part.first
     # How often the connection was lost since the last chunk.
     lost = 0

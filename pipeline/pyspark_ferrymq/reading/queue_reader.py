@@ -8,7 +8,7 @@ does not answer a drain, the task ends when no message has arrived for `queueIdl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ferrymq.blocking import Connection, Delivery, Receiver
     from pyspark_ferrymq.options import SourceOptions
+    from pyspark_ferrymq.read_columns import ReadColumns
 
 # The first credit, while the size of messages is unknown.
 _FIRST_CREDIT: Final = 100
@@ -46,9 +47,9 @@ class QueueReader(DataSourceReader):
     """A reader that browses in tasks. The driver connects only to find out whether several URLs
     lead to one broker."""
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, columns: ReadColumns) -> None:
         self.options = options
-        self.columns = tuple(columns)
+        self.columns = columns
 
     @plain
     def partitions(self) -> list[InputPartition]:
@@ -70,7 +71,7 @@ class QueueReader(DataSourceReader):
             yield from browse(self.options, self.columns, partition.queue, partition.selector)
 
 
-def queue_reader(options: SourceOptions, columns: Sequence[str]) -> QueueReader:
+def queue_reader(options: SourceOptions, columns: ReadColumns) -> QueueReader:
     """Return the reader for `queueMode`. Raises `AmqpOptionError` for options of streams."""
     if options.queue_mode != "browse":
         raise AmqpOptionError(
@@ -92,7 +93,7 @@ def queue_reader(options: SourceOptions, columns: Sequence[str]) -> QueueReader:
 
 
 def browse(
-    options: SourceOptions, columns: Sequence[str], queue: str, selector: str | None
+    options: SourceOptions, columns: ReadColumns, queue: str, selector: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a queue that match the selector, as record batches of the columns.
 
@@ -100,9 +101,8 @@ def browse(
     would come again: Spark repeats the task from its beginning.
     """
     from ferrymq import AmqpError, LinkDetached
-    from ferrymq.arrow import RecordDecoder
 
-    decoder = RecordDecoder(columns, address=queue)
+    decoder = columns.decoder(queue)
     connection = connect(options.connection, f"browse/{queue[:60]}", patient=True)
     try:
         receiver = _attach(connection, options, queue, selector)

@@ -6,7 +6,7 @@ end of the range. If the connection is lost, it opens another one and continues.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.data_loss import AHEAD, ANEW, DELETED, TRIMMED, Loss, report
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ferrymq.blocking import ChunkReader, Connection
     from ferrymq.errors import LinkDetached
     from pyspark_ferrymq.options import SourceOptions
+    from pyspark_ferrymq.read_columns import ColumnDecoder, ReadColumns
     from pyspark_ferrymq.task_planning import OffsetRange
 
 # The chunks that may be in transit or waiting, besides the one being processed.
@@ -29,7 +30,7 @@ _CREDIT: Final = 2
 
 
 def read_range(
-    options: SourceOptions, columns: Sequence[str], range: OffsetRange
+    options: SourceOptions, columns: ReadColumns, range: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
     """Read the records of a range that pass the selector, as record batches of the columns.
 
@@ -43,13 +44,12 @@ def read_range(
 
 
 def _read(
-    options: SourceOptions, columns: Sequence[str], range: OffsetRange
+    options: SourceOptions, columns: ReadColumns, range: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
     from ferrymq import AmqpError, LinkDetached
-    from ferrymq.arrow import RecordDecoder
     from ferrymq.errors import CodecError, ProtocolError
 
-    decoder: RecordDecoder | None = None
+    decoder: ColumnDecoder | None = None
     at = range.first
     # How often the connection was lost since the last chunk.
     lost = 0
@@ -59,7 +59,7 @@ def _read(
             connection = connect(options.connection, role_of(range), patient=True)
             if decoder is None:
                 broker = identity_of(connection.remote_properties).id or None
-                decoder = RecordDecoder(columns, range.stream, range.partition, broker)
+                decoder = columns.decoder(range.stream, range.partition, broker)
             reader = _attach(connection, options, range, at)
             if reader is None:
                 return

@@ -8,7 +8,6 @@ asks for the end of a batch before that, the query is new.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -21,6 +20,7 @@ from pyspark_ferrymq.stream_metadata import asking
 
 if TYPE_CHECKING:
     from pyspark_ferrymq.options import SourceOptions
+    from pyspark_ferrymq.read_columns import ReadColumns
 
 
 class RememberingStreamReader(OffsetStreamReader):
@@ -32,7 +32,7 @@ class RememberingStreamReader(OffsetStreamReader):
     the options say that the query has another trigger.
     """
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, columns: ReadColumns) -> None:
         if options.trigger is None:
             if options.max_offsets_per_trigger is not None:
                 raise limit_error("maxOffsetsPerTrigger")

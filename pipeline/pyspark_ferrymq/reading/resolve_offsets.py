@@ -17,7 +17,14 @@ from pyspark_ferrymq.offsets import (
     broker_of,
     name_of,
 )
-from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtEnd, AtOffsets, AtTime, Bound
+from pyspark_ferrymq.options.start_and_end import (
+    AtCheckpoint,
+    AtEnd,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Bound,
+)
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges, StreamService
 
 if TYPE_CHECKING:
@@ -48,8 +55,16 @@ def resolve(bound: Bound, ranges: Mapping[str, StreamRanges], service: StreamSer
     a partition, or names one that is not read.
     """
     if isinstance(bound, AtOffsets):
-        _check_brokers(bound, ranges)
-        _check_complete(bound, ranges)
+        _check_brokers(bound.option, ranges)
+        _check_complete(bound.option, bound.offsets, bound.places, ranges)
+    elif isinstance(bound, AtTimes):
+        for key in ranges:
+            if broker_of(key):
+                raise AmqpOptionError(
+                    f"option {bound.option!r}: the URLs lead to several brokers, which it cannot"
+                    " name; one time for all is given by 'startingTimestamp' or 'endingTimestamp'"
+                )
+        _check_complete(bound.option, bound.times, "in milliseconds", ranges)
     elif isinstance(bound, AtCheckpoint):
         ids = service.broker_ids()
         bound = replace(bound, offset=place(bound.offset, ranges, ids))
@@ -61,7 +76,7 @@ def resolve(bound: Bound, ranges: Mapping[str, StreamRanges], service: StreamSer
             )
     streams: dict[str, PartitionOffset] = {}
     for name, stream in sorted(ranges.items()):
-        if isinstance(bound, AtTime):
+        if isinstance(bound, AtTime | AtTimes):
             offsets = _at_time(bound, stream, service)
             streams[name] = PartitionOffset(stream.incarnation, offsets)
         elif isinstance(bound, AtCheckpoint):
@@ -93,50 +108,64 @@ def _place(bound: AtEnd | AtOffsets, name: str, there: PartitionRange) -> int:
     return there.next if offset == LATEST else offset
 
 
-def _check_brokers(bound: AtOffsets, ranges: Mapping[str, StreamRanges]) -> None:
+def _check_brokers(option: str, ranges: Mapping[str, StreamRanges]) -> None:
     """Raise `AmqpOptionError` if there are several brokers, which such offsets do not name."""
     for key, stream in ranges.items():
         if broker_of(key):
             example = Offset({key: PartitionOffset(stream.incarnation, {0: 23})}).to_json()
             raise AmqpOptionError(
-                f"option {bound.option!r}: the URLs lead to several brokers, so each offset has to"
+                f"option {option!r}: the URLs lead to several brokers, so each offset has to"
                 f" name its broker, as in checkpoints: {json.dumps(example, separators=(',', ':'))}"
             )
 
 
-def _check_complete(bound: AtOffsets, ranges: Mapping[str, StreamRanges]) -> None:
-    for name, offsets in bound.offsets.items():
+def _check_complete(
+    option: str,
+    given: Mapping[str, Mapping[int, int]],
+    numbers: str,
+    ranges: Mapping[str, StreamRanges],
+) -> None:
+    what = "offset" if "ByTimestamp" not in option else "time"
+    for name, partitions in given.items():
         stream = ranges.get(name)
-        for number in offsets:
+        for number in partitions:
             if stream is None or number not in stream.partitions:
                 raise AmqpOptionError(
-                    f"option {bound.option!r}: {name}::{number} is not read; the partitions read"
+                    f"option {option!r}: {name}::{number} is not read; the partitions read"
                     f" are {_listed(ranges)}"
                 )
     for name, stream in ranges.items():
         for number in stream.partitions:
-            if number not in bound.offsets.get(name, {}):
+            if number not in given.get(name, {}):
                 raise AmqpOptionError(
-                    f"option {bound.option!r}: it leaves out {name}::{number}; it has to give an"
-                    f" offset for each of {_listed(ranges)}; {bound.places}"
+                    f"option {option!r}: it leaves out {name}::{number}; it has to give the {what}"
+                    f" for each of {_listed(ranges)}; {numbers}"
                 )
 
 
-def _at_time(bound: AtTime, stream: StreamRanges, service: StreamService) -> dict[int, int]:
+def _at_time(
+    bound: AtTime | AtTimes, stream: StreamRanges, service: StreamService
+) -> dict[int, int]:
+    if isinstance(bound, AtTime):
+        option = "startingTimestamp"
+        times = dict.fromkeys(stream.partitions, bound.time)
+    else:
+        option = bound.option
+        times = {number: bound.times[stream.name][number] for number in stream.partitions}
     late = [
         number
         for number, there in stream.partitions.items()
-        if there.first == there.next or there.last_time is None or there.last_time < bound.time
+        if there.first == there.next or there.last_time is None or there.last_time < times[number]
     ]
     if late and bound.otherwise == "error":
         raise AmqpOptionError(
-            f"option 'startingTimestamp': {bound.time}: {_shown(stream.name, late[0])} has no"
-            " record of that time or later; with 'startingOffsetsByTimestampStrategy' = latest it"
-            " is read from its end on"
+            f"option {option!r}: {times[late[0]]}: {_shown(stream.name, late[0])} has no record of"
+            " that time or later; with 'startingOffsetsByTimestampStrategy' = latest it is read"
+            " from its end on"
         )
     found = service.at_time(
         stream.name,
-        {number: bound.time for number in stream.partitions if number not in late},
+        {number: time for number, time in times.items() if number not in late},
     )
     return {number: found.get(number, there.next) for number, there in stream.partitions.items()}
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_ferrymq.options import SourceOptions
+    from pyspark_ferrymq.read_columns import ReadColumns
 
 # Practically no limit. If there is only one batch, Spark passes `ReadAllAvailable` instead.
 _UNLIMITED: Final = (1 << 63) - 1
@@ -55,9 +56,9 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     query's start must be the end of a batch.
     """
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, columns: ReadColumns) -> None:
         self.options = options
-        self.columns = tuple(columns)
+        self.columns = columns
         self.begin = options.for_streaming()
         self._service: StreamService | None = None
         # The ranges at the last request.

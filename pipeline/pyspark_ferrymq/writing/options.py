@@ -10,6 +10,7 @@ from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.options import Values, check_names
 from pyspark_ferrymq.options.connection import BrokerOptions
 from pyspark_ferrymq.options.names import SOURCE
+from pyspark_ferrymq.options.option_values import kafka_columns
 
 EXACTLY_ONCE: Final = "exactly-once"
 TRANSACTIONAL: Final = "transactional"
@@ -29,6 +30,9 @@ class SinkOptions:
     connection: BrokerOptions
     address: str | None = None
     address_column: str = ADDRESS_COLUMN
+    kafka: bool = False
+    """Whether the columns are those of Kafka."""
+
     delivery: str = EXACTLY_ONCE
     app_id: str | None = None
     version: int | None = None
@@ -46,7 +50,15 @@ class SinkOptions:
         given = Values(options)
         for name in given.given(SOURCE):
             raise AmqpOptionError(f"the option {name!r} is only for reading")
-        given.at_most_one("address", "addressColumn")
+        kafka = kafka_columns(given)
+        if kafka and given.has("addressColumn"):
+            raise AmqpOptionError(
+                "the options 'columns' = kafka and 'addressColumn' exclude each other: the column"
+                " 'topic' has the address of a row"
+            )
+        # It means nothing, as with Kafka's sink: a column `headers` is always written.
+        given.flag("includeHeaders", False)
+        given.at_most_one("address", "addressColumn", "topic")
         connection = BrokerOptions.parse(given)
         delivery = given.choice("delivery", DELIVERIES, EXACTLY_ONCE)
         if delivery == EXACTLY_ONCE and connection.service != "ferrymq":
@@ -74,8 +86,9 @@ class SinkOptions:
         retry_timeout = given.milliseconds("write.retryTimeoutMs")
         return cls(
             connection=connection,
-            address=given.text("address"),
-            address_column=given.text("addressColumn") or ADDRESS_COLUMN,
+            address=given.text("address") or given.text("topic"),
+            address_column=given.text("addressColumn") or ("topic" if kafka else ADDRESS_COLUMN),
+            kafka=kafka,
             delivery=delivery,
             app_id=app_id,
             version=given.number("txnVersion"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.errors import AmqpWriteError
-from pyspark_ferrymq.writing.columns import renamed_batch
+from pyspark_ferrymq.writing.columns import frame_name, renamed_batch
 from pyspark_ferrymq.writing.options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from pyspark_ferrymq.writing.task_identity import TaskIdentity
 
@@ -75,9 +75,10 @@ class RowBatches:
         try:
             payloads = self._encoder.encode(batch)
         except EncodeError as error:
+            column = frame_name(error.field, self._options)
             raise AmqpWriteError(
-                f"{self._work}: {error} (rows are counted from 0, from row {first} of the task on);"
-                " nothing of the task is written"
+                f"{self._work}: {column}: {error.reason} (rows are counted from 0, from row"
+                f" {first} of the task on); nothing of the task is written"
             ) from None
         address = self._options.address
         if address is not None:

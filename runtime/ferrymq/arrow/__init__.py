@@ -23,6 +23,7 @@ from ferrymq.arrow.schema import (
     RAW,
     TYPES,
     ColumnError,
+    TextError,
     schema_of,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "RecordDecoder",
     "MessageEncoder",
     "ColumnError",
+    "TextError",
     "schema_of",
     "TYPES",
     "POSITION",

@@ -47,6 +47,20 @@ def map_array(column: Maps, data: pa.Buffer, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, rows, buffers, null_count=nulls, children=[entries])
 
 
+def entries_array(column: Maps, data: pa.Buffer, kind: pa.DataType) -> pa.Array:
+    """Return lists of entries: strings with bytes. A map without entries is null."""
+    rows = int(column.validity.rows)
+    if column.validity.nulls == rows:
+        return pa.nulls(rows, kind)
+    keys = text_array(column.keys, data, pa.string())
+    items = text_array(column.items, data, pa.binary())
+    entries = pa.StructArray.from_arrays([keys, items], fields=list(kind.value_type))
+    ends = pa.py_buffer(column.ends())
+    positions = pa.Array.from_buffers(pa.int32(), rows + 1, [None, ends], null_count=0)
+    some = pc.not_equal(positions[1:], positions[:-1])
+    return pa.Array.from_buffers(kind, rows, [some.buffers()[1], ends], children=[entries])
+
+
 def integers(column: Numbers, kind: pa.DataType) -> pa.Array:
     """Return integers of any width that holds them, or times in µs."""
     wide = kind if pa.types.is_timestamp(kind) else pa.int64()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from ferrymq.arrow.wire.inputs import BitInput, BooleanInput, MapInput, NumberInput, TextInput
@@ -15,8 +16,8 @@ from ferrymq.arrow.wire.inputs import BitInput, BooleanInput, MapInput, NumberIn
 _MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
 
 
-def text_input(array: pa.Array) -> TextInput:
-    """Return the input for strings or binary, of any layout."""
+def text_input(array: pa.Array, mixed: bool = False) -> TextInput:
+    """Return the input for strings or binary, of any layout. `mixed` is that of `TextInput`."""
     if pt.is_large_string(array.type) or pt.is_string_view(array.type):
         array = array.cast(pa.string())
     elif pt.is_large_binary(array.type) or pt.is_binary_view(array.type):
@@ -24,7 +25,12 @@ def text_input(array: pa.Array) -> TextInput:
     validity, ends, data = array.buffers()
     positions, first, last = _positions(ends, array.offset, len(array))
     content = b"" if data is None else data.slice(first, last - first).to_pybytes()
-    return TextInput(_valid(array, validity), positions, content, first)
+    return TextInput(_valid(array, validity), positions, content, first, mixed)
+
+
+def key_input(array: pa.Array) -> TextInput:
+    """Return the input for strings, or for binary that becomes strings where it is UTF-8."""
+    return text_input(array, not _is_utf8(array))
 
 
 def map_input(array: pa.Array) -> MapInput:
@@ -34,6 +40,35 @@ def map_input(array: pa.Array) -> MapInput:
     keys = text_input(array.keys.slice(first, last - first))
     items = text_input(array.items.slice(first, last - first))
     return MapInput(_valid(array, validity), positions, first, keys, items)
+
+
+def entries_input(array: pa.Array) -> MapInput:
+    """Return the input for maps given as lists of a string and a binary each.
+
+    A binary becomes a string where it is UTF-8. Raises ValueError, with the row, for an entry that
+    is null or has no key.
+    """
+    validity, ends = array.buffers()[:2]
+    positions, first, last = _positions(ends, array.offset, len(array))
+    entries = array.values.slice(first, last - first)
+    # Unlike `field`, `flatten` makes the parts of an entry that is null null.
+    keys, items = entries.flatten()
+    if keys.null_count:
+        at = first + pc.index(pc.is_null(keys), True).as_py()
+        row = pc.sum(pc.less_equal(array.offsets, at)).as_py() - 1
+        raise ValueError(f"row {row}: an entry has no key")
+    return MapInput(_valid(array, validity), positions, first, text_input(keys), key_input(items))
+
+
+def _is_utf8(array: pa.Array) -> bool:
+    """Return whether all values of a column of strings or binary are UTF-8."""
+    if pt.is_binary_view(array.type):
+        array = array.cast(pa.large_binary())
+    try:
+        array.cast(pa.large_string() if pt.is_large_binary(array.type) else pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def number_input(array: pa.Array) -> NumberInput:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ferrymq.arrow.arrays import booleans, integers, map_array, text_array, times
-from ferrymq.arrow.schema import DEFAULT, RAW, TYPES, schema_of
+from ferrymq.arrow.arrays import (
+    booleans,
+    entries_array,
+    integers,
+    map_array,
+    text_array,
+    times,
+)
+from ferrymq.arrow.schema import DEFAULT, RAW, TYPES, TextError, schema_of
 from ferrymq.arrow.wire.batch import Batch
 from ferrymq.arrow.wire.layout import join, offsets
 from ferrymq.arrow.wire.scanner import MessageScanner
@@ -28,6 +35,11 @@ class RecordDecoder:
     `address` and `partition` are those of the link, and `broker` is the id of the broker; they fill
     the columns of these names. Only the
     parts of a message that the columns need are read. Raises `ColumnError` for an unknown column.
+
+    With `verbatim` the bytes of strings and of binary stay as they are: `body` has those of a value
+    instead of JSON (and null for null), `partitionKey` is binary, and `applicationProperties` is a
+    list of keys with bytes, null if there are none. `texts` names columns of binary to return as
+    strings; a value that is not UTF-8 then raises `TextError`.
     """
 
     def __init__(
@@ -36,16 +48,20 @@ class RecordDecoder:
         address: str | None = None,
         partition: int | None = None,
         broker: str | None = None,
+        *,
+        verbatim: bool = False,
+        texts: Iterable[str] = (),
     ) -> None:
-        self.schema: pa.Schema = schema_of(columns)
+        self._texts = frozenset(texts)
+        self.schema: pa.Schema = schema_of(columns, verbatim=verbatim, texts=self._texts)
         self.columns: tuple[str, ...] = tuple(columns)
         self.address = address
         self.partition = partition
         self.broker = broker
         inside = [name for name in self.columns if name not in _OUTSIDE]
         placed = [name for name in inside if name not in _POSITION]
-        self._scanner = MessageScanner(inside) if inside else None
-        self._placed_scanner = MessageScanner(placed) if placed else None
+        self._scanner = MessageScanner(inside, verbatim) if inside else None
+        self._placed_scanner = MessageScanner(placed, verbatim) if placed else None
 
     def decode(self, chunk: Chunk) -> pa.RecordBatch:
         """Return a row for each record of a chunk, with the position and time of the chunk."""
@@ -72,7 +88,10 @@ class RecordDecoder:
                 arrays.append(_raw(buffer, count, chunk.ends_at, chunk.payloads_at))
             else:
                 assert batch is not None
-                arrays.append(_column(batch, name, buffer))
+                array = self._column(batch, name, buffer)
+                if name in self._texts:
+                    array = _checked(array, name, _offsets(chunk, buffer))
+                arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def decode_messages(
@@ -109,16 +128,21 @@ class RecordDecoder:
                 arrays.append(_raw(buffer, count, 0, payloads_at))
             else:
                 assert batch is not None
-                array = _column(batch, name, buffer)
-                if name == "partition" and self.partition is not None:
+                array = self._column(batch, name, buffer)
+                if name in self._texts:
+                    array = _checked(array, name, None)
+                elif name == "partition" and self.partition is not None:
                     array = pc.fill_null(array, pa.scalar(self.partition, pa.int32()))
                 arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
+    def _column(self, batch: Batch, name: str, data: pa.Buffer) -> pa.Array:
+        """Return a filled column as an array of its type; as binary if it is to be checked."""
+        kind = pa.binary() if name in self._texts else self.schema.field(name).type
+        return _array(batch, name, data, kind)
 
-def _column(batch: Batch, name: str, data: pa.Buffer) -> pa.Array:
-    """Return a filled column as an array of its type."""
-    kind = TYPES[name]
+
+def _array(batch: Batch, name: str, data: pa.Buffer, kind: pa.DataType) -> pa.Array:
     text = batch.texts.get(name)
     if text is not None:
         return text_array(text, data, kind)
@@ -128,7 +152,26 @@ def _column(batch: Batch, name: str, data: pa.Buffer) -> pa.Array:
     boolean = batch.booleans.get(name)
     if boolean is not None:
         return booleans(boolean)
+    if pa.types.is_list(kind):
+        return entries_array(batch.maps[name], data, kind)
     return map_array(batch.maps[name], data, kind)
+
+
+def _checked(array: pa.Array, name: str, offsets: pa.Array | None) -> pa.Array:
+    """Return a column of binary as strings. Raises `TextError` if a value is not UTF-8."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        row = next(row for row, value in enumerate(array) if not _is_utf8(value.as_py()))
+        raise TextError(name, row, None if offsets is None else offsets[row].as_py()) from None
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _constant(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:

@@ -8,8 +8,15 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.types as pt
 
-from ferrymq.arrow.buffers import boolean_input, map_input, number_input, text_input
-from ferrymq.arrow.schema import RAW, TYPES, ColumnError, hint
+from ferrymq.arrow.buffers import (
+    boolean_input,
+    entries_input,
+    key_input,
+    map_input,
+    number_input,
+    text_input,
+)
+from ferrymq.arrow.schema import RAW, TEXTS, TYPES, VERBATIM, ColumnError, hint
 from ferrymq.arrow.wire.inputs import BooleanInput, MapInput, NumberInput, TextInput
 from ferrymq.arrow.wire.rows import RowEncoder
 from ferrymq.errors import EncodeError
@@ -75,10 +82,17 @@ class MessageEncoder:
             if name in IGNORED or (column.null_count == len(column) and name != RAW):
                 continue
             kind = TYPES[name]
-            if pt.is_map(kind):
+            if pt.is_list(column.type):
+                try:
+                    maps[name] = entries_input(column)
+                except ValueError as error:
+                    raise EncodeError(name, str(error)) from None
+            elif pt.is_map(kind):
                 maps[name] = map_input(column)
             elif pt.is_boolean(kind):
                 booleans[name] = boolean_input(column)
+            elif name == "partitionKey":
+                texts[name] = key_input(column)
             elif pt.is_string(kind) or pt.is_binary(kind):
                 texts[name] = text_input(column)
             else:
@@ -106,9 +120,9 @@ def _check_type(field: pa.Field) -> None:
     wanted = TYPES[field.name]
     found = field.type
     allowed = str(wanted)
-    if pt.is_binary(wanted):
+    if pt.is_binary(wanted) or field.name == "partitionKey":
         fits = pt.is_binary(found) or pt.is_large_binary(found) or pt.is_binary_view(found)
-        if field.name == "body":
+        if field.name in TEXTS:
             allowed = "binary or string"
             fits = fits or _is_text(found)
     elif pt.is_string(wanted):
@@ -121,6 +135,9 @@ def _check_type(field: pa.Field) -> None:
         fits = pt.is_timestamp(found) and found.tz is not None
     elif pt.is_map(wanted):
         fits = pt.is_map(found) and _is_text(found.key_type) and _is_text(found.item_type)
+        if field.name in VERBATIM:
+            allowed = f"{wanted} or {VERBATIM[field.name]}"
+            fits = fits or _is_entries(found)
     else:
         fits = found == wanted
     if not fits:
@@ -129,6 +146,13 @@ def _check_type(field: pa.Field) -> None:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
+
+
+def _is_entries(kind: pa.DataType) -> bool:
+    if not (pt.is_list(kind) and pt.is_struct(kind.value_type)):
+        return False
+    fields = [(field.name, field.type) for field in kind.value_type]
+    return fields == [("key", pa.string()), ("value", pa.binary())]
 
 
 def _scalar(name: str, value: object) -> pa.Scalar:

@@ -64,6 +64,20 @@ TYPES: Final[dict[str, pa.DataType]] = {
 }
 """The type of each column."""
 
+ENTRIES: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", _STRING), pa.field("value", _BINARY)]))
+)
+"""Application properties as a list: the type that Spark has for the headers of Kafka."""
+
+VERBATIM: Final[dict[str, pa.DataType]] = {
+    "partitionKey": _BINARY,
+    "applicationProperties": ENTRIES,
+}
+"""The types of columns that are not those of `TYPES` if values are read verbatim."""
+
+TEXTS: Final = frozenset({"body", "partitionKey"})
+"""Columns of binary that are also read as strings, if all their values are UTF-8."""
+
 RAW: Final = "raw"
 """The column with the message as it was published."""
 
@@ -91,14 +105,37 @@ class ColumnError(ValueError):
     """A column that is unknown, repeated or of a wrong type."""
 
 
-def schema_of(columns: Iterable[str] = DEFAULT) -> pa.Schema:
+class TextError(ValueError):
+    """A value that is not UTF-8 in a `column` of strings, in the record with this `offset`. The
+    offset is None for a message that has none; then `row` counts the messages from 0."""
+
+    def __init__(self, column: str, row: int, offset: int | None) -> None:
+        super().__init__(column, row, offset)
+        self.column = column
+        self.row = row
+        self.offset = offset
+
+    def __str__(self) -> str:
+        where = f"message {self.row}" if self.offset is None else f"the record {self.offset}"
+        return f"the value of {self.column!r} is not UTF-8 in {where}"
+
+
+def schema_of(
+    columns: Iterable[str] = DEFAULT, *, verbatim: bool = False, texts: Iterable[str] = ()
+) -> pa.Schema:
     """Return the Arrow schema of the columns, in their order.
 
-    Equal to what Spark makes of the same columns with the time zone UTC. Raises `ColumnError`.
+    Equal to what Spark makes of the same columns with the time zone UTC. `verbatim` and `texts` are
+    those of `RecordDecoder`. Raises `ColumnError`.
     """
     names = tuple(columns)
     check_names(names)
-    return pa.schema([pa.field(name, TYPES[name]) for name in names])
+    types = {**TYPES, **VERBATIM} if verbatim else dict(TYPES)
+    for name in texts:
+        if name not in TEXTS:
+            raise ColumnError(f"the column {name!r} has no form as text")
+        types[name] = _STRING
+    return pa.schema([pa.field(name, types[name]) for name in names])
 
 
 def check_names(names: Sequence[str]) -> None:

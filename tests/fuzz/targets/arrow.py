@@ -14,6 +14,7 @@ from tests.fuzz.mutation.values import mutate_values
 from tests.fuzz.pool import MESSAGES, message
 
 _ALL = (*METADATA, RAW)
+_EXACT = ("body", "partitionKey", "applicationProperties")
 # Values whose texts are rendered, so that they share their room with those of any other message.
 _GOOD = message(AmqpValue(value=["good", {"a": 1}]))
 _ROW = RecordDecoder(_ALL).decode_messages([_GOOD]).to_pylist()[0]
@@ -47,6 +48,7 @@ def one(data: bytes) -> None:
     if kind != "malformed":
         assert alone.column(0).slice(1, 1).equals(batch.column(name).slice(1, 1))
     _in_chunk(payload, name)
+    RecordDecoder(_EXACT, verbatim=True).decode_messages(payloads).validate(full=True)
 
 
 def _is_late(row: dict[str, object], other: dict[str, object]) -> bool:

@@ -47,6 +47,9 @@ MAPS: Final = frozenset(
     ["applicationProperties", "messageAnnotations", "deliveryAnnotations", "footer"]
 )
 
+VERBATIM: Final = frozenset(["body", "partitionKey", "applicationProperties"])
+"""The columns that a verbatim batch has as bytes."""
+
 # Bytes that may be rendered for a column, at most.
 _MAX_BYTES: Final = 1 << 30
 
@@ -61,6 +64,8 @@ class Batch:
     Columns that were not requested are None. Messages are in `data`. A row is complete when each
     column has a value for it: `complete` adds the values that the message did not have, `unread`
     adds a row for a message that cannot be read.
+
+    In a `verbatim` batch the columns of `VERBATIM` have the bytes of strings and of binary.
     """
 
     __slots__ = (
@@ -99,20 +104,21 @@ class Batch:
         "_maps",
     )
 
-    def __init__(self, names: list[str], data: bytes) -> None:
+    def __init__(self, names: list[str], data: bytes, verbatim: bool = False) -> None:
         texts: dict[str, Texts] = {}
         numbers: dict[str, Numbers] = {}
         booleans: dict[str, Booleans] = {}
         maps: dict[str, Maps] = {}
         for name in names:
+            exact = verbatim and name in VERBATIM
             if name in TEXTS:
-                texts[name] = Texts(data, _MAX_BYTES)
+                texts[name] = Texts(data, _MAX_BYTES, exact)
             elif name in NUMBERS:
                 numbers[name] = Numbers()
             elif name in BOOLEANS:
                 booleans[name] = Booleans()
             else:
-                maps[name] = Maps(data, _MAX_BYTES)
+                maps[name] = Maps(data, _MAX_BYTES, exact)
         self.texts: dict[str, Texts] = texts
         self.numbers: dict[str, Numbers] = numbers
         self.booleans: dict[str, Booleans] = booleans

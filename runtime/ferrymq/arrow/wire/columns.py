@@ -116,15 +116,26 @@ class Validity:
 class Texts:
     """Column of strings or bytes: views of `data`, and of the rendered texts.
 
-    Rendered texts have at most `limit` bytes in all; more raises `DecodeError`.
+    Rendered texts have at most `limit` bytes in all; more raises `DecodeError`. In a `verbatim`
+    column the value of an AMQP binary is its bytes, else their base64.
     """
 
-    __slots__ = ("validity", "data", "limit", "_spare", "_length", "_views", "_rendered")
+    __slots__ = (
+        "validity",
+        "data",
+        "limit",
+        "verbatim",
+        "_spare",
+        "_length",
+        "_views",
+        "_rendered",
+    )
 
-    def __init__(self, data: bytes, limit: i64) -> None:
+    def __init__(self, data: bytes, limit: i64, verbatim: bool = False) -> None:
         self.validity: Validity = Validity()
         self.data: bytes = data
         self.limit: i64 = limit
+        self.verbatim: bool = verbatim
         self._spare: i64 = _SPARE
         self._length: i64 = len(data)
         self._views = BytesWriter()
@@ -317,15 +328,15 @@ class Booleans:
 class Maps:
     """A column of maps from strings to strings: `keys` and `items` have the entries of all rows.
 
-    Add entries to both, then `close` the row.
+    Add entries to both, then `close` the row. With `verbatim` items are bytes: see `Texts`.
     """
 
     __slots__ = ("validity", "keys", "items", "_ends", "_last")
 
-    def __init__(self, data: bytes, limit: i64) -> None:
+    def __init__(self, data: bytes, limit: i64, verbatim: bool = False) -> None:
         self.validity: Validity = Validity()
         self.keys: Texts = Texts(data, limit)
-        self.items: Texts = Texts(data, limit)
+        self.items: Texts = Texts(data, limit, verbatim)
         self._ends = BytesWriter()
         self._last: i64 = 0
         write_i32_le(self._ends, 0)

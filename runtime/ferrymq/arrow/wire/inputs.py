@@ -31,14 +31,18 @@ class BitInput:
 class TextInput:
     """Strings or binary: `ends` has the positions of the values in `data`, counted from `base`.
 
-    `valid` says which rows have a value; None if all have.
+    `valid` says which rows have a value; None if all have. In a `mixed` column some values are not
+    UTF-8: written as strings, these become AMQP binaries.
     """
 
-    __slots__ = ("valid", "data", "_ends", "_base")
+    __slots__ = ("valid", "data", "mixed", "_ends", "_base")
 
-    def __init__(self, valid: BitInput | None, ends: bytes, data: bytes, base: i64) -> None:
+    def __init__(
+        self, valid: BitInput | None, ends: bytes, data: bytes, base: i64, mixed: bool = False
+    ) -> None:
         self.valid: BitInput | None = valid
         self.data: bytes = data
+        self.mixed: bool = mixed
         self._ends = ends
         self._base: i64 = base
 
@@ -64,6 +68,8 @@ class TextInput:
         start = self.start(row)
         end = self.end(row)
         size = end - start
+        if self.mixed and narrow == codes.STRING8 and not _is_utf8(self.data[start:end]):
+            narrow = codes.BINARY8
         if size < 256:
             w.append(narrow)
             w.append(u8(size))
@@ -71,6 +77,14 @@ class TextInput:
             w.append(narrow + codes.WIDER)
             write_u32(w, size)
         w.write(self.data[start:end])
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @final

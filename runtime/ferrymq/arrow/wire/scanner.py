@@ -20,6 +20,7 @@ from ferrymq.arrow.wire.values import (
     add_json,
     add_string,
     add_symbol,
+    add_text,
     add_time,
     add_uint,
     enter_variable,
@@ -77,10 +78,11 @@ _PLACES: Final = frozenset(["partitionKey", "partition", "offset", "enqueuedTime
 
 @final
 class MessageScanner:
-    """Scanner of messages into a `Batch` of the columns named."""
+    """Scanner of messages into a `Batch` of the columns named, which may be `verbatim`."""
 
     __slots__ = (
         "_names",
+        "_verbatim",
         "_reader",
         "_batch",
         "_last",
@@ -93,10 +95,11 @@ class MessageScanner:
         "_wants_footer",
     )
 
-    def __init__(self, columns: Iterable[str]) -> None:
+    def __init__(self, columns: Iterable[str], verbatim: bool = False) -> None:
         self._names = list(columns)
+        self._verbatim: bool = verbatim
         self._reader = Reader(b"")
-        self._batch = Batch(self._names, b"")
+        self._batch = Batch(self._names, b"", verbatim)
         names = set(self._names)
         self._fields: i64 = 0
         for i, name in enumerate(_FIELDS):
@@ -131,7 +134,7 @@ class MessageScanner:
 
         `ends_at`, `formats_at` and `payloads_at` are as in `ferrymq.chunks.Chunk`, and checked.
         """
-        batch = Batch(self._names, data)
+        batch = Batch(self._names, data, self._verbatim)
         self._batch = batch
         r = self._reader
         r.reset(data, 0, len(data))
@@ -207,6 +210,8 @@ class MessageScanner:
                 kind = _VALUE
                 if body is None:
                     skip(r, "amqp-value")
+                elif body.verbatim:
+                    add_text(r, body, "amqp-value")
                 else:
                     start = r.pos
                     add_json(body, read_value(r, "amqp-value"), r.pos - start)

@@ -180,7 +180,10 @@ def add_uint(r: Reader, column: Numbers | None, field: str) -> None:
 
 
 def add_text(r: Reader, column: Texts, field: str) -> None:
-    """Add the text of a value of any type; null adds a row that is null."""
+    """Add the text of a value of any type; null adds a row that is null.
+
+    The value of a binary is its bytes in a `verbatim` column, else their base64.
+    """
     pos = r.pos
     data = r.data
     code = r.peek_code(field)
@@ -200,7 +203,13 @@ def add_text(r: Reader, column: Texts, field: str) -> None:
         r.pos = pos + size
         return
     if code == codes.BINARY8 or code == codes.BINARY32:
-        column.text(binary_text(r.read_binary(field)).encode("ascii"))
+        if column.verbatim:
+            size = enter_variable(r, codes.BINARY8, codes.BINARY32, field)
+            pos = r.pos
+            column.view(pos, size)
+            r.pos = pos + size
+        else:
+            column.text(binary_text(r.read_binary(field)).encode("ascii"))
         return
     if code == codes.UUID and pos + 17 <= r.end:
         column.text(uuid_text(data[pos + 1 : pos + 17]).encode("ascii"))
