@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from ferrymq.partitioning import MOST_PARTITIONS, parse_placement
 from ferrymq_broker.config.section import StrictSection, kebab
 from ferrymq_broker.config.units import Count, Duration, Expiry, Size
 from ferrymq_broker.values.names import MAX_ADDRESS_LENGTH, MAX_SUB_QUEUE, PART
-from ferrymq_broker.values.placement import MOST_PARTITIONS, parse_placement
 from ferrymq_broker.values.policy import (
     ExchangePolicy,
     NodePolicy,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ferrymq.partitioning import is_at, parse_placement
 from ferrymq_broker.config.declarations import Policy, Tables
 from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.policy_resolution import resolve_policy
-from ferrymq_broker.values.placement import is_at, parse_placement
 from ferrymq_broker.values.policy import StreamPolicy
 
 

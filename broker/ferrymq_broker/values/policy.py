@@ -132,7 +132,7 @@ class StreamPolicy:
     also written to files, if the broker has a directory for them, and are not dropped before that.
     Readers may name one of the `consumer_groups`; without any, they may name any group. A partition
     has at most `readers_per_group` readers of one group. `partitions_on` says which partitions are
-    on which broker (`values.placement`); without any entry all are on this one.
+    on which broker (`ferrymq.partitioning`); without any entry all are on this one.
     """
 
     partitions: int = 1

@@ -19,6 +19,7 @@ from ferrymq.aio.fencing import read_fence
 from ferrymq.aio.link_sessions import LinkSessions
 from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opened, Opening
+from ferrymq.aio.partitioned_sender import PartitionedSender
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.receiver_loop import OpeningReceiver
 from ferrymq.aio.redirects import LINK_REDIRECT
@@ -225,6 +226,37 @@ class Connection(OtherNames, Opened):
             )
 
         return OpeningChunkReader(open, f"connection.chunk_reader({address!r})")
+
+    def partitioned_sender(
+        self,
+        address: str,
+        *,
+        placement_max_age: Duration | None = 300,
+        **options: Unpack[SenderArguments],
+    ) -> Opening[PartitionedSender]:
+        """Open a sender to a stream whose partitions may be on several brokers.
+
+        async with connection.partitioned_sender("orders") as sender:
+            await sender.send(Message("...", group_id="customer-17"))
+
+        The options are those of `sender`, for the link to each partition; a `name` is the beginning
+        of the links' names. Options for one link alone (`dynamic`, `unsettled`) are a ValueError.
+        The placement of the partitions is asked for again when it is older than
+        `placement_max_age`, so that partitions that are added get messages; None: never.
+
+        Raises as `sender`.
+        """
+        settings = make_options(SenderOptions, "partitioned_sender", options)
+        if settings.dynamic or settings.unsettled is not None:
+            raise ValueError("partitioned_sender takes neither dynamic nor unsettled")
+        age = seconds(placement_max_age)
+
+        async def open() -> PartitionedSender:
+            sender = PartitionedSender(self, address, settings, age)
+            await sender.read_placement()
+            return sender
+
+        return Opening(open, f"connection.partitioned_sender({address!r})")
 
     def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Opening[Pair]:
         """Attach a pair of links in the connection's default session: `Session.pair`."""

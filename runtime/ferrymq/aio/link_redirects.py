@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ferrymq.aio.redirects import MOST_REDIRECTS, link_redirected
+from ferrymq.aio.redirects import MOST_REDIRECTS, link_redirected, places_of
 from ferrymq.aio.waiting import fresh
 from ferrymq.errors import LinkDetached
 
@@ -78,16 +78,31 @@ class LinkRedirects:
                 error = again
         raise error
 
+    async def attach_at(
+        self,
+        urls: Sequence[str],
+        address: str,
+        attach: Callable[[Session, str], Awaitable[L]],
+    ) -> L:
+        """Attach a link at the broker with these URLs, or where that one redirects the link. If
+        none of the URLs can be used, ask the connection's own peer."""
+        places = places_of(self._connection.url, urls)
+        connection = await self.connection_to(places) if places else self._connection
+        try:
+            return await _attach(connection, attach, address)
+        except LinkDetached as error:
+            return await self.follow(error, address, attach)
+
     async def connection_to(self, urls: Sequence[Url]) -> Connection:
         """Return the connection to the broker with these URLs; open it if there is none, or if it
         is closed. Raises as `connect` does when opened."""
         connection = self._connection
         if any(url.place == connection.url.place for url in urls):
             return connection
-        connection.check()
         place = urls[0].place
         task = self._opened.get(place)
         if task is None or _is_over(task):
+            connection.check()
             task = asyncio.ensure_future(self._open(urls, connection.options))
             # A caller may have left before it fails.
             task.add_done_callback(_is_over)

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from ferrymq.partitioning import URLS
 from ferrymq.url import default_port, parse_url
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 REDIRECT: Final = "amqp:connection:redirect"
 LINK_REDIRECT: Final = "amqp:link:redirect"
-URLS: Final = "ferrymq:urls"
-"""In the info of a redirect of a link: all URLs of the broker that has the node."""
 
 MOST_REDIRECTS: Final = 5
 """Redirects in a row that are followed."""
@@ -48,18 +47,25 @@ def link_redirected(url: Url, error: PeerError, address: str) -> tuple[list[Url]
     if isinstance(there, str) and there:
         address = there
     listed = info.get(URLS)
-    places = []
-    for text in listed if isinstance(listed, list) else ():
-        try:
-            one = parse_url(text)
-        except (TypeError, ValueError):
-            continue
-        if one.secure == url.secure:
-            places.append(replace(url, host=one.host, port=one.port, hostname=None))
+    places = places_of(url, listed) if isinstance(listed, list) else []
     if not places:
         place = _place(url, info)
         places = [] if place is None else [place]
     return (places, address) if places else None
+
+
+def places_of(url: Url, listed: Sequence[object]) -> list[Url]:
+    """Return those URLs of another broker that a client of `url` can use: with TLS only if it has
+    TLS now, and the reverse. They get the login of `url`."""
+    places = []
+    for text in listed:
+        try:
+            one = parse_url(str(text))
+        except ValueError:
+            continue
+        if one.secure == url.secure:
+            places.append(replace(url, host=one.host, port=one.port, hostname=None))
+    return places
 
 
 def _place(url: Url, info: Mapping[str, object]) -> Url | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ferrymq.partitioning import parse_placement
 from ferrymq_broker.addresses.address_records import policy_of
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.broker import Broker
@@ -19,7 +20,6 @@ from ferrymq_broker.config.policy_resolution import resolve_policy
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.streams.stream import Stream
-from ferrymq_broker.values.placement import parse_placement
 from ferrymq_broker.values.policy import ExchangePolicy, NodePolicy, QueuePolicy, StreamPolicy
 
 _RID = (

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.partitioning import PARTITIONS_ON, URLS, endpoint_of, is_at, parse_placement
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.values.names import PART
-from ferrymq_broker.values.placement import endpoint_of, is_at, parse_placement
 from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Space
     from ferrymq_broker.values.policy import StreamPolicy
-
-URLS: Final = "ferrymq:urls"
-"""In the info of a redirect: all URLs of the broker."""
-
-PARTITIONS_ON: Final = "ferrymq:partitions-on"
-"""In the info of a refusal: the placement, as in the configuration."""
 
 
 @final
