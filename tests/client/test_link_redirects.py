@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -14,6 +16,8 @@ from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Error
 from tests.client.keeper import POLICY
 from tests.client.peer import Handler, Peer, PeerConnection
+
+CERTIFICATE = Path(__file__).with_name("tls") / "localhost.pem"
 
 
 @pytest.fixture
@@ -201,3 +205,34 @@ async def test_a_token_does_not_leave_this_machine_without_tls() -> None:
         async with ferrymq.connect(peer.url, token="abc") as connection:
             with pytest.raises(ferrymq.LinkDetached, match=r"broker\.example:5672.*anyone"):
                 await connection.sender("q")
+
+
+@pytest.mark.spec("2.8.18")
+async def test_the_given_hostname_is_in_the_open_and_in_the_login(peer: Peer, other: Peer) -> None:
+    error = moved(other.port, hostname="broker.example")
+    peer.on[events.AttachReceived] = redirecting(peer, error)
+    async with ferrymq.connect(peer.url) as connection:
+        await connection.sender("q")
+    assert (await other.seen(events.OpenReceived)).open.hostname == "broker.example"
+    assert (await other.seen(events.AuthenticationRequested)).hostname == "broker.example"
+
+
+@pytest.mark.spec("2.8.18")
+async def test_tls_stays_tls_and_verifies_the_given_hostname() -> None:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(CERTIFICATE)
+    client = ssl.create_default_context(cafile=str(CERTIFICATE))
+    async with (
+        Peer(tls=server) as peer,
+        Peer(tls=server) as there,
+        ferrymq.connect(peer.url, ssl=client) as connection,
+    ):
+        # The certificate bears the name localhost, and not the address.
+        error = moved(there.port, hostname="localhost")
+        peer.on[events.AttachReceived] = redirecting(peer, error)
+        await (await connection.sender("q")).send("x")
+        assert [m.body for m in there.received["q"]] == ["x"]
+        error = moved(peer.port, hostname="other.example")
+        peer.on[events.AttachReceived] = redirecting(peer, error)
+        with pytest.raises(ferrymq.TransportError, match="certificate"):
+            await connection.sender("q")
