@@ -196,6 +196,24 @@ async def test_the_other_brokers_go_on_if_the_first_is_lost(brokers: SpreadBroke
         assert brokers.stream(1).range(3) == (0, 2)
 
 
+async def test_the_virtual_host_stays_the_same() -> None:
+    """Whether the option `hostname` names it, or the host of the URL does."""
+    hosts = [{"name": "tenant", "hostnames": ["localhost"], "nodes": {"auto-create": False}}]
+    async with SpreadBrokers(2, **{"virtual-host": hosts}) as brokers:
+        placement = tuple(brokers.placement())
+        for server in brokers.servers:
+            space = server.broker.spaces["tenant"]
+            space.create("theirs", StreamPolicy(partitions=4, partitions_on=placement))
+        url = brokers.urls[0]
+        for one in (f"{url}?hostname=vhost:tenant", url.replace("127.0.0.1", "localhost")):
+            async with ferrymq.connect(one) as connection:
+                await (await connection.sender("theirs::3")).send("x")
+                sender = await connection.partitioned_sender("theirs")
+                await sender.send(Message("x", message_annotations={"x-opt-partition": 2}))
+        node = brokers.servers[1].broker.spaces["tenant"].nodes["theirs"]
+        assert node.message_count() == 4
+
+
 async def test_options_for_one_link_are_refused(brokers: SpreadBrokers) -> None:
     async with ferrymq.connect(brokers.urls[0]) as connection:
         with pytest.raises(ValueError, match="neither dynamic nor unsettled"):

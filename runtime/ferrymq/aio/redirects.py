@@ -48,6 +48,10 @@ def link_redirected(url: Url, error: PeerError, address: str) -> tuple[list[Url]
         address = there
     listed = info.get(URLS)
     places = places_of(url, listed) if isinstance(listed, list) else []
+    name = info.get("hostname")
+    if name != info.get("network-host") and _is_host(name):
+        # A virtual host, or another name for all of them.
+        places = [replace(place, hostname=str(name)) for place in places]
     if not places:
         place = _place(url, info)
         places = [] if place is None else [place]

@@ -278,3 +278,14 @@ def test_the_url_of_a_broker_may_change() -> None:
     assert [int(each.number) for each in the_stream(net).here()] == [2, 3]
     net.restart(config(*TWO, advertise=B))
     assert [int(each.number) for each in the_stream(net).here()] == [2, 3]
+
+
+def test_the_virtual_host_is_the_same_on_all_brokers(net: Network) -> None:
+    space = net.broker.add_space("tenant", ["tenant.example"], 100)
+    space.advertised = A
+    space.create("s", StreamPolicy(partitions=4, partitions_on=TWO))
+    link = net.connect(hostname="tenant.example").sender("s::3")
+    assert refused(link, "amqp:link:redirect")
+    assert link.error is not None and link.error.info is not None
+    assert link.error.info["hostname"] == "vhost:tenant"
+    assert link.error.info["network-host"] == "b.example"

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq.partitioning import PARTITIONS_ON, URLS, endpoint_of, is_at, parse_placement
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.values.names import PART
+from ferrymq_broker.values.names import DEFAULT_SPACE, PART, VHOST
 from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
 
@@ -24,13 +24,13 @@ class StreamPlacement:
     `urls` has the URLs of the broker of each partition, by number.
     """
 
-    __slots__ = ("address", "entries", "urls", "_advertised")
+    __slots__ = ("address", "entries", "urls", "_space")
 
-    def __init__(self, address: str, policy: StreamPolicy, advertised: str) -> None:
+    def __init__(self, address: str, policy: StreamPolicy, space: Space) -> None:
         self.address: str = address
         self.entries: tuple[str, ...] = policy.partitions_on
         self.urls: list[tuple[str, ...]] = parse_placement(policy.partitions_on)
-        self._advertised = advertised
+        self._space = space
 
     def is_spread(self) -> bool:
         """Return whether other brokers have partitions of the stream, too."""
@@ -38,18 +38,20 @@ class StreamPlacement:
 
     def is_here(self, partition: i64) -> bool:
         """Return whether this broker has, or will have, a partition."""
-        return partition >= len(self.urls) or is_at(self.urls[partition], self._advertised)
+        return partition >= len(self.urls) or is_at(self.urls[partition], self._space.advertised)
 
     def redirect(self, partition: i64) -> BrokerError:
         """Return the error for a link to a partition of another broker (AMQP 1.0 §2.8.18)."""
         urls = self.urls[partition]
         host, port = endpoint_of(urls[0])
         address = f"{self.address}{PART}{partition}"
+        name = self._space.name
         return BrokerError(
             "amqp:link:redirect",
             f"{address!r} is at {urls[0]}; connect there",
             {
-                "hostname": host,
+                # All brokers have the same virtual hosts.
+                "hostname": host if name == DEFAULT_SPACE else f"{VHOST}{name}",
                 "network-host": host,
                 "port": UInt(port),
                 "address": address,

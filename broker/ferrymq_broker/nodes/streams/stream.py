@@ -101,7 +101,7 @@ class Stream(PartitionOwner):
         super().__init__(address, space, policy, lifetime)
         self.incarnation: UUID = uuid4()
         self.created: i64 = self.agenda.wall
-        self.placement: StreamPlacement = StreamPlacement(address, policy, space.advertised)
+        self.placement: StreamPlacement = StreamPlacement(address, policy, space)
         self.partitions: list[StreamPartition] = []
         self.readers: list[StreamReader] = []
         self.holds: RetentionHolds = RetentionHolds(self)
@@ -318,7 +318,7 @@ class Stream(PartitionOwner):
     def moving(self, policy: StreamPolicy) -> i64:
         """Return a partition that has, or has had, records here, and that another broker would have
         with this policy; −1 if there is none."""
-        placement = StreamPlacement(self.address, policy, self.space.advertised)
+        placement = StreamPlacement(self.address, policy, self.space)
         for partition in self.partitions:
             if partition.log.next > 0 and not placement.is_here(partition.number):
                 return partition.number
@@ -337,7 +337,7 @@ class Stream(PartitionOwner):
     def _place_anew(self, policy: StreamPolicy) -> None:
         """Use the placement of a policy from now on. Raises `BrokerError`."""
         expect_placeable(self.address, policy, self.space)
-        placement = StreamPlacement(self.address, policy, self.space.advertised)
+        placement = StreamPlacement(self.address, policy, self.space)
         moving = self.moving(policy)
         if moving >= 0:
             raise placement.immovable(moving)
