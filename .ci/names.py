@@ -35,6 +35,7 @@ COUNTERPARTS: Final[dict[str, str]] = {
     "ManagementClient": _FACES,
     "Method": "a method of AMQP 0-9-1, and a way to log in",
     "Pair": _FACES,
+    "PartitionedSender": _FACES,
     "Queue": _DECLARED,
     "Receiver": _FACES,
     "Sender": _FACES,

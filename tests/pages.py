@@ -223,6 +223,14 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/queues/test_sessions.py",
         "broker/queues/test_session_tokens.py",
     ),
+    "broker/spread-streams": (
+        "broker/streams/test_spread.py",
+        "broker/config/test_placement.py",
+        "broker/replication/test_cluster_with_partitions.py",
+        "client/test_link_redirects.py",
+        "client/test_partitioned_sender.py",
+        "interop/test_spread_streams.py",
+    ),
     "broker/streams": (
         "broker/streams/",
         "interop/test_nodes_streams.py",
@@ -278,6 +286,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "client/opentelemetry": ("client/test_opentelemetry.py",),
     "client/asyncio": (
         "client/test_sending.py",
+        "client/test_partitioned_sender.py",
         "client/test_receiving.py",
         "client/test_credit.py",
         "client/test_giving_back.py",
@@ -324,6 +333,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_reconnect.py",
         "client/test_failover.py",
         "client/test_redirects.py",
+        "client/test_link_redirects.py",
         "client/test_resending.py",
         "client/test_outcomes_after_a_loss.py",
         "client/test_nothing_hangs.py",

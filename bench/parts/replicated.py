@@ -51,6 +51,7 @@ PATIENCE: Final = 60.0
 BARE_SECONDS: Final = 1.5
 
 _CONFIGURATION: Final = """
+advertise = "amqp://127.0.0.1:{port}"
 [[listener]]
 url = "amqp://127.0.0.1:{port}"
 [http]
@@ -62,7 +63,6 @@ engine = "postgresql"
 url = "{database}"
 cluster = "{cluster}"
 name = "{name}"
-advertise = "amqp://127.0.0.1:{port}"
 lease = {lease}
 [log]
 level = "warning"

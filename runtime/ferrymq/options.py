@@ -116,7 +116,9 @@ class ConnectionOptions:
 
     follow_redirects: bool = True
     """Whether to connect to the address that a peer gives when it closes the connection with
-    ``amqp:connection:redirect`` (AMQP 1.0 §2.8.16). The scheme and the login stay the same."""
+    ``amqp:connection:redirect`` (AMQP 1.0 §2.8.16), or refuses a link with ``amqp:link:redirect``
+    (AMQP 1.0 §2.8.18). The scheme and the login stay the same. A redirected link has a connection
+    of its own."""
 
     authorize: Authorize | None = field(default=None, repr=False)
     """A coroutine function that is called before each link is attached, also after a reconnect,

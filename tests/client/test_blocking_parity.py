@@ -24,6 +24,7 @@ EXCEPTIONS = {
     "Connection.sessions": _BOOKS,
     "Connection.polled": _BOOKS,
     "Connection.recovery": _BOOKS,
+    "Connection.link_redirects": _BOOKS,
     "Connection.freed": _BOOKS,
     "Connection.call_soon": _BOOKS,
     "Connection.types": _BOOKS,

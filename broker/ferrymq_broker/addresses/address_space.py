@@ -33,8 +33,9 @@ from ferrymq_broker.nodes.node import (
 )
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.queues.sub_queues import expect_free_sub_queues
+from ferrymq_broker.nodes.streams.spread import expect_placeable
 from ferrymq_broker.values.names import DYNAMIC, MAX_ADDRESS_LENGTH, MAX_SUB_QUEUE, PART
-from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.values.policy import NodePolicy, QueuePolicy, StreamPolicy, TopicPolicy
 from ferrymq_broker.values.rights import CREATE
 from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
@@ -377,6 +378,8 @@ class AddressSpace(Space):
         self._expect_room(address)
         if isinstance(policy, QueuePolicy):
             expect_free_sub_queues(self, address, policy)
+        if isinstance(policy, StreamPolicy):
+            expect_placeable(address, policy, self)
         node = build(self, address, policy)
         declared = self.declared
         node.declared = declared.keeps(address)

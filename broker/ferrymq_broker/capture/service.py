@@ -167,9 +167,7 @@ class CaptureService:
         """Hold a stream from its first record on, or keep its earlier hold."""
         if stream.holds.find(HOLDER) is not None:
             return True
-        offsets = {
-            number: int(partition.log.first) for number, partition in enumerate(stream.partitions)
-        }
+        offsets = {int(partition.number): int(partition.log.first) for partition in stream.here()}
         try:
             stream.holds.move(HOLDER, offsets)
         except BrokerError as error:
@@ -186,6 +184,7 @@ class CaptureService:
         offsets = {
             number: max(part.closed, int(part.feed.partition.log.first))
             for number, part in enumerate(each.parts)
+            if not each.stream.partitions[number].elsewhere
         }
         try:
             each.stream.holds.move(HOLDER, offsets)
@@ -416,6 +415,10 @@ class CaptureService:
         starts: dict[int, int] = {}
         for number, partition in enumerate(stream.partitions):
             first, next = int(partition.log.first), int(partition.log.next)
+            if partition.elsewhere:
+                # Its broker captures it.
+                starts[number] = 0
+                continue
             filed = found.get(number, 0)
             if filed > next:
                 return (
@@ -447,7 +450,9 @@ class CaptureService:
                         next=start,
                     )
             starts[number] = min(start, next)
-        stream.holds.move(HOLDER, starts)
+        stream.holds.move(
+            HOLDER, {int(each.number): starts[int(each.number)] for each in stream.here()}
+        )
         before = each.parts
         each.parts = []
         for number, start in starts.items():

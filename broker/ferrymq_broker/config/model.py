@@ -45,13 +45,14 @@ from ferrymq_broker.config.log import Log
 from ferrymq_broker.config.memory import available_memory
 from ferrymq_broker.config.opentelemetry import OpenTelemetry
 from ferrymq_broker.config.paths import FOLDER
+from ferrymq_broker.config.placement import check_placements
 from ferrymq_broker.config.replication import Replication
 from ferrymq_broker.config.section import Section, kebab
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.storage import Store
 from ferrymq_broker.config.tls import Tls
 from ferrymq_broker.config.units import Seconds, Share, format_size, share_of
-from ferrymq_broker.config.url import check_http_url, http_address
+from ferrymq_broker.config.url import check_client_url, check_http_url, http_address
 from ferrymq_broker.values.names import DEFAULT_SPACE, VHOST
 
 # The virtual host of the tables at the top of the file.
@@ -134,6 +135,8 @@ class Config(Tables):
     """The whole file. Without a file all settings have their defaults: a local broker."""
 
     container_id: str = Field(default_factory=lambda: f"ferrymq@{socket.gethostname()}")
+    # Where clients find this broker: other brokers send them there.
+    advertise: Annotated[str, AfterValidator(check_client_url)] | None = None
     listener: list[Listener] = Field(
         default_factory=lambda: [Listener(url="amqp://127.0.0.1:5672")], min_length=1
     )
@@ -178,6 +181,9 @@ class Config(Tables):
             tables.append((host, place))
         if not mistakes:
             mistakes = check_capture(self.capture, self.store, tables, self.policies)
+            mistakes += check_placements(
+                self.advertise, self.personality.name, tables, self.policies
+            )
         if mistakes:
             raise ConfigMistakes(mistakes)
         return self

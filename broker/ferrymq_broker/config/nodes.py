@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from ferrymq.partitioning import MOST_PARTITIONS, parse_placement
 from ferrymq_broker.config.section import StrictSection, kebab
 from ferrymq_broker.config.units import Count, Duration, Expiry, Size
 from ferrymq_broker.values.names import MAX_ADDRESS_LENGTH, MAX_SUB_QUEUE, PART
@@ -37,6 +38,14 @@ SubQueueName = Annotated[str, Field(min_length=1, max_length=MAX_SUB_QUEUE)]
 Label = Annotated[str, Field(min_length=1, max_length=1024)]
 # The most such texts.
 MOST_LABELS: Final = 100
+
+# Partitions of a stream, and the URLs of their broker.
+PlacementEntry = Annotated[str, Field(max_length=4096)]
+
+
+def _placement(entries: list[str]) -> list[str]:
+    parse_placement(entries)
+    return entries
 
 
 class QueueSettings(StrictSection):
@@ -96,7 +105,10 @@ class TopicSettings(StrictSection):
 class StreamSettings(StrictSection):
     """The settings of a stream."""
 
-    partitions: int = Field(default=1, ge=1, le=1024)
+    partitions: int = Field(default=1, ge=1, le=MOST_PARTITIONS)
+    partitions_on: Annotated[list[PlacementEntry], AfterValidator(_placement)] = Field(
+        default_factory=list, max_length=MOST_PARTITIONS
+    )
     max_bytes: Size = 0
     max_age: Duration = 0
     max_records: Count = 0
@@ -156,6 +168,10 @@ def make_policy(kind: str, settings: Mapping[str, object]) -> NodePolicy:
         return TopicPolicy(**known)
     if kind == "stream":
         known["consumer_groups"] = tuple(dict.fromkeys(known.get("consumer_groups", ())))
+        known["partitions_on"] = tuple(known.get("partitions_on", ()))
+        if known["partitions_on"]:
+            # The number may be that of an earlier placement.
+            known["partitions"] = len(parse_placement(known["partitions_on"]))
         return StreamPolicy(**known)
     return ExchangePolicy(**known)
 

@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 
 from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Count, Duration, Size
-from ferrymq_broker.config.url import parse_client_url
 
 # The longest name of a cluster or of a member, in bytes of UTF-8.
 _LONGEST_NAME: Final = 200
@@ -31,19 +30,13 @@ def _name(value: str) -> str:
     return value
 
 
-def _advertised(url: str) -> str:
-    parse_client_url(url)
-    return url
-
-
 Name = Annotated[str, AfterValidator(_name)]
 
 
 class Replication(Section):
     """``[replication]``: the cluster whose member the broker is; none without `engine`.
 
-    `url` is a connection string of libpq, a URL or ``key=value`` pairs. `advertise` is the URL to
-    which clients of other members are sent while this one is the leader. `lease` and
+    `url` is a connection string of libpq, a URL or ``key=value`` pairs. `lease` and
     `step_down_after` are in milliseconds. `snapshot_after` is the size of the journal in bytes from
     which a new snapshot is made, `snapshots` how many are kept, and `keep_journal` the age in
     milliseconds of batches that are kept in any case.
@@ -53,7 +46,6 @@ class Replication(Section):
     url: SecretStr | None = None
     cluster: Name = "ferrymq"
     name: Name = Field(default_factory=socket.gethostname)
-    advertise: Annotated[str, AfterValidator(_advertised)] | None = None
     lease: Annotated[Duration, Field(ge=1_000, le=3_600_000)] = 10_000
     step_down_after: Annotated[Duration, Field(ge=1_000)] = 60_000
     acknowledge: Literal["database", "both"] = "database"

@@ -95,6 +95,12 @@ def parse_client_url(url: str) -> ListenAddress:
     )
 
 
+def check_client_url(url: str) -> str:
+    """Check a URL that clients of AMQP over TCP connect to. Raises ValueError."""
+    parse_client_url(url)
+    return url
+
+
 def check_http_url(url: str) -> str:
     """Check the URL of the monitoring listener. Raises ValueError."""
     parts = _split(url)

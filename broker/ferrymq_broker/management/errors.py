@@ -26,6 +26,7 @@ _STATUSES: Final[dict[str, int]] = {
     "amqp:not-found": NOT_FOUND,
     "amqp:not-allowed": CONFLICT,
     "amqp:precondition-failed": CONFLICT,
+    "amqp:link:redirect": CONFLICT,
     "amqp:resource-locked": CONFLICT,
     "amqp:illegal-state": CONFLICT,
     "amqp:not-implemented": NOT_IMPLEMENTED,

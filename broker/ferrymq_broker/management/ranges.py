@@ -70,29 +70,31 @@ def ranges(call: Call, space: AddressSpace, all_names: list[str]) -> Steps[Resul
             if named:
                 missing.append(name)
             continue
+        here = stream.here()
         size = len(stream.partitions)
         if found and size > room:
             body["after"] = names[at - 2]
             break
         room -= size
         partitions: list[dict[str, object]] = []
-        for number in range(size):
+        for partition in here:
             seen += 1
             if seen % _PARTITIONS_AT_ONCE == 0:
                 yield None
-            partitions.append(_range(stream.partitions[number]))
+            partitions.append(_range(partition))
         if stream.deleted:
             # The stream was deleted between two steps.
             if named:
                 missing.append(name)
             continue
-        found.append(
-            {
-                "name": name,
-                "incarnation": str(stream.incarnation),
-                "partitions": partitions,
-            }
-        )
+        one: dict[str, object] = {
+            "name": name,
+            "incarnation": str(stream.incarnation),
+            "partitions": partitions,
+        }
+        if stream.placement.is_spread():
+            one["placement"] = stream.placement.describe()
+        found.append(one)
     return Result(body)
 
 

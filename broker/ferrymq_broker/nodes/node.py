@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq.partitioning import partition_of_key
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.chunk_budget import ChunkBudget
 from ferrymq_broker.nodes.dead_letter_index import DeadLetterIndex
@@ -21,7 +22,7 @@ from ferrymq_broker.slices import TURN, SlicedTask, Slices
 from ferrymq_broker.store.changes import Changes, Stored
 from ferrymq_broker.store.tables import NODE
 from ferrymq_broker.timers import Timer, TimerHeap
-from ferrymq_broker.values.partitioner import Partitioner, partition_of_key
+from ferrymq_broker.values.partitioner import Partitioner
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.access import ConnectionAccess
@@ -134,7 +135,8 @@ class Space:
     connection, None if the virtual host has no rules. They are needed because a message is returned
     only to where its publisher may send. `leaving` has the objects to be told when a deleted node
     is removed completely. `alternates` has the alternate addresses of exchanges. `partitioner`
-    chooses the partition of a stream for a key. `position_words` has constants of selectors that
+    chooses the partition of a stream for a key. `advertised` is the URL at which clients find the
+    broker, empty if it has not been told. `position_words` has constants of selectors that
     mean the start or the end of a stream. `routing_annotation` is the annotation that has the
     routing key of a message before anything else, `copies_annotation` the one that has a list of
     further routing keys; empty without one. `personality` is what clients
@@ -158,6 +160,7 @@ class Space:
         "leaving",
         "alternates",
         "partitioner",
+        "advertised",
         "position_words",
         "routing_annotation",
         "copies_annotation",
@@ -186,6 +189,7 @@ class Space:
         self.leaving: dict[Node, LinkEnd] = {}
         self.alternates: dict[Node, str] = {}
         self.partitioner: Partitioner = partition_of_key
+        self.advertised: str = ""
         self.position_words: dict[object, int] = {}
         self.routing_annotation: str = ""
         self.copies_annotation: str = ""

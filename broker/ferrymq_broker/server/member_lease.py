@@ -30,6 +30,7 @@ class MemberLease:
         self,
         journal: SharedJournal,
         settings: Replication,
+        advertised: str,
         events: LeadershipEvents,
         time: Callable[[], float],
         later: Later,
@@ -41,7 +42,7 @@ class MemberLease:
             journal,
             LeaseOptions(
                 settings.name,
-                settings.advertise or "",
+                advertised,
                 self._seconds,
                 settings.step_down_after / 1000,
                 random.uniform(0.0, self._seconds * _DELAY),

@@ -209,14 +209,14 @@ class ReplicatedServer:
         role = ClusterRole(view.cluster, view, view.standby_reason, refusal=view.refusal)
         await self._serve(standby_config(self.config), role, self._on_progress)
         self.config = with_ports(self.config, self.addresses, self.monitoring_url)
-        view.address = settings.advertise or ""
+        view.address = self.config.advertise or ""
         self._records = records = MemberRecords(
             self.config, self._journal, view, self._later, self._fail
         )
         view.applied = lambda: records.applied
         records.start()
         self._lease = MemberLease(
-            self._journal, settings, self._events, self.clock.boottime, self._later
+            self._journal, settings, view.address, self._events, self.clock.boottime, self._later
         )
         self._lease.start(self._waits)
         self._waits = False

@@ -131,10 +131,12 @@ class StreamPolicy:
     say; older records are dropped in whole segments of `segment_bytes`. With `capture`, records are
     also written to files, if the broker has a directory for them, and are not dropped before that.
     Readers may name one of the `consumer_groups`; without any, they may name any group. A partition
-    has at most `readers_per_group` readers of one group.
+    has at most `readers_per_group` readers of one group. `partitions_on` says which partitions are
+    on which broker (`ferrymq.partitioning`); without any entry all are on this one.
     """
 
     partitions: int = 1
+    partitions_on: tuple[str, ...] = ()
     max_bytes: int = 0
     max_age: int = 0
     max_records: int = 0

@@ -12,6 +12,7 @@ from ferrymq.aio.connect import connect
 from ferrymq.aio.connection import Connection
 from ferrymq.aio.delivery import Delivery
 from ferrymq.aio.management import ManagementClient
+from ferrymq.aio.partitioned_sender import PartitionedSender
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
@@ -25,6 +26,7 @@ __all__ = [
     "Delivery",
     "ManagementClient",
     "Pair",
+    "PartitionedSender",
     "Receiver",
     "Sender",
     "Session",

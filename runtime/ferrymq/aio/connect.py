@@ -9,6 +9,7 @@ from typing import Unpack
 from ferrymq.aio.connection import Connection
 from ferrymq.aio.failover import Failover
 from ferrymq.aio.handshake import is_private, open_transport
+from ferrymq.aio.link_redirects import LinkRedirects
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.recovery import Recovery
 from ferrymq.aio.tokens import check_token
@@ -38,46 +39,61 @@ def connect(
     urls = parse_urls(url)
     settings = _merge(urls, options)
     _check_kinds(settings)
-
-    def check(one: Url) -> None:
-        if settings.upgrade_tls and one.scheme != "amqp":
-            raise ValueError(
-                f"upgrade_tls is for amqp://: {one.scheme}:// has TLS from the start or never"
-            )
-        if settings.ssl is not None and not (one.secure or settings.upgrade_tls):
-            raise ValueError(
-                "an SSL context is given, but the URL does not start with amqps:// or wss:// and "
-                "upgrade_tls is not set"
-            )
-        check_token(one, settings, is_private(one, settings))
-
     for one in urls:
-        check(one)
+        _check_url(one, settings)
 
     async def open() -> Connection:
-        failover = Failover(urls, seconds(settings.timeout), settings.follow_redirects, check)
-
-        async def attempt(url: Url, timeout: float | None) -> Connection:
-            connection = Connection(url, settings)
-            try:
-                await open_transport(connection, failover, url, timeout)
-            except BaseException:
-                connection.discard()
-                raise
-            return connection
-
-        connection = await failover.connect(attempt)
-        if settings.reconnect is not False:
-            policy = settings.reconnect
-            connection.recovery = Recovery(
-                connection,
-                ReconnectPolicy() if policy is True else policy,
-                failover,
-                open_transport,
-            )
+        connection = await _open(urls, settings)
+        if settings.follow_redirects:
+            connection.link_redirects = LinkRedirects(connection, _open)
         return connection
 
     return Opening(open, f"ferrymq.connect({shown_urls(urls)!r})")
+
+
+async def _open(urls: Sequence[Url], settings: ConnectionOptions) -> Connection:
+    """Open a connection to one of the URLs of a broker. Raises ValueError for a URL that the
+    options do not allow, and as `connect`."""
+
+    def check(one: Url) -> None:
+        _check_url(one, settings)
+
+    async def attempt(url: Url, timeout: float | None) -> Connection:
+        connection = Connection(url, settings)
+        try:
+            await open_transport(connection, failover, url, timeout)
+        except BaseException:
+            connection.discard()
+            raise
+        return connection
+
+    for one in urls:
+        check(one)
+    failover = Failover(urls, seconds(settings.timeout), settings.follow_redirects, check)
+    connection = await failover.connect(attempt)
+    if settings.reconnect is not False:
+        policy = settings.reconnect
+        connection.recovery = Recovery(
+            connection,
+            ReconnectPolicy() if policy is True else policy,
+            failover,
+            open_transport,
+        )
+    return connection
+
+
+def _check_url(url: Url, settings: ConnectionOptions) -> None:
+    """Raise ValueError for a URL that the options do not allow."""
+    if settings.upgrade_tls and url.scheme != "amqp":
+        raise ValueError(
+            f"upgrade_tls is for amqp://: {url.scheme}:// has TLS from the start or never"
+        )
+    if settings.ssl is not None and not (url.secure or settings.upgrade_tls):
+        raise ValueError(
+            "an SSL context is given, but the URL does not start with amqps:// or wss:// and "
+            "upgrade_tls is not set"
+        )
+    check_token(url, settings, is_private(url, settings))
 
 
 def _merge(urls: list[Url], arguments: ConnectionArguments) -> ConnectionOptions:

@@ -1,4 +1,8 @@
-"""Connections: sessions and links over one transport."""
+"""Connections: sessions and links over one transport.
+
+One module because a connection is one object with one state: its transport, what is made from it,
+and its end.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,10 @@ from ferrymq.aio.fencing import read_fence
 from ferrymq.aio.link_sessions import LinkSessions
 from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opened, Opening
+from ferrymq.aio.partitioned_sender import PartitionedSender
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.receiver_loop import OpeningReceiver
+from ferrymq.aio.redirects import LINK_REDIRECT
 from ferrymq.aio.request_reply import RequestReply
 from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
@@ -27,7 +33,7 @@ from ferrymq.aio.waiting import Signal, deadline, fresh, resolve, running_loop, 
 from ferrymq.arguments import OtherNames, make_options, names
 from ferrymq.durations import Duration, seconds
 from ferrymq.engine.answers import expect_encodable
-from ferrymq.errors import AmqpError, ConnectionClosed
+from ferrymq.errors import AmqpError, ConnectionClosed, LinkDetached
 from ferrymq.fence import Committed, Fence
 from ferrymq.management import ADDRESS, Replies
 from ferrymq.options import (
@@ -47,6 +53,7 @@ from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_types.transport import Error, Open
 
 if TYPE_CHECKING:
+    from ferrymq.aio.link_redirects import LinkRedirects
     from ferrymq.aio.recovery import Recovery
     from ferrymq.aio.transport import EngineTransport
     from ferrymq.engine.events import Event
@@ -56,6 +63,7 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger("ferrymq")
 
 R = TypeVar("R")
+A = TypeVar("A", bound=str | None)
 
 
 class Connection(OtherNames, Opened):
@@ -99,6 +107,8 @@ class Connection(OtherNames, Opened):
         # Senders whose `poll` must be called after each pass.
         self.polled: dict[Sender, None] = {}
         self.recovery: Recovery | None = None
+        # The connections of links that the peer redirects; None if redirects are not followed.
+        self.link_redirects: LinkRedirects | None = None
         self._transport: EngineTransport | None = None
         self._remote: Open | None = None
         self._peer = Peer()
@@ -181,7 +191,9 @@ class Connection(OtherNames, Opened):
         settings = make_options(SenderOptions, "sender", options)
 
         async def open() -> Sender:
-            return await self.with_session(lambda session: session.open_sender(address, settings))
+            return await self.attach(
+                address, lambda session, place: session.open_sender(place, settings)
+            )
 
         return Opening(open, f"connection.sender({address!r})")
 
@@ -192,7 +204,9 @@ class Connection(OtherNames, Opened):
         settings = make_options(ReceiverOptions, "receiver", options)
 
         async def open() -> Receiver:
-            return await self.with_session(lambda session: session.open_receiver(address, settings))
+            return await self.attach(
+                address, lambda session, place: session.open_receiver(place, settings)
+            )
 
         return OpeningReceiver(open, f"connection.receiver({address!r})")
 
@@ -207,11 +221,42 @@ class Connection(OtherNames, Opened):
         settings = make_options(ChunkReaderOptions, "chunk_reader", options)
 
         async def open() -> ChunkReader:
-            return await self.with_session(
-                lambda session: session.open_chunk_reader(address, settings)
+            return await self.attach(
+                address, lambda session, place: session.open_chunk_reader(place, settings)
             )
 
         return OpeningChunkReader(open, f"connection.chunk_reader({address!r})")
+
+    def partitioned_sender(
+        self,
+        address: str,
+        *,
+        placement_max_age: Duration | None = 300,
+        **options: Unpack[SenderArguments],
+    ) -> Opening[PartitionedSender]:
+        """Open a sender to a stream whose partitions may be on several brokers.
+
+        async with connection.partitioned_sender("orders") as sender:
+            await sender.send(Message("...", group_id="customer-17"))
+
+        The options are those of `sender`, for the link to each partition; a `name` is the beginning
+        of the links' names. Options for one link alone (`dynamic`, `unsettled`) are a ValueError.
+        The placement of the partitions is asked for again when it is older than
+        `placement_max_age`, so that partitions that are added get messages; None: never.
+
+        Raises as `sender`.
+        """
+        settings = make_options(SenderOptions, "partitioned_sender", options)
+        if settings.dynamic or settings.unsettled is not None:
+            raise ValueError("partitioned_sender takes neither dynamic nor unsettled")
+        age = seconds(placement_max_age)
+
+        async def open() -> PartitionedSender:
+            sender = PartitionedSender(self, address, settings, age)
+            await sender.read_placement()
+            return sender
+
+        return Opening(open, f"connection.partitioned_sender({address!r})")
 
     def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Opening[Pair]:
         """Attach a pair of links in the connection's default session: `Session.pair`."""
@@ -313,11 +358,16 @@ class Connection(OtherNames, Opened):
         the `close_timeout` of the connection; then close the transport.
 
         Queued output is written first, and messages that arrived and were not taken are released.
-        Sends without an outcome raise `ConnectionClosed`. Closing twice is harmless.
+        Sends without an outcome raise `ConnectionClosed`. Closing twice is harmless. Connections of
+        redirected links are closed at the same time, in the same way.
         """
         self.check_loop()
         expect_encodable(error)
         check_timeout(timeout)
+        elsewhere: asyncio.Task[None] | None = None
+        if self.link_redirects is not None and self.link_redirects.has_any:
+            # A caller that is cancelled has closed these, too.
+            elsewhere = asyncio.create_task(self.link_redirects.close(timeout))
         transport = self._transport
         patience = self.options.close_timeout if timeout == "default" else timeout
         try:
@@ -338,6 +388,8 @@ class Connection(OtherNames, Opened):
             if transport is not None:
                 transport.abort()
                 await transport.ended
+        if elsewhere is not None:
+            await asyncio.shield(elsewhere)
 
     def _close_now(self, transport: EngineTransport | None, error: Error | None) -> None:
         """Send the close, and end every waiting call."""
@@ -469,6 +521,8 @@ class Connection(OtherNames, Opened):
         block of the connection."""
         for session in self.sessions:
             session.give_back(error)
+        if self.link_redirects is not None:
+            self.link_redirects.give_back(error)
 
     def discard(self) -> None:
         """Note that the connection could not be opened, so that nobody has it to close it."""
@@ -504,6 +558,15 @@ class Connection(OtherNames, Opened):
     async def with_session(self, open: Callable[[Session], Awaitable[R]]) -> R:
         """Attach links by a function, in a session that the user has not chosen."""
         return await self._link_sessions.attach(open)
+
+    async def attach(self, address: A, open: Callable[[Session, A | str], Awaitable[R]]) -> R:
+        """Attach a link to an address by a function; where the peer redirects it, if it does."""
+        try:
+            return await self.with_session(lambda session: open(session, address))
+        except LinkDetached as error:
+            if self.link_redirects is None or error.condition != LINK_REDIRECT:
+                raise
+            return await self.link_redirects.follow(error, str(address or ""), open)
 
     @property
     def remote_channel_max(self) -> int:

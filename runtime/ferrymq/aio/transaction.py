@@ -168,7 +168,9 @@ class Transaction:
             session.connection is not self.session.connection
             or _MULTI_SESSION not in self._control.capabilities
         ):
-            other = "session" if session.connection is self.session.connection else "connection"
+            other = "session"
+            if session.connection is not self.session.connection:
+                other = f"connection, to {session.connection.url},"
             raise LocalProtocolError(
                 "amqp:not-allowed",
                 f"{link.place}: the link is of another {other} than the transaction",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ferrymq.blocking.chunks import ChunkReader
 from ferrymq.blocking.connection import Connection, Session, connect
-from ferrymq.blocking.links import Delivery, Receiver, Sender
+from ferrymq.blocking.links import Delivery, PartitionedSender, Receiver, Sender
 from ferrymq.blocking.management import ManagementClient, Pair
 from ferrymq.blocking.transaction import Transaction
 from ferrymq.blocking.worker import Worker
@@ -25,6 +25,7 @@ __all__ = [
     "Delivery",
     "ManagementClient",
     "Pair",
+    "PartitionedSender",
     "Receiver",
     "Sender",
     "Session",

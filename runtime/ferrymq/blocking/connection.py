@@ -10,7 +10,7 @@ from ferrymq import aio
 from ferrymq.arguments import OtherNames
 from ferrymq.blocking.chunks import ChunkReader
 from ferrymq.blocking.face import Face, blocking
-from ferrymq.blocking.links import Receiver, Sender
+from ferrymq.blocking.links import PartitionedSender, Receiver, Sender
 from ferrymq.blocking.management import ManagementClient, Pair
 from ferrymq.blocking.portal import Portal, refuse_loop
 from ferrymq.blocking.transaction import Transaction
@@ -177,6 +177,19 @@ class Connection(OtherNames, _Opener[aio.Connection]):
     def remote_offered_capabilities(self) -> list[str]:
         """Capabilities that the peer offers in its open (AMQP 1.0 §2.7.1)."""
         return self._behind.remote_offered_capabilities
+
+    def partitioned_sender(
+        self,
+        address: str,
+        *,
+        placement_max_age: Duration | None = 300,
+        **options: Unpack[SenderArguments],
+    ) -> PartitionedSender:
+        """Open a sender to a stream on several brokers; see `aio.Connection.partitioned_sender`."""
+        opening = self._behind.partitioned_sender(
+            address, placement_max_age=placement_max_age, **options
+        )
+        return self._portal.open(opening.opener(), PartitionedSender, aio.PartitionedSender.close)
 
     def session(self, *, timeout: Timeout = "default") -> Session:
         """Begin a new session; see `aio.Connection.session`."""

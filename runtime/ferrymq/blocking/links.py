@@ -235,6 +235,67 @@ class Sender(OtherNames, _Link[aio.Sender]):
         )
 
 
+class PartitionedSender(Face[aio.PartitionedSender]):
+    """A sender to a stream whose partitions may be on several brokers; the blocking face of
+    `ferrymq.aio.PartitionedSender`."""
+
+    @property
+    def address(self) -> str:
+        """The stream."""
+        return self._behind.address
+
+    @property
+    def partitions(self) -> int | None:
+        """Number of partitions; see `aio.PartitionedSender.partitions`."""
+        return self._behind.partitions
+
+    @property
+    def closed(self) -> bool:
+        """Whether the sender is over."""
+        return self._behind.closed
+
+    def send(
+        self,
+        message: Sendable,
+        *,
+        settled: bool = False,
+        timeout: Duration | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Send one message to its partition; see `aio.PartitionedSender.send`."""
+        within = unwrap(transaction)
+        self._portal.run(
+            lambda: self._behind.send(message, settled=settled, timeout=timeout, transaction=within)
+        )
+
+    def send_many(
+        self,
+        messages: Iterable[Sendable],
+        *,
+        settled: bool = False,
+        timeout: Duration | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Send messages, each to its partition; see `aio.PartitionedSender.send_many`.
+
+        The iterable is read before the first message is sent.
+        """
+        check_messages(messages, "send_many")
+        ready = list(messages)
+        within = unwrap(transaction)
+        self._portal.run(
+            lambda: self._behind.send_many(
+                ready, settled=settled, timeout=timeout, transaction=within
+            )
+        )
+
+    def close(self, *, timeout: Timeout = "default") -> None:
+        """Close the links to all partitions; see `aio.PartitionedSender.close`."""
+        # A sender made before a fork belongs to the parent process.
+        if not self._behind.closed and not self._portal.foreign:
+            self._portal.run(lambda: self._behind.close(timeout=timeout))
+
+
 class Receiver(OtherNames, _Link[aio.Receiver]):
     """A link on which messages arrive; the blocking face of `ferrymq.aio.Receiver`.
 

@@ -29,13 +29,13 @@ def test_without_a_word_nothing_is_replicated(tmp_path: Path) -> None:
 
 def test_every_key_is_read(tmp_path: Path) -> None:
     text = (
-        BASE + 'cluster = "c"\nname = "a"\nadvertise = "amqps://a.example"\nlease = "3s"\n'
+        BASE + 'cluster = "c"\nname = "a"\nlease = "3s"\n'
         'step-down-after = "30s"\nacknowledge = "both"\nsnapshot-after = "2GiB"\nsnapshots = 3\n'
         'snapshot-directory = "/mnt"\nkeep-journal = "1d"\n'
     )
     told = load(tmp_path, text).replication
     assert told.url is not None and SECRET in told.url.get_secret_value()
-    assert (told.cluster, told.name, told.advertise) == ("c", "a", "amqps://a.example")
+    assert (told.cluster, told.name) == ("c", "a")
     assert (told.lease, told.step_down_after, told.keep_journal) == (3000, 30_000, 86_400_000)
     assert (told.acknowledge, told.snapshots, told.snapshot_after) == ("both", 3, 2 * 2**30)
 
@@ -49,9 +49,9 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         (BASE + "lease = 0.5\n", "replication.lease"),
         (BASE + 'lease = "90s"\n', "step-down-after is shorter than lease"),
         (BASE + 'name = ""\n', "a name has 1 to 200 bytes"),
-        (BASE + 'advertise = "ws://a"\n', "is written amqp://HOST:PORT or amqps://HOST:PORT"),
-        (BASE + 'advertise = "amqp://u:p@a"\n', "takes no user"),
-        (BASE + 'advertise = "amqp://a/b"\n', "nothing may follow the port"),
+        ('advertise = "ws://a"\n', "is written amqp://HOST:PORT or amqps://HOST:PORT"),
+        ('advertise = "amqp://u:p@a"\n', "takes no user"),
+        ('advertise = "amqp://a/b"\n', "nothing may follow the port"),
     ],
 )
 def test_mistakes(tmp_path: Path, text: str, expected: str) -> None:

@@ -102,6 +102,7 @@ class MemberCluster:
         url = f"amqp://127.0.0.1:{free_port()}"
         config = Config.model_validate(
             {
+                "advertise": url,
                 "listener": [{"url": url}],
                 "http": {"url": "http://127.0.0.1:0"},
                 "store": {"path": str(self._folder / name), "segment-bytes": 65536},
@@ -109,7 +110,6 @@ class MemberCluster:
                     "engine": "postgresql",
                     "url": "unused",
                     "name": name,
-                    "advertise": url,
                     "lease": LEASE,
                     "step-down-after": STEP_DOWN_AFTER,
                 },

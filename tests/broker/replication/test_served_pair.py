@@ -26,6 +26,7 @@ from tests.support.postgresql import PostgresqlPair
 pytestmark = pytest.mark.once
 
 FILE = """
+advertise = "{url}"
 [[listener]]
 url = "{url}"
 [http]
@@ -37,7 +38,6 @@ engine = "postgresql"
 url = "{database}"
 cluster = "{cluster}"
 name = "{name}"
-advertise = "{url}"
 lease = "1s"
 step-down-after = "5s"
 [log]

@@ -24,7 +24,6 @@ engine = "postgresql"
 url = "{url}"
 cluster = "{cluster}"
 name = "{name}"
-advertise = "amqp://127.0.0.1:{port}"
 lease = "{lease}ms"
 step-down-after = "{step_down}ms"
 acknowledge = "{acknowledge}"
@@ -61,12 +60,12 @@ class BrokerMember:
             url=url,
             cluster=CLUSTER,
             name=self.name,
-            port=self.clients.port,
             lease=round(LEASE * 1000),
             step_down=round(STEP_DOWN * 1000),
             **settings,
         )
-        self._config.write_text(config + own)
+        advertise = f'advertise = "amqp://127.0.0.1:{self.clients.port}"\n'
+        self._config.write_text(advertise + config + own)
 
     def begin(self) -> Life:
         """Start the process, without waiting until it is ready."""

@@ -48,6 +48,8 @@ def make_hosts(config: Config, broker: Broker) -> None:
         broker.add_space(host.name, host.all_hostnames(), config.nodes_of(host).limit)
         broker.spaces[host.name].rules = [make_rule(rule) for rule in host.rule]
     broker.default.rules = [make_rule(rule) for rule in config.rule]
+    for space in broker.spaces.values():
+        space.advertised = config.advertise or ""
     if any(space.rules for space in broker.spaces.values()):
         broker.guarded = True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ferrymq.partitioning import parse_placement
 from ferrymq_broker.addresses.address_records import policy_of
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.broker import Broker
@@ -18,7 +19,8 @@ from ferrymq_broker.config.nodes import kind_of
 from ferrymq_broker.config.policy_resolution import resolve_policy
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.values.policy import ExchangePolicy, NodePolicy, QueuePolicy
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.values.policy import ExchangePolicy, NodePolicy, QueuePolicy, StreamPolicy
 
 _RID = (
     "to delete the stored node, remove it from this file, start the broker where no client"
@@ -88,6 +90,13 @@ def difference(node: Node, policy: NodePolicy) -> tuple[str, str] | None:
         if before.sessions != policy.sessions:
             how = {True: "with sessions", False: "without sessions"}
             return how[policy.sessions], how[before.sessions]
+    if isinstance(node, Stream) and isinstance(policy, StreamPolicy):
+        moving = int(node.moving(policy))
+        if moving >= 0:
+            there = parse_placement(policy.partitions_on)[moving][0]
+            return f"with partition {moving} at {there}", "with records of it here"
+        if policy.partitions_on and policy.partitions < len(node.partitions):
+            return f"with {policy.partitions} partitions", f"with {len(node.partitions)}"
     if isinstance(node, Exchange) and isinstance(policy, ExchangePolicy):
         if policy.type != node.policy.type:
             return f'with routing = "{policy.type}"', f'with "{node.policy.type}"'

@@ -101,8 +101,8 @@ class RetentionHolds:
         changes = stream.agenda.changes
         hold = self._holds.get(holder)
         if hold is None:
-            hold = self._make(holder, len(offsets) == len(stream.partitions))
-        elif not hold.whole and len(hold.offsets.keys() | offsets.keys()) == len(stream.partitions):
+            hold = self._make(holder, len(offsets) == len(stream.here()))
+        elif not hold.whole and len(hold.offsets.keys() | offsets.keys()) == len(stream.here()):
             hold.whole = True
             self._write(hold)
         # The client relies on the answer, even if nothing has changed now.
@@ -176,6 +176,13 @@ class RetentionHolds:
         for hold in self._holds.values():
             if hold.whole:
                 self._place(hold, number, 0, True)
+
+    def leave(self, number: i64) -> None:
+        """Forget the offsets in a partition that another broker has from now on."""
+        for hold in self._holds.values():
+            hold.begun.pop(number, None)
+            if hold.offsets.pop(number, -1) >= 0 and hold.id != 0:
+                self.stream.agenda.changes.drop(HELD, hold.id, number)
 
     def pass_(self, number: i64, end: i64) -> None:
         """Move holds up to this offset, because all records of the partition before it are

@@ -102,12 +102,13 @@ class StreamPartition(Node):
 
     `waiting` has the readers that have read everything. `readers` is the number of readers,
     `shared` is whether there are several. Records from the offset `held` on stay, whatever the
-    limits say.
+    limits say. `elsewhere` is whether another broker has the partition: it has no records here.
     """
 
     __slots__ = (
         "stream",
         "number",
+        "elsewhere",
         "log",
         "waiting",
         "readers",
@@ -132,6 +133,7 @@ class StreamPartition(Node):
         super().__init__(f"{stream.address}{PART}{number}", stream.space)
         self.stream: PartitionOwner = stream
         self.number: i64 = number
+        self.elsewhere: bool = False
         self.log: PartitionLog = MemoryLog(ENDLESS, ENDLESS, ENDLESS)
         self.waiting: list[RecordWaiter] = []
         self.readers: i64 = 0

@@ -12,14 +12,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from ferrymq.partitioning import PARTITION, PARTITION_KEY
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.message_view import view_of
-from ferrymq_broker.nodes.streams.stream_annotations import PARTITION
 from ferrymq_broker.values.partitioner import Partitioner
 from ferrymq_codec.scalars import Timestamp
-
-PARTITION_KEY: Final = "x-opt-partition-key"
 
 # More digits than the number of any partition.
 _DIGITS: Final = 9

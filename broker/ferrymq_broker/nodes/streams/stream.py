@@ -33,6 +33,7 @@ from ferrymq_broker.nodes.streams.reader_groups import (
 )
 from ferrymq_broker.nodes.streams.record_reader import RecordStreamReader
 from ferrymq_broker.nodes.streams.segments import ENDLESS
+from ferrymq_broker.nodes.streams.spread import StreamPlacement, as_error, expect_placeable
 from ferrymq_broker.nodes.streams.start_position import ON_TRIM, end_of, goes_on, start_of
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.timers import Timer
@@ -41,7 +42,7 @@ from ferrymq_codec.scalars import Symbol, UInt, ULong
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter_set import StreamPosition
     from ferrymq_broker.nodes.consumer import Consumer
-    from ferrymq_broker.nodes.link_terms import SourceTerms
+    from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.streams.stored import PartitionFields
     from ferrymq_broker.slices import Slices
@@ -74,11 +75,13 @@ class Stream(PartitionOwner):
     """A stream. `incarnation` is different for each stream that has had the same address; `holds`
     keep records that limits must not drop; `groups` has the readers by consumer group. `created` is
     when the stream was created, in milliseconds since the epoch, 0 if that is not known.
-    `delivered` counts records sent to readers since the broker was started."""
+    `delivered` counts records sent to readers since the broker was started. `placement` says which
+    partitions other brokers have; those are among `partitions` without records."""
 
     __slots__ = (
         "incarnation",
         "created",
+        "placement",
         "partitions",
         "readers",
         "holds",
@@ -99,6 +102,7 @@ class Stream(PartitionOwner):
         super().__init__(address, space, policy, lifetime)
         self.incarnation: UUID = uuid4()
         self.created: i64 = self.agenda.wall
+        self.placement: StreamPlacement = StreamPlacement(address, policy, space)
         self.partitions: list[StreamPartition] = []
         self.readers: list[StreamReader] = []
         self.holds: RetentionHolds = RetentionHolds(self)
@@ -134,6 +138,8 @@ class Stream(PartitionOwner):
                 "amqp:not-implemented",
                 f"{self.address!r} is a stream, which has no exclusive readers",
             )
+        if self.placement.is_spread() and not terms.part:
+            raise self.placement.whole_refused()
         forgiving = goes_on(terms.properties)
         position = terms.filters.position
         granted = terms.granted_properties
@@ -204,13 +210,19 @@ class Stream(PartitionOwner):
             reader.cursors.append(PartitionCursor(reader, partition, start_of(position, partition)))
         return reader
 
+    def open_target(self, terms: TargetTerms) -> Node:
+        """Return the stream or the partition that a link with these terms publishes to."""
+        if self.placement.is_spread() and not terms.part:
+            raise self.placement.whole_refused()
+        return self.target(terms.part)
+
     def target(self, part: str) -> Node:
         """Return the target of messages sent to ``STREAM::N``: the partition."""
         return self.partition(part) if part else self
 
     def partition(self, part: str) -> StreamPartition:
         """Return the partition that the part of an address names. Raises `BrokerError` if there is
-        none."""
+        none, and ``amqp:link:redirect`` if another broker has it."""
         number = read_part(part)
         if number < 0 or number >= len(self.partitions):
             raise BrokerError(
@@ -218,7 +230,16 @@ class Stream(PartitionOwner):
                 f"{self.address!r} has no partition {part[:200]!r}; it has the partitions 0 to "
                 f"{len(self.partitions) - 1}",
             )
-        return self.partitions[number]
+        partition = self.partitions[number]
+        if partition.elsewhere:
+            raise self.placement.redirect(number)
+        return partition
+
+    def here(self) -> list[StreamPartition]:
+        """Return the partitions that this broker has."""
+        if not self.placement.is_spread():
+            return self.partitions
+        return [partition for partition in self.partitions if not partition.elsewhere]
 
     # -- messages in -----------------------------------------------------------------------
 
@@ -231,10 +252,14 @@ class Stream(PartitionOwner):
             try:
                 number = place(message, len(partitions), self.space.partitioner)
             except BrokerError as error:
-                return Refusal(error.condition, error.description)
+                return _refusal(error)
         if number < 0:
             number = self._next
+            while partitions[number].elsewhere:
+                number = number + 1 if number + 1 < len(partitions) else 0
             self._next = number + 1 if number + 1 < len(partitions) else 0
+        elif partitions[number].elsewhere:
+            return _refusal(self.placement.not_here(number))
         return partitions[number].publish(message)
 
     def keeps(self, message: BrokerMessage) -> bool:
@@ -242,14 +267,16 @@ class Stream(PartitionOwner):
         return self.store_id != 0
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
-        """Promise to append the message, unless it names a partition that does not exist."""
+        """Promise to append the message, unless its partition does not exist, or is elsewhere."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         if message.special:
             try:
-                place(message, len(self.partitions), self.space.partitioner)
+                number = place(message, len(self.partitions), self.space.partitioner)
             except BrokerError as error:
-                return Refusal(error.condition, error.description)
+                return _refusal(error)
+            if number >= 0 and self.partitions[number].elsewhere:
+                return _refusal(self.placement.not_here(number))
         return None
 
     # -- readers with filters ----------------------------------------------------------------
@@ -289,12 +316,65 @@ class Stream(PartitionOwner):
             )
         self._add_partitions(partitions)
 
+    def moving(self, policy: StreamPolicy) -> i64:
+        """Return a partition that has, or has had, records here, and that another broker would have
+        with this policy; −1 if there is none."""
+        placement = StreamPlacement(self.address, policy, self.space)
+        for partition in self.partitions:
+            if partition.log.next > 0 and not placement.is_here(partition.number):
+                return partition.number
+        return -1
+
     def change_policy(self, policy: StreamPolicy) -> None:
-        """Use another policy from now on. Raises `BrokerError` if it has fewer partitions."""
+        """Use another policy from now on. Raises `BrokerError` if it has fewer partitions, or if a
+        partition with records would be on another broker."""
+        if policy.partitions_on != self.placement.entries:
+            self._place_anew(policy)
         self.grow(policy.partitions)
         self.policy = policy
         for partition in self.partitions:
             partition.keep(policy)
+
+    def _place_anew(self, policy: StreamPolicy) -> None:
+        """Use the placement of a policy from now on. Raises `BrokerError`."""
+        expect_placeable(self.address, policy, self.space)
+        placement = StreamPlacement(self.address, policy, self.space)
+        moving = self.moving(policy)
+        if moving >= 0:
+            raise placement.immovable(moving)
+        if policy.partitions < len(self.partitions):
+            # `grow` raises the error, before anything is changed.
+            return
+        self.placement = placement
+        for number, partition in enumerate(self.partitions):
+            if partition.elsewhere == placement.is_here(number):
+                self._move(number)
+        if placement.is_spread():
+            self._end_whole_links()
+
+    def _move(self, number: i64) -> None:
+        """Give up a partition without records, or have one that another broker has had."""
+        partition = self.partitions[number]
+        if partition.elsewhere:
+            partition.elsewhere = False
+            if self.store_id != 0:
+                partition.keep_stored(self.agenda.changes.new_id())
+            self.holds.cover(number)
+            return
+        self.holds.leave(number)
+        partition.delete(as_error(self.placement.redirect(number)))
+        partition = StreamPartition(self, number)
+        partition.elsewhere = True
+        self.partitions[number] = partition
+
+    def _end_whole_links(self) -> None:
+        """End the links to the whole stream, of which this broker has only a part now."""
+        error = as_error(self.placement.whole_refused())
+        for producer in list(self.producers):
+            producer.evict(error)
+        for reader in list(self.readers):
+            if reader.whole and reader.consumer is not None:
+                reader.stop(reader.consumer, error)
 
     def _add_partitions(self, count: i64) -> None:
         if count < 1 or count > MAX_PARTITIONS:
@@ -305,14 +385,17 @@ class Stream(PartitionOwner):
         number: i64 = len(self.partitions)
         while number < count:
             partition = StreamPartition(self, number)
+            partition.elsewhere = not self.placement.is_here(number)
+            self.partitions.append(partition)
+            number += 1
+            if partition.elsewhere:
+                continue
             if self.store_id != 0:
                 partition.keep_stored(self.agenda.changes.new_id())
-            self.partitions.append(partition)
-            self.holds.cover(number)
+            self.holds.cover(partition.number)
             for reader in self.readers:
                 if reader.whole:
                     reader.read_too(partition)
-            number += 1
 
     # -- holds -----------------------------------------------------------------------------
 
@@ -344,7 +427,7 @@ class Stream(PartitionOwner):
     def keep_stored(self, id: i64) -> None:
         """Store the stream, which is new, from now on, with the id of its `NODE`."""
         self.store_id = id
-        for partition in self.partitions:
+        for partition in self.here():
             partition.keep_stored(self.agenda.changes.new_id())
 
     def describe_stored(self) -> dict[str, object]:
@@ -381,16 +464,22 @@ class Stream(PartitionOwner):
         partition = self.partitions[number]
         if partition.store_id != 0:
             raise StoreDamaged(f"the stored stream {self.address!r} has two partitions {number}")
+        # What is stored is here, whatever the URL of this broker is now.
+        partition.elsewhere = False
         partition.restore(id, fields)
         return partition
 
     def restored(self) -> None:
         """Drop records beyond the limits, after all records are restored."""
-        for partition in self.partitions:
+        for partition in self.here():
             if partition.store_id == 0:
                 partition.keep_stored(self.agenda.changes.new_id())
             else:
                 partition.restored()
+                if partition.log.next == 0 and not self.placement.is_here(partition.number):
+                    # The URL of this broker has changed.
+                    self._move(partition.number)
+                    continue
             self._recovered += partition.log.next
 
     # -- information -------------------------------------------------------------------------
@@ -469,7 +558,8 @@ class Stream(PartitionOwner):
             "readers-per-group": policy.readers_per_group,
         }
         described.update(self.figures())
-        described["ranges"] = [partition.describe() for partition in self.partitions]
+        described["ranges"] = [partition.describe() for partition in self.here()]
+        described["placement"] = self.placement.describe()
         described["holds"] = self.holds.describe()
         described["groups"] = self.groups.describe(len(self.partitions))
         return described
@@ -502,3 +592,7 @@ class Stream(PartitionOwner):
         self._parked.clear()
         self.space.timers.cancel(self._turns)
         return True
+
+
+def _refusal(error: BrokerError) -> Refusal:
+    return Refusal(error.condition, error.description)

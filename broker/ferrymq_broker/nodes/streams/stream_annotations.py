@@ -20,6 +20,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
+from ferrymq.partitioning import PARTITION
 from ferrymq_broker.nodes.sections import section_at, section_end
 from ferrymq_codec import codes
 from ferrymq_codec.compound import descriptor_bytes
@@ -32,7 +33,6 @@ from ferrymq_types.messaging import DeliveryAnnotations, encode_delivery_annotat
 OFFSET: Final = "x-opt-offset"
 SEQUENCE_NUMBER: Final = "x-opt-sequence-number"
 ENQUEUED_TIME: Final = "x-opt-enqueued-time"
-PARTITION: Final = "x-opt-partition"
 # A delivery-annotation of the first delivery after a gap.
 SKIPPED: Final = "x-opt-skipped"
 
