@@ -76,6 +76,9 @@ def measure(
             cost = Figure(case, f"processor time: {what}", COST, [1e6 * seconds / rows])
             report.figures.append(cost)
         shown = [f"{what} {value:.0f} MiB" for what, value in most._asdict().items()]
+        shown += [
+            f"{what} {1e6 * value / rows:.1f} µs/row" for what, value in used._asdict().items()
+        ]
         say(f"{case}: {', '.join(shown)}")
 
 

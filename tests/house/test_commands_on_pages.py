@@ -86,7 +86,7 @@ def check(words: list[str]) -> None:
                 check_options("bench", shlex.split(word.removeprefix("ARGS=")))
     elif program in ("pip", "env/bin/pip"):
         assert words[1] == "install", words
-        for extra in re.findall(r"\[([\w,]+)\]", " ".join(words)):
+        for extra in re.findall(r"\bferrymq\[([\w,]+)\]", " ".join(words)):
             assert set(extra.split(",")) <= EXTRAS, words
     elif program in ("python", "python3") and words[1:2] == ["-m"]:
         if words[2] not in MODULES:

@@ -13,6 +13,7 @@ import pytest
 from ferrymq import Message, blocking
 from pyspark_ferrymq import AmqpDataLossError, AmqpOptionError, AmqpSourceError
 from pyspark_ferrymq.options import BrokerOptions, SourceOptions, Values, connect
+from pyspark_ferrymq.read_columns import ReadColumns
 from pyspark_ferrymq.reading.read_task import read_range
 from pyspark_ferrymq.task_planning import OffsetRange
 from tests.interop.broker_process import BrokerProcess
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KEY = "bm90aGluZyB0aGF0IGlzIHNlY3JldA=="
+BODY = ReadColumns(("body",))
 HUBS = {"orders": 2, "short": 1, "written": 2, "asked": 1}
 
 
@@ -189,12 +191,12 @@ def test_what_retention_has_taken(spark: SparkSession, broker: BrokerProcess) ->
     ours = SourceOptions.parse(options(broker, subscribe="short"))
     gone = OffsetRange("short", "", 0, 3, 500)
     with pytest.raises(AmqpDataLossError, match="expected offsets from 3 to before 500"):
-        list(read_range(ours, ["body"], gone))
+        list(read_range(ours, BODY, gone))
     lax = SourceOptions.parse(options(broker, subscribe="short", failOnDataLoss="false"))
-    assert sum(batch.num_rows for batch in read_range(lax, ["body"], gone)) == 500 - first
+    assert sum(batch.num_rows for batch in read_range(lax, BODY, gone)) == 500 - first
     # All of the range is gone.
     gone = OffsetRange("short", "", 0, 3, 5)
-    assert list(read_range(lax, ["body"], gone)) == []
+    assert list(read_range(lax, BODY, gone)) == []
 
 
 def test_rows_into_a_hub_by_their_keys(spark: SparkSession, broker: BrokerProcess) -> None:

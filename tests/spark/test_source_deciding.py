@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpSourceError
 from pyspark_ferrymq.options import Selection, SourceOptions
+from pyspark_ferrymq.read_columns import ReadColumns
 from pyspark_ferrymq.reading import stream_reader as reading
 from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
 from pyspark_ferrymq.spark_api import ReadAllAvailable
@@ -72,7 +73,8 @@ class There:
 def reader_of(there: There, monkeypatch: pytest.MonkeyPatch, **options: str) -> OffsetStreamReader:
     """A process of the driver that has just begun."""
     monkeypatch.setattr(reading, "open_service", lambda settings: there)
-    return OffsetStreamReader(SourceOptions.parse({"url": "amqp://127.0.0.1", **options}), ["body"])
+    parsed = SourceOptions.parse({"url": "amqp://127.0.0.1", **options})
+    return OffsetStreamReader(parsed, ReadColumns(("body",)))
 
 
 def follow(reader: OffsetStreamReader, start: dict[str, Any]) -> dict[str, Any]:

@@ -254,6 +254,7 @@ def test_a_task_waits_again_for_a_broker_that_cannot_be_reached(
     """As often as `fetchOffset.numRetries` says, as it does when a connection is lost."""
     from pyspark_ferrymq.options import SourceOptions
     from pyspark_ferrymq.options.connection import AmqpUnreachableError
+    from pyspark_ferrymq.read_columns import ReadColumns
     from pyspark_ferrymq.reading import read_task
     from pyspark_ferrymq.task_planning import OffsetRange
 
@@ -270,7 +271,8 @@ def test_a_task_waits_again_for_a_broker_that_cannot_be_reached(
     monkeypatch.setattr(read_task, "connect", sometimes)
     options = SourceOptions.parse({"url": broker.url, "subscribe": address})
     whole = OffsetRange(address, "", 0, 0, 20)
-    assert sum(len(batch) for batch in read_task.read_range(options, ["body"], whole)) == 20
+    body = ReadColumns(("body",))
+    assert sum(len(batch) for batch in read_task.read_range(options, body, whole)) == 20
     away[0] = 4
     with pytest.raises(AmqpUnreachableError, match="away"):
-        list(read_task.read_range(options, ["body"], whole))
+        list(read_task.read_range(options, body, whole))
