@@ -262,6 +262,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/security/test_stored_passwords.py",
         "broker/security/test_users_of_a_running_broker.py",
         "broker/security/test_verified.py",
+        "broker/test_server.py",
     ),
     "broker/virtual-hosts": (
         "broker/connections/test_virtual_hosts.py",
@@ -403,6 +404,11 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "pipeline/cluster": ("spark/test_cluster.py",),
     "pipeline/foreign": ("spark/test_foreign_event_hubs.py",),
+    "pipeline/many-brokers": (
+        "spark/test_many_brokers.py",
+        "spark/test_many_brokers_sink.py",
+        "spark/test_brokers_deciding.py",
+    ),
     "pipeline/metrics": (
         "spark/test_pipelines_metrics.py",
         "spark/test_pipelines_cli.py",

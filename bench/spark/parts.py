@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-PARTS: Final = ("reading", "archive", "sink", "scale")
+PARTS: Final = ("reading", "archive", "sink", "scale", "brokers")
 # The numbers of records in the streams of `scale`.
 SIZES: Final = (100_000, 1_000_000)
 FULL_SIZES: Final = (*SIZES, 10_000_000)

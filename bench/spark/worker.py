@@ -24,7 +24,7 @@ from bench.machine import variant, versions
 from bench.process import Server, broker, durable_broker
 from bench.results import Report
 from bench.rows import spaced
-from bench.spark import archive, reading, records, scale, sink
+from bench.spark import archive, brokers, reading, records, scale, sink
 from bench.spark.cpu import Times, times_of
 from bench.spark.parts import PARTS
 from bench.spark.session import CORES, java_pid, start
@@ -70,6 +70,7 @@ class Worker:
                 "archive": self._archive,
                 "sink": self._sink,
                 "scale": self._scale,
+                "brokers": self._several_brokers,
             }[part]
             try:
                 measured(report, stack, say)
@@ -147,6 +148,26 @@ class Worker:
             say(f"{spaced(size)} records into a stream")
             records.publish(server.port, "records", size)
         scale.measure(self._session, self._rounds(report, servers, say), sizes)
+
+    def _several_brokers(
+        self, report: Report, stack: contextlib.ExitStack, say: Callable[[str], None]
+    ) -> None:
+        servers: dict[str, Server] = {}
+        urls: dict[int, str] = {}
+        rows = self._arguments.rows // max(brokers.COUNTS) * max(brokers.COUNTS)
+        for count in brokers.COUNTS:
+            places = []
+            for number in range(count):
+                data = stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder))
+                server = durable_broker(self._trees, Path(data), {}, self._config)
+                servers[f"{count}/{number}"] = stack.enter_context(server)
+                place = servers[f"{count}/{number}"]
+                say(f"{spaced(rows // count)} records into broker {number + 1} of {count}")
+                records.publish(place.port, "records", rows // count)
+                places.append(f"amqp://127.0.0.1:{place.port}")
+            urls[count] = ",".join(places)
+        spread = brokers.Spread(urls, rows)
+        brokers.measure(self._session, self._rounds(report, servers, say), spread, self._folder)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_ferrymq.errors import AmqpSourceError
+from pyspark_ferrymq.options.broker_identity import identity_of
 from pyspark_ferrymq.options.connection import connect_driver
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 
@@ -25,6 +26,12 @@ class BrokerStreams:
         self._open: tuple[Connection, ManagementClient] | None = None
         # Whether the broker has answered before: only then is an unreachable broker tried again.
         self._known = False
+        # The identity of the broker that was connected last.
+        self._id = ""
+
+    def broker_ids(self) -> dict[str, str]:
+        """Return the identity of the only broker, if it tells one."""
+        return {self._id: ""} if self._id else {}
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
         """Return the ranges of the selected streams that this user may read."""
@@ -119,6 +126,7 @@ class BrokerStreams:
             if self._open is None:
                 self._open = connect_driver(self._settings, "ferrymq", patient=self._known)
                 self._known = True
+                self._id = identity_of(self._open[0].remote_properties).id
             response = self._open[1].request(operation, type, name, arguments or {})
         except ManagementError as error:
             known = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark_ferrymq.errors import AmqpDataLossError
-from pyspark_ferrymq.offsets import Offset
+from pyspark_ferrymq.offsets import Offset, broker_of, name_of
 from pyspark_ferrymq.stream_metadata import StreamRanges
 
 LOGGER: Final = logging.getLogger("pyspark_ferrymq")
@@ -28,8 +28,9 @@ _REMEDY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Missing records of a partition. Offsets from `first` to before `until` were expected; `until`
-    is None if it is unknown. Offsets from `available[0]` to before `available[1]` are available."""
+    """Missing records of a partition; `stream` is the key of its stream. Offsets from `first` to
+    before `until` were expected; `until` is None if it is unknown. Offsets from `available[0]` to
+    before `available[1]` are available."""
 
     stream: str
     partition: int
@@ -45,9 +46,11 @@ class Loss:
         there = "nothing"
         if self.available is not None:
             there = f"from {self.available[0]} to before {self.available[1]}"
+        broker = broker_of(self.stream)
+        at = f" at the broker {broker!r}" if broker else ""
         return (
-            f"stream {self.stream!r}, partition {self.partition}: expected offsets {expected},"
-            f" available {there}; {self.reason}"
+            f"stream {name_of(self.stream)!r}{at}, partition {self.partition}: expected offsets"
+            f" {expected}, available {there}; {self.reason}"
         )
 
 

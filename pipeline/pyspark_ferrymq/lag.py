@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from pyspark_ferrymq.offsets import Offset, OffsetError
+from pyspark_ferrymq.offsets import Offset, OffsetError, broker_of, name_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -35,7 +35,9 @@ LOGGER: Final = logging.getLogger("pyspark_ferrymq.lag")
 class Lag:
     """The records, by stream and partition, that a query had not read when it planned a batch.
 
-    `query` is its id, `name` its name, `timestamp` the beginning of the batch.
+    `query` is its id, `name` its name, `timestamp` the beginning of the batch. With several
+    brokers, the partitions of a number count together, and `brokers` has the lag of each broker by
+    its id.
     """
 
     query: str
@@ -43,6 +45,7 @@ class Lag:
     batch: int
     timestamp: str
     streams: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    brokers: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -51,6 +54,7 @@ class Lag:
 
     def to_json(self) -> dict[str, Any]:
         """Return the lag in the form of a `LagListener`'s file."""
+        brokers = {"brokers": dict(sorted(self.brokers.items()))} if self.brokers else {}
         return {
             "name": self.name,
             "batch": self.batch,
@@ -60,6 +64,7 @@ class Lag:
                 name: {str(number): lag for number, lag in sorted(partitions.items())}
                 for name, partitions in sorted(self.streams.items())
             },
+            **brokers,
         }
 
     def __str__(self) -> str:
@@ -76,7 +81,8 @@ def lag_of(progress: StreamingQueryProgress) -> Lag | None:
 
     Partitions that are read to the end have the lag 0.
     """
-    streams: dict[str, dict[int, int]] = {}
+    # By the keys of streams.
+    behinds: dict[tuple[str, int], int] = {}
     ours = False
     for source in progress.sources:
         end, latest = _offset(source.endOffset), _offset(source.latestOffset)
@@ -89,12 +95,20 @@ def lag_of(progress: StreamingQueryProgress) -> Lag | None:
                 position.incarnation == latest.streams[name].incarnation
             )
             at = end.of(name, number) if known else 0
-            partitions = streams.setdefault(name, {})
             # Two sources may read the same partition: the slower one counts.
-            partitions[number] = max(partitions.get(number, 0), behind - (at or 0), 0)
+            behinds[name, number] = max(behinds.get((name, number), 0), behind - (at or 0), 0)
     if not ours:
         return None
-    return Lag(str(progress.id), progress.name, progress.batchId, progress.timestamp, streams)
+    streams: dict[str, dict[int, int]] = {}
+    brokers: dict[str, int] = {}
+    for (key, number), count in behinds.items():
+        partitions = streams.setdefault(name_of(key), {})
+        partitions[number] = partitions.get(number, 0) + count
+        if broker := broker_of(key):
+            brokers[broker] = brokers.get(broker, 0) + count
+    return Lag(
+        str(progress.id), progress.name, progress.batchId, progress.timestamp, streams, brokers
+    )
 
 
 def _offset(text: str | None) -> Offset | None:

@@ -5,6 +5,12 @@
 Each number is the offset of the next record to read. Spark compares offsets as JSON text, so keys
 always have the same order. The first offset of a new query has ``"pin":true`` before `streams`: the
 start is decided, but not yet written to the checkpoint.
+
+A query over several brokers has a position for each broker that has the stream, by the broker's id:
+
+    {"v":2,"streams":{"orders":{"<broker>":{"id":"<incarnation>","p":{"0":123}}}}}
+
+In Python, the key of a stream is its name, or a `BrokerStream` if there are several brokers.
 """
 
 from __future__ import annotations
@@ -15,6 +21,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 VERSION: Final = 1
+SEVERAL_BROKERS: Final = 2
+"""The version of an offset that names brokers."""
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
@@ -28,6 +36,39 @@ class OffsetError(ValueError):
     """The value is not an offset of a query. The message says what is wrong."""
 
 
+class BrokerStream(str):
+    """The key of a stream at one of several brokers. As a text it is both names, in this order, so
+    keys are sorted by stream and then by broker."""
+
+    name: str
+    broker: str
+
+    def __new__(cls, name: str, broker: str) -> BrokerStream:
+        """Return the key of the stream `name` at the broker with the id `broker`."""
+        key = super().__new__(cls, f"{name}\n{broker}")
+        key.name, key.broker = name, broker
+        return key
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        """Return the arguments that make a copy."""
+        return self.name, self.broker
+
+
+def stream_key(name: str, broker: str) -> str:
+    """Return the key of a stream at a broker; "" is the only broker."""
+    return BrokerStream(name, broker) if broker else name
+
+
+def name_of(key: str) -> str:
+    """Return the name of the stream with this key."""
+    return key.name if isinstance(key, BrokerStream) else key
+
+
+def broker_of(key: str) -> str:
+    """Return the id of the broker in this key of a stream, "" if it names none."""
+    return key.broker if isinstance(key, BrokerStream) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
     """The position of a query in one stream: its incarnation, and the next offset by partition."""
@@ -38,25 +79,40 @@ class PartitionOffset:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """The position of a query. `pin` marks a start that is not written to the checkpoint yet."""
+    """The position of a query, by the keys of streams. `pin` marks a start that is not written to
+    the checkpoint yet."""
 
     streams: Mapping[str, PartitionOffset] = field(default_factory=dict)
     pin: bool = False
 
+    @property
+    def brokers(self) -> set[str]:
+        """The ids of the brokers that the offset names; empty for version 1."""
+        return {broker for key in self.streams if (broker := broker_of(key))}
+
     def to_json(self) -> dict[str, object]:
-        """Return the form that Spark writes: streams by name, partitions by number."""
+        """Return the form that Spark writes: streams by name, with several brokers then by broker,
+        and partitions by number."""
+        several = bool(self.brokers)
         streams: dict[str, object] = {}
-        for name in sorted(self.streams):
-            position = self.streams[name]
-            streams[name] = {
+        for key in sorted(self.streams):
+            position = self.streams[key]
+            written = {
                 "id": position.incarnation,
                 "p": {
                     str(number): offset for number, offset in sorted(position.partitions.items())
                 },
             }
+            if several:
+                by_broker = streams.setdefault(name_of(key), {})
+                assert isinstance(by_broker, dict)
+                by_broker[broker_of(key)] = written
+            else:
+                streams[key] = written
+        version = SEVERAL_BROKERS if several else VERSION
         if self.pin:
-            return {"v": VERSION, "pin": True, "streams": streams}
-        return {"v": VERSION, "streams": streams}
+            return {"v": version, "pin": True, "streams": streams}
+        return {"v": version, "streams": streams}
 
     @classmethod
     def from_json(cls, found: object) -> Offset:
@@ -64,17 +120,27 @@ class Offset:
         if not isinstance(found, dict):
             raise OffsetError(f"an offset is a JSON object, not {found!r}"[:200])
         version = found.get("v")
-        if type(version) is not int or version != VERSION:
+        if type(version) is not int or version not in (VERSION, SEVERAL_BROKERS):
             raise OffsetError(
-                f"an offset of version {version!r}, and this release knows version {VERSION} only"
+                f"an offset of version {version!r}, and this release knows the versions {VERSION}"
+                f" and {SEVERAL_BROKERS} only"
             )
         unknown = found.keys() - {"v", "pin", "streams"}
         streams = found.get("streams")
         if unknown or not isinstance(streams, dict) or type(found.get("pin", False)) is not bool:
             raise OffsetError(f"an offset has v, streams and perhaps pin, not {sorted(found)}")
-        return cls(
-            {name: _position(name, streams[name]) for name in streams}, bool(found.get("pin"))
-        )
+        pin = bool(found.get("pin"))
+        if version == VERSION:
+            return cls({name: _position(name, streams[name]) for name in streams}, pin)
+        positions: dict[str, PartitionOffset] = {}
+        for name, brokers in streams.items():
+            if not isinstance(brokers, dict):
+                raise OffsetError(
+                    f"the offset of stream {name!r} has no brokers: {brokers!r}"[:300]
+                )
+            for broker, position in brokers.items():
+                positions[stream_key(name, broker)] = _position(name, position)
+        return cls(positions, pin)
 
     def pinned(self) -> Offset:
         """Return a copy marked as a start that is not written to the checkpoint yet."""
@@ -84,16 +150,16 @@ class Offset:
         """Return a copy without that mark."""
         return Offset(self.streams)
 
-    def of(self, name: str, partition: int) -> int | None:
+    def of(self, key: str, partition: int) -> int | None:
         """Return the next offset of a partition; None if it is unknown."""
-        position = self.streams.get(name)
+        position = self.streams.get(key)
         return None if position is None else position.partitions.get(partition)
 
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
-        """Yield stream, partition and offset, in order."""
-        for name in sorted(self.streams):
-            for number, offset in sorted(self.streams[name].partitions.items()):
-                yield name, number, offset
+        """Yield stream, as its key, partition and offset, in order."""
+        for key in sorted(self.streams):
+            for number, offset in sorted(self.streams[key].partitions.items()):
+                yield key, number, offset
 
 
 def _position(name: str, found: object) -> PartitionOffset:

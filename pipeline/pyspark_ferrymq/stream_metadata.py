@@ -51,8 +51,16 @@ class StreamService(Protocol):
     request then opens a new connection.
     """
 
+    def broker_ids(self) -> dict[str, str]:
+        """Return, by the id of each broker, its name in the keys of streams: "" if there is only
+        one broker, else the id. A broker that tells no id is left out.
+
+        Call it after `ranges`.
+        """
+
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
-        """Return the selected streams by name, with their selected partitions.
+        """Return the selected streams by name, with their selected partitions; with several
+        brokers by a `BrokerStream`, which is a key in all other methods too.
 
         Names without a stream are left out.
         """

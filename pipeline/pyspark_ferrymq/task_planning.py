@@ -7,37 +7,47 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
+
+if TYPE_CHECKING:
+    from pyspark_ferrymq.options import BrokerOptions
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The records of one partition of a stream from `first` to before `until`."""
+    """The records of one partition of a stream from `first` to before `until`. `broker` is the id
+    of the stream's broker if there are several."""
 
     stream: str
     incarnation: str
     partition: int
     first: int
     until: int
+    broker: str = ""
 
     def __len__(self) -> int:
         return max(self.until - self.first, 0)
 
     def __str__(self) -> str:
-        return f"{self.stream}::{self.partition} from {self.first} to before {self.until}"
+        at = f" at the broker {self.broker!r}" if self.broker else ""
+        return f"{self.stream}::{self.partition}{at} from {self.first} to before {self.until}"
 
 
 @dataclass
 class RangePartition(InputPartition):
-    """The range that one task reads."""
+    """The range that one task reads. `connection` is that of the range's broker, None for the one
+    that the options of the reader name."""
 
     range: OffsetRange
+    connection: BrokerOptions | None = None
 
-    def __init__(self, range: OffsetRange) -> None:
+    def __init__(self, range: OffsetRange, connection: BrokerOptions | None = None) -> None:
         super().__init__(None)
         self.range = range
+        self.connection = connection
 
 
 def plan(
@@ -71,10 +81,7 @@ def plan(
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     size = len(whole)
     edges = [whole.first + size * i // parts for i in range(parts + 1)]
-    return [
-        OffsetRange(whole.stream, whole.incarnation, whole.partition, edges[i], edges[i + 1])
-        for i in range(parts)
-    ]
+    return [replace(whole, first=edges[i], until=edges[i + 1]) for i in range(parts)]
 
 
 def apportion(sizes: Sequence[int], limit: int, turn: int = 0) -> list[int]:

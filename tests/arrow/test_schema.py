@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ferrymq.arrow import DEFAULT, METADATA, POSITION, RAW, TYPES, ColumnError, schema_of
+from ferrymq.arrow import BROKER, DEFAULT, METADATA, POSITION, RAW, TYPES, ColumnError, schema_of
 
 
 def test_all_columns_have_the_types_that_spark_makes_of_its_own() -> None:
@@ -21,7 +21,7 @@ def test_all_columns_have_the_types_that_spark_makes_of_its_own() -> None:
         "timestamp[us, tz=UTC]": types.TimestampType(),
         "map<string, string>": types.MapType(types.StringType(), types.StringType()),
     }
-    columns = (*METADATA, RAW)
+    columns = tuple(TYPES)
     wanted = types.StructType(
         [types.StructField(name, spark[str(TYPES[name])]) for name in columns]
     )
@@ -34,7 +34,7 @@ def test_the_columns_are_in_the_order_asked_for() -> None:
     assert schema_of(["offset", "to", "body"]).names == ["offset", "to", "body"]
     assert schema_of().names == list(DEFAULT)
     assert set(POSITION) < set(DEFAULT) < set(METADATA)
-    assert [*METADATA, RAW] == list(TYPES)
+    assert [*METADATA, BROKER, RAW] == list(TYPES)
     assert schema_of([]) == pa.schema([])
 
 

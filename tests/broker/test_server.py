@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID
 
 import pytest
 from librt.strings import BytesWriter
 
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq_broker.clock import Clock
-from ferrymq_broker.config import Config, Limits, Listener, Nodes, Queue
+from ferrymq_broker.config import Config, Limits, Listener, Nodes, Queue, Store
 from ferrymq_broker.nodes.queues.queue import Queue as NodeQueue
 from ferrymq_broker.server import BrokerServer
 from ferrymq_broker.values.policy import QueuePolicy
@@ -68,6 +70,23 @@ async def test_the_open_says_what_it_is(server: BrokerServer) -> None:
         assert remote.idle_time_out == 30000
         assert remote.properties is not None and remote.properties["product"] == "ferrymq"
         assert remote.properties["ferrymq:authenticated"] is False
+
+
+async def broker_id(path: Path | None) -> str:
+    """What the open of a broker with this store, or with none, says."""
+    config = Config(listener=[LOCAL], store=Store(path=path))
+    async with BrokerServer(config) as server, SocketClient(server.port) as client:
+        assert client.engine.remote_open is not None
+        return str((client.engine.remote_open.properties or {})["ferrymq:broker-id"])
+
+
+async def test_the_open_names_the_data_of_the_broker(tmp_path: Path) -> None:
+    first = await broker_id(tmp_path / "a")
+    assert str(UUID(first)) == first
+    assert await broker_id(tmp_path / "a") == first
+    assert await broker_id(tmp_path / "b") != first
+    # Nothing is kept, so each start has other data.
+    assert await broker_id(None) != await broker_id(None)
 
 
 @pytest.mark.spec("2.4.5")

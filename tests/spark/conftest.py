@@ -44,6 +44,7 @@ _SLICE = {
         "test_who_may_not",
     },
     "test_failover.py": {"test_a_query_follows_the_broker"},
+    "test_many_brokers.py": {"test_a_query_from_two_to_two"},
     "test_pipelines_archive.py": {
         "test_everything_is_archived_once_and_held_until_then",
         "test_live_alone_byte_for_byte",

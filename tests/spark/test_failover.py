@@ -97,6 +97,7 @@ def test_a_query_follows_the_broker(spark: SparkSession, tmp_path: Path, address
         query = (
             spark.readStream.format("amqp")
             .option("url", urls)
+            .option("brokers", 1)
             .option("subscribe", source)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", ROWS // 4)
@@ -104,6 +105,7 @@ def test_a_query_follows_the_broker(spark: SparkSession, tmp_path: Path, address
             .load()
             .writeStream.format("amqp")
             .option("url", urls)
+            .option("brokers", 1)
             .option("address", target)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .start()

@@ -48,6 +48,9 @@ class There:
             if selection.matches(name)
         }
 
+    def broker_ids(self) -> dict[str, str]:
+        return {}
+
     def explain(self, name: str) -> str:
         return f"there is no stream {name!r}"
 

@@ -106,7 +106,7 @@ def test_every_option_is_on_the_page() -> None:
         ({"maxBytesPerTrigger": "9" * 5000}, "a number of bytes"),
         ({"connectTimeoutMs": "9" * 5000}, "a number of milliseconds"),
         ({"maxOffsetsPerTrigger": "9" * 5000}, "a number, 1 or more"),
-        ({"startingOffsets": '{"v":2,"streams":{}}'}, "version 2"),
+        ({"startingOffsets": '{"v":3,"streams":{}}'}, "version 3"),
         ({"startingOffsets": "earliest", "startingTimestamp": "1"}, "exclude each other"),
         ({"startingOffsetsByTimestampStrategy": "latest"}, "needs the option 'startingTimestamp'"),
         ({"endingOffsets": "earliest"}, "'endingOffsets'.*latest, or JSON"),

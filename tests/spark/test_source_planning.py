@@ -61,7 +61,9 @@ def test_the_text_of_an_offset() -> None:
         None,
         [],
         {},
-        {"v": 2, "streams": {}},
+        {"v": 3, "streams": {}},
+        {"v": 2, "streams": {"a": []}},
+        {"v": 2, "streams": {"a": {"id": "x", "p": {"0": 1}}}},
         {"v": True, "streams": {}},
         {"v": 1},
         {"v": 1, "streams": {}, "more": 1},
@@ -157,6 +159,9 @@ class Sizes:
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
         raise AssertionError("nobody asks")
+
+    def broker_ids(self) -> dict[str, str]:
+        return {}
 
     def explain(self, name: str) -> str:
         raise AssertionError("nobody asks")

@@ -25,7 +25,7 @@ def test_what_load_gives() -> None:
     assert columns_of(default_schema()) == DEFAULT
     assert columns_of(default_schema(include_raw=True)) == (*DEFAULT, "raw")
     assert columns_of(default_schema(include_metadata=True)) == METADATA
-    assert columns_of(default_schema(True, True)) == tuple(TYPES)
+    assert columns_of(default_schema(True, True)) == (*METADATA, "raw")
 
 
 @pytest.mark.parametrize(

@@ -44,17 +44,18 @@ class FenceEntities(EntityType):
         self.space = space
 
     def operations(self) -> dict[str, Operation]:
-        """Return READ, REPEAT and DELETE."""
+        """Return READ, LATEST, REPEAT and DELETE."""
         key = ("group", "member", "target")
         return {
             "READ": Operation(self.read, key),
+            "LATEST": Operation(self.latest, ("group", "target")),
             "REPEAT": Operation(self.repeat, (*key, "sequence", "rows", "digest")),
             "DELETE": Operation(self.delete, key),
         }
 
     def authorise(self, operation: str, call: Call) -> None:
         """Allow parties that may commit with the fence, or manage the broker."""
-        if operation == "DELETE" and _is_of_a_group(call):
+        if operation in ("DELETE", "LATEST") and _is_of_a_group(call):
             group, target = call.name or call.text("group"), call.text("target", "")
         else:
             group, _, target = self._asked(call)
@@ -99,6 +100,19 @@ class FenceEntities(EntityType):
         return Result(
             self.complete(_identity(group, member, ruling), _shown(group, member, ruling, passed))
         )
+
+    def latest(self, call: Call) -> Result:
+        """Handle LATEST: return the fence with the highest sequence that any member of a group has
+        committed at a target."""
+        call.expect_only("group", "target")
+        group, target = call.name or call.text("group"), call.text("target", "")
+        found = self.space.fences.latest(group, target)
+        if found is None:
+            at = f" at {target[:200]!r}" if target else ""
+            raise ManagementError(
+                NOT_FOUND, f"no member of group {group[:200]!r} has committed anything{at}"
+            )
+        return Result(_shown(group, found[0], target, found[1]))
 
     def repeat(self, call: Call) -> Result:
         """Handle REPEAT: count that a writer repeated a committed sequence, and did not write

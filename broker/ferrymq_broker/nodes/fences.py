@@ -124,6 +124,19 @@ class FenceRegistry:
         members = None if targets is None else targets.get(target)
         return None if members is None else members.get(member)
 
+    def latest(self, group: str, target: str) -> tuple[str, Passed] | None:
+        """Return the member of a group that has the highest sequence at a target, with its
+        progress; None if no member has committed there."""
+        self.changes.claim()
+        targets = self._groups.get(group)
+        members = None if targets is None else targets.get(target)
+        found: tuple[str, Passed] | None = None
+        if members is not None:
+            for name, passed in members.items():
+                if found is None or passed.sequence > found[1].sequence:
+                    found = (name, passed)
+        return found
+
     def ruling(self, group: str, member: str, target: str) -> tuple[str, Passed | None]:
         """Return the fence that a new sequence of the member must exceed, and its target. If this
         target has no fence, that is the fence without a target."""

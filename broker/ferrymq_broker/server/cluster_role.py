@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 CLUSTER: Final = "ferrymq:cluster"
 """The property of the broker's open with the UUID of the cluster, as a string."""
+BROKER_ID: Final = "ferrymq:broker-id"
+"""The property of the open of a broker without a cluster: the UUID of its data, as a string. It
+stays the same as long as the broker has the same store; without a store, each start has another."""
 TERM: Final = "ferrymq:term"
 """The property of the leader's open with the term of its lease."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+from uuid import uuid4
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.capture.options import CaptureOptions
@@ -37,7 +38,7 @@ from ferrymq_broker.security.config_checks import warnings_of_strangers
 from ferrymq_broker.security.tls_reload import TlsRegistry
 from ferrymq_broker.security.token_setup import request_tokens, take_tokens
 from ferrymq_broker.server.admission import Admission
-from ferrymq_broker.server.cluster_role import ClusterRole
+from ferrymq_broker.server.cluster_role import BROKER_ID, ClusterRole
 from ferrymq_broker.server.connection_limits import ConnectionLimits
 from ferrymq_broker.server.dismissal import dismiss
 from ferrymq_broker.server.host_tables import HostTables
@@ -266,7 +267,10 @@ class BrokerServer:
                 limits.connections, limits.connections_per_address, self.broker.counters
             )
             self.connection_limits.begin()
-            properties = None if self._role is None else self._role.open_properties()
+            if self._role is None:
+                properties: dict[str, object] = {BROKER_ID: self._broker_id()}
+            else:
+                properties = self._role.open_properties()
             self.admission: Admission = Admission(
                 config, self.broker, self.user_kick, verifier, properties
             )
@@ -293,6 +297,10 @@ class BrokerServer:
         except BaseException:
             await self.close()
             raise
+
+    def _broker_id(self) -> str:
+        """Return the id of this broker's data: that of its store, or without a store a new one."""
+        return str(uuid4()) if self._storage is None else self._storage.store.id
 
     def _begin_telemetry(self, config: Config) -> None:
         """Begin to record and export spans and metrics."""

@@ -28,6 +28,7 @@ from ferrymq_broker.store.format_file import (
     read_format,
     remove_clean,
     require_closed_at,
+    store_id,
     write_clean,
     write_format,
 )
@@ -91,6 +92,8 @@ class DurableStore(Store):
         cluster: str = "",
     ) -> None:
         self.changes = changes
+        # The id of the store, which stays the same as long as its directory is used.
+        self.id: str = ""
         self.options: StoreOptions = options or StoreOptions()
         self.cluster = cluster
         self._folder = folder
@@ -187,6 +190,7 @@ class DurableStore(Store):
                 # version.
                 head = HeadFile.create(folder, _NEW)
             self._secret = format.secret
+            self.id = store_id(format.secret)
             self._journal = Journal(folder, format.secret, self.options.segment_bytes, head)
             last = recover(self._journal, format.secret, records, progress)
             if clean is not None and last == clean:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from typing import Final, NamedTuple
+from uuid import UUID, uuid5
 
 from ferrymq_broker.store.disk import Folder
 from ferrymq_broker.store.errors import StoreDamaged, StoreVersionError
@@ -24,6 +25,8 @@ _NEW_NAME: Final = "format.new"
 _DATA_NAME: Final = "data.mdb"
 
 _TITLE: Final = "ferrymq store"
+# The name that the ids of stores are made of.
+_ID_NAME: Final = "ferrymq:broker-id"
 
 
 class StoreFormat(NamedTuple):
@@ -92,6 +95,12 @@ def write_format(folder: Folder, secret: bytes = b"") -> StoreFormat:
     folder.rename(_NEW_NAME, FORMAT_NAME)
     folder.sync()
     return format
+
+
+def store_id(secret: bytes) -> str:
+    """Return the id of the store with this secret: a UUID of version 5 (RFC 9562 §5.5), from which
+    the secret cannot be computed. A copy of the store has the same id."""
+    return str(uuid5(UUID(bytes=secret), _ID_NAME))
 
 
 def read_clean(folder: Folder) -> int | None:

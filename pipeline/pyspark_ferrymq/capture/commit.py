@@ -81,10 +81,11 @@ def discard(options: CaptureSinkOptions, written: Sequence[WrittenFiles]) -> Non
 def _incarnations(options: CaptureSinkOptions, streams: list[str]) -> dict[str, str]:
     if options.connection is None:
         return {}
+    from pyspark_ferrymq.brokers.several_brokers import only_broker
     from pyspark_ferrymq.options import Selection
     from pyspark_ferrymq.stream_metadata import open_service
 
-    service = open_service(options.connection)
+    service = open_service(only_broker(options.connection))
     try:
         found = service.ranges(Selection("subscribe", tuple(streams)))
     finally:

@@ -37,6 +37,10 @@ class EventHubsMetadata:
         self._open: tuple[Connection, ManagementClient] | None = None
         self._known = False
 
+    def broker_ids(self) -> dict[str, str]:
+        """Return nothing: a namespace is always the only one."""
+        return {}
+
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
         """Return the ranges of the named hubs, with a READ of each hub and selected partition."""
         found: dict[str, StreamRanges] = {}

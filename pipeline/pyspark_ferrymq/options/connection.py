@@ -10,13 +10,14 @@ import logging
 import os
 import ssl
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 from pyspark_ferrymq.foreign.shared_access import SharedAccess
+from pyspark_ferrymq.options.broker_identity import identity_of
 from pyspark_ferrymq.options.option_values import Values, shown
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 # Bytes. Records come in chunks, and fewer frames need less time.
 _MAX_FRAME_SIZE: Final = 1024 * 1024
+_MOST_BROKERS: Final = 1000
 
 
 class AmqpUnreachableError(AmqpSourceError):
@@ -63,7 +65,7 @@ class BrokerOptions:
     """The options of `names.CONNECTION`. No repr shows a secret."""
 
     url: str = field(repr=False)
-    """The URL with its user and password, if it has them; or several of one broker, with commas."""
+    """The URL with its user and password, if it has them; or several URLs, with commas."""
 
     place: str
     """The URLs without password, for messages."""
@@ -90,6 +92,12 @@ class BrokerOptions:
 
     consumer_group: str = "$Default"
     """The consumer group of Event Hubs that reads partitions."""
+
+    brokers: int | None = None
+    """How many brokers the URLs lead to, if it is given."""
+
+    broker: str = ""
+    """The id of the broker that all URLs have to lead to, "" for any."""
 
     @classmethod
     def parse(cls, given: Values) -> BrokerOptions:
@@ -158,7 +166,18 @@ class BrokerOptions:
             service=service,
             shared_access=shared,
             consumer_group=given.text("consumerGroup") or cls.consumer_group,
+            brokers=given.number("brokers", 1, _MOST_BROKERS),
         )
+
+    def each(self) -> list[BrokerOptions]:
+        """Return the options for each URL alone."""
+        from ferrymq.url import split_urls
+
+        found: dict[str, BrokerOptions] = {}
+        for text in split_urls(self.url):
+            place = str(_urls(text)[0])
+            found.setdefault(place, replace(self, url=text, place=place))
+        return list(found.values())
 
     def secret(self) -> str | None:
         """Return the password or token from the option, file or environment variable.
@@ -243,6 +262,7 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
         except ValueError as error:
             raise AmqpOptionError(f"{settings.place}: {error}") from None
         else:
+            _check_broker(connection, settings)
             _note_broker(connection, settings)
             _mention_unused(connection, settings)
             return _let_in(connection, settings)
@@ -271,6 +291,22 @@ def connect_driver(
             f"{settings.place} has no node '$management': {error}. Is it {product}? See the"
             " option 'service'"
         ) from None
+
+
+def _check_broker(connection: Connection, settings: BrokerOptions) -> None:
+    """Raise `AmqpSourceError` if the connection leads to another broker than the settings name:
+    offsets and fences of one of them mean nothing to the other."""
+    if not settings.broker:
+        return
+    found = identity_of(connection.remote_properties).id
+    if found != settings.broker:
+        url = connection.url
+        connection.close()
+        raise AmqpSourceError(
+            f"option 'url': {url} led to the broker {settings.broker!r} when the query began, and"
+            f" leads to {found!r} now: it was replaced, or was started again without a store."
+            " Start the query again, which then finds the brokers that are there"
+        )
 
 
 def _note_broker(connection: Connection, settings: BrokerOptions) -> None:

@@ -28,6 +28,7 @@ CONNECTION: Final = (
     "service",
     "connectionString",
     "consumerGroup",
+    "brokers",
 )
 """Options of the broker and the user: for reading and for writing."""
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark_ferrymq.offsets import Offset, name_of
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -138,16 +140,12 @@ def behind(sources: list[Any]) -> int | None:
 
 def _streams(sources: list[Any]) -> tuple[str, ...]:
     places = {place for source in sources for place in _offsets(source["endOffset"]) or {}}
-    return tuple(sorted({name for name, _ in places}))
+    return tuple(sorted({name_of(key) for key, _ in places}))
 
 
-def _offsets(text: object) -> dict[tuple[str, str], int] | None:
+def _offsets(text: object) -> dict[tuple[str, int], int] | None:
     try:
         found: Any = json.loads(text) if isinstance(text, str) else text
-        return {
-            (name, partition): int(offset)
-            for name, position in found["streams"].items()
-            for partition, offset in position["p"].items()
-        }
-    except (TypeError, KeyError, ValueError, AttributeError):
+        return {(name, number): offset for name, number, offset in Offset.from_json(found)}
+    except ValueError:
         return None

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError, plain_rows
+from pyspark_ferrymq.brokers.several_brokers import only_broker
+from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError, plain, plain_rows
 from pyspark_ferrymq.options.connection import connect
 
 if TYPE_CHECKING:
@@ -42,14 +43,20 @@ class QueuePartition(InputPartition):
 
 
 class QueueReader(DataSourceReader):
-    """A reader that browses in tasks; the driver opens no connection."""
+    """A reader that browses in tasks. The driver connects only to find out whether several URLs
+    lead to one broker."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self.options = options
         self.columns = tuple(columns)
 
+    @plain
     def partitions(self) -> list[InputPartition]:
-        """Return a partition for each queue and selector."""
+        """Return a partition for each queue and selector.
+
+        Raises `AmqpOptionError` if the URLs lead to several brokers.
+        """
+        only_broker(self.options.connection)
         return [
             QueuePartition(queue, selector)
             for queue in self.options.selection.names

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.data_loss import AHEAD, ANEW, DELETED, TRIMMED, Loss, report
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
+from pyspark_ferrymq.offsets import stream_key
+from pyspark_ferrymq.options.broker_identity import identity_of
 from pyspark_ferrymq.options.connection import AmqpUnreachableError, connect
 from pyspark_ferrymq.options.option_values import shown
 
@@ -47,7 +49,7 @@ def _read(
     from ferrymq.arrow import RecordDecoder
     from ferrymq.errors import CodecError, ProtocolError
 
-    decoder = RecordDecoder(columns, address=range.stream, partition=range.partition)
+    decoder: RecordDecoder | None = None
     at = range.first
     # How often the connection was lost since the last chunk.
     lost = 0
@@ -55,6 +57,9 @@ def _read(
         connection: Connection | None = None
         try:
             connection = connect(options.connection, role_of(range), patient=True)
+            if decoder is None:
+                broker = identity_of(connection.remote_properties).id or None
+                decoder = RecordDecoder(columns, range.stream, range.partition, broker)
             reader = _attach(connection, options, range, at)
             if reader is None:
                 return
@@ -120,7 +125,10 @@ def _attach(
         on_trim="detach" if options.fail_on_data_loss else "continue",
     )
     if range.incarnation and str(reader.incarnation) != range.incarnation:
-        _lose(options, Loss(range.stream, range.partition, ANEW, at, range.until))
+        _lose(
+            options,
+            Loss(stream_key(range.stream, range.broker), range.partition, ANEW, at, range.until),
+        )
         return None
     if reader.first_offset > at:
         _gap(options, range, at, reader.first_offset, None)
@@ -130,7 +138,17 @@ def _attach(
 def _gap(options: SourceOptions, range: OffsetRange, at: int, first: int, end: int | None) -> None:
     """Report that the records from `at` to before `first` are gone."""
     available = (first, max(first, end if end is not None else range.until))
-    _lose(options, Loss(range.stream, range.partition, TRIMMED, at, range.until, available))
+    _lose(
+        options,
+        Loss(
+            stream_key(range.stream, range.broker),
+            range.partition,
+            TRIMMED,
+            at,
+            range.until,
+            available,
+        ),
+    )
 
 
 def _detached(error: LinkDetached, options: SourceOptions, range: OffsetRange, at: int) -> None:
@@ -156,7 +174,14 @@ def _detached(error: LinkDetached, options: SourceOptions, range: OffsetRange, a
         ) from None
     _lose(
         options,
-        Loss(range.stream, range.partition, reasons[condition], at, range.until, available),
+        Loss(
+            stream_key(range.stream, range.broker),
+            range.partition,
+            reasons[condition],
+            at,
+            range.until,
+            available,
+        ),
     )
 
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyspark_ferrymq.brokers.placing import place, unplaced
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
-from pyspark_ferrymq.offsets import EARLIEST, LATEST, Offset, PartitionOffset
+from pyspark_ferrymq.offsets import (
+    EARLIEST,
+    LATEST,
+    Offset,
+    PartitionOffset,
+    broker_of,
+    name_of,
+)
 from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtEnd, AtOffsets, AtTime, Bound
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges, StreamService
 
@@ -19,11 +29,12 @@ def check_found(
 ) -> None:
     """Raise `AmqpSourceError` if a named stream or partition does not exist."""
     for name in selection.names:
-        stream = ranges.get(name)
-        if stream is None:
+        # With several brokers, it is enough if one of them has the stream, or the partition.
+        streams = [stream for key, stream in ranges.items() if name_of(key) == name]
+        if not streams:
             raise AmqpSourceError(f"option {selection}: {service.explain(name)}")
         for number in selection.partitions.get(name, ()):
-            if number not in stream.partitions:
+            if not any(number in stream.partitions for stream in streams):
                 raise AmqpSourceError(
                     f"option {selection}: there is no partition {number} in the stream {name!r} at"
                     f" {place}"
@@ -37,7 +48,17 @@ def resolve(bound: Bound, ranges: Mapping[str, StreamRanges], service: StreamSer
     a partition, or names one that is not read.
     """
     if isinstance(bound, AtOffsets):
+        _check_brokers(bound, ranges)
         _check_complete(bound, ranges)
+    elif isinstance(bound, AtCheckpoint):
+        ids = service.broker_ids()
+        bound = replace(bound, offset=place(bound.offset, ranges, ids))
+        for key in unplaced(bound.offset, ids):
+            raise AmqpOptionError(
+                f"option {bound.option!r}: no URL leads to a broker"
+                f" {broker_of(key) or 'that has'} with the stream {name_of(key)!r} of the"
+                " incarnation that it names (option 'url')"
+            )
     streams: dict[str, PartitionOffset] = {}
     for name, stream in sorted(ranges.items()):
         if isinstance(bound, AtTime):
@@ -47,8 +68,13 @@ def resolve(bound: Bound, ranges: Mapping[str, StreamRanges], service: StreamSer
             position = bound.offset.streams.get(name)
             known = {} if position is None else position.partitions
             incarnation = stream.incarnation if position is None else position.incarnation
-            # As in a continued query: a new partition begins with its first record.
-            offsets = {number: known.get(number, 0) for number in stream.partitions}
+            # As in a continued query: a new partition begins with its first record, and a new
+            # broker with the first that it still has.
+            is_new = bool(broker_of(name)) and broker_of(name) not in bound.offset.brokers
+            offsets = {
+                number: there.first if is_new else known.get(number, 0)
+                for number, there in stream.partitions.items()
+            }
             streams[name] = PartitionOffset(incarnation, offsets)
         else:
             offsets = {
@@ -65,6 +91,17 @@ def _place(bound: AtEnd | AtOffsets, name: str, there: PartitionRange) -> int:
     if offset == EARLIEST:
         return there.first
     return there.next if offset == LATEST else offset
+
+
+def _check_brokers(bound: AtOffsets, ranges: Mapping[str, StreamRanges]) -> None:
+    """Raise `AmqpOptionError` if there are several brokers, which such offsets do not name."""
+    for key, stream in ranges.items():
+        if broker_of(key):
+            example = Offset({key: PartitionOffset(stream.incarnation, {0: 23})}).to_json()
+            raise AmqpOptionError(
+                f"option {bound.option!r}: the URLs lead to several brokers, so each offset has to"
+                f" name its broker, as in checkpoints: {json.dumps(example, separators=(',', ':'))}"
+            )
 
 
 def _check_complete(bound: AtOffsets, ranges: Mapping[str, StreamRanges]) -> None:
@@ -93,15 +130,20 @@ def _at_time(bound: AtTime, stream: StreamRanges, service: StreamService) -> dic
     ]
     if late and bound.otherwise == "error":
         raise AmqpOptionError(
-            f"option 'startingTimestamp': {bound.time}: {stream.name}::{late[0]} has no record of"
-            " that time or later; with 'startingOffsetsByTimestampStrategy' = latest it is read"
-            " from its end on"
+            f"option 'startingTimestamp': {bound.time}: {_shown(stream.name, late[0])} has no"
+            " record of that time or later; with 'startingOffsetsByTimestampStrategy' = latest it"
+            " is read from its end on"
         )
     found = service.at_time(
         stream.name,
         {number: bound.time for number in stream.partitions if number not in late},
     )
     return {number: found.get(number, there.next) for number, there in stream.partitions.items()}
+
+
+def _shown(key: str, number: int) -> str:
+    broker = broker_of(key)
+    return f"{name_of(key)}::{number}" + (f" at the broker {broker!r}" if broker else "")
 
 
 def _listed(ranges: Mapping[str, StreamRanges]) -> str:

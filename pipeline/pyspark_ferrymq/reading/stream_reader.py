@@ -17,11 +17,21 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_ferrymq.data_loss import DELETED, LOGGER, missing_before, missing_from, report
+from pyspark_ferrymq.brokers.placing import (
+    LOST,
+    UNPLACED,
+    first_positions,
+    place,
+    unplaced,
+    with_lost_brokers,
+)
+from pyspark_ferrymq.brokers.several_brokers import SeveralBrokers, may_be_several
+from pyspark_ferrymq.data_loss import DELETED, LOGGER, Loss, missing_before, missing_from, report
 from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
-from pyspark_ferrymq.offsets import Offset, OffsetError, PartitionOffset
+from pyspark_ferrymq.offsets import Offset, OffsetError, PartitionOffset, broker_of, name_of
 from pyspark_ferrymq.options.connection import AmqpUnreachableError
 from pyspark_ferrymq.reading.admission_control import Backlog, backlog, end_of
+from pyspark_ferrymq.reading.broker_of_range import connection_of, options_for
 from pyspark_ferrymq.reading.read_task import read_range
 from pyspark_ferrymq.reading.resolve_offsets import check_found, resolve
 from pyspark_ferrymq.stream_metadata import StreamRanges, StreamService, asking, open_service
@@ -57,6 +67,8 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Streams that are gone or have lost partitions. The loss was reported, and the query
         # continues.
         self._gone: set[str] = set()
+        # Streams of brokers that are gone, which was reported.
+        self._unplaced: set[str] = set()
         # The monotonic time of the last batch.
         self._triggered: float | None = None
 
@@ -111,25 +123,30 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not planned_here:
             # The batch was planned by another process: check that it can be repeated.
             found = asking(self.options, self._look)
-            losses = missing_before(begin, until, found)
+            begin, until = self._place(begin, found), self._place(until, found)
+            self._require_brokers(until)
+            losses = self._name_brokers(missing_before(begin, until, found), until)
             report(losses, self.options.fail_on_data_loss)
             until = _within(until, found)
+        elif self._ranges is not None:
+            begin = self._place(begin, self._ranges)
         ranges = [
-            OffsetRange(name, position.incarnation, number, first, offset)
-            for name, position in sorted(until.streams.items())
+            OffsetRange(name_of(key), position.incarnation, number, first, offset, broker_of(key))
+            for key, position in sorted(until.streams.items())
             for number, offset in sorted(position.partitions.items())
-            for first in [_begin(begin, name, position, number, planned_here)]
+            for first in [_begin(begin, key, position, number, planned_here)]
         ]
         options = self.options
         planned = plan(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(range) for range in planned]
+        return [RangePartition(range, connection_of(self._service, range)) for range in planned]
 
     def commit(self, end: dict[str, object]) -> None:
         """Move the hold to `end`: records before it are not read again."""
         holder = self.options.hold
         if holder is None:
             return
-        for name, position in sorted(_offset(end).streams.items()):
+        done = self._place(_offset(end), self._ranges or {})
+        for name, position in sorted(done.streams.items()):
             if self._is_of_another(name, position):
                 # The new stream has unread records at these offsets.
                 continue
@@ -154,7 +171,9 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""
         if isinstance(partition, RangePartition):
-            yield from read_range(self.options, self.columns, partition.range)
+            yield from read_range(
+                options_for(self.options, partition), self.columns, partition.range
+            )
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state for a task's copy, without the connection."""
@@ -164,8 +183,32 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ask(self) -> StreamService:
         if self._service is None:
-            self._service = open_service(self.options.connection)
+            settings = self.options.connection
+            several = may_be_several(settings)
+            self._service = SeveralBrokers(settings) if several else open_service(settings)
         return self._service
+
+    def _place(self, offset: Offset, found: Mapping[str, StreamRanges]) -> Offset:
+        """Return the offset with the keys that streams have with the brokers that are there."""
+        return offset if self._service is None else place(offset, found, self._service.broker_ids())
+
+    def _require_brokers(self, placed: Offset) -> None:
+        """Check that each URL without an answer is not that of a broker in the offset.
+
+        Raises `AmqpUnreachableError`.
+        """
+        service = self._service
+        if isinstance(service, SeveralBrokers):
+            lost = unplaced(placed, service.broker_ids())
+            if lost and (reason := service.discovery.first_silent()):
+                raise AmqpUnreachableError(reason)
+            service.discovery.accept_silent()
+
+    def _name_brokers(self, losses: list[Loss], placed: Offset) -> list[Loss]:
+        """Return the losses with the reason for those of brokers that are not there."""
+        if self._service is None or not losses:
+            return losses
+        return with_lost_brokers(losses, unplaced(placed, self._service.broker_ids()))
 
     def _look(self) -> dict[str, StreamRanges]:
         """Request the ranges of the selected streams."""
@@ -176,27 +219,39 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         service = self._ask()
         # A query that ends at a target must not begin after it.
         found = self._look() if self._target is None else self._target
+        if isinstance(service, SeveralBrokers):
+            service.discovery.require_all()
         check_found(self.options.selection, found, service, self.options.connection.place)
         start = resolve(self.begin, found, service)
         report(missing_from(start, found), self.options.fail_on_data_loss)
         return start
 
-    def _latest(self, start: Offset, limit: ReadLimit) -> Offset:
+    def _latest(self, given: Offset, limit: ReadLimit) -> Offset:
         service = self._ask()
-        found = self._look() if self._target is None else self._target
-        losses = missing_from(start, found)
+        everything = self._look() if self._target is None else self._target
+        start = self._place(given, everything)
+        self._require_brokers(start)
+        new = first_positions(start, everything)
+        found = {key: ranges for key, ranges in everything.items() if key not in new}
+        losses = self._name_brokers(missing_from(start, found), start)
         # A stream that was read and is gone, or has lost partitions, is a loss.
-        gone = {loss.stream for loss in losses if loss.reason == DELETED}
+        gone = {loss.stream for loss in losses if loss.reason in (DELETED, LOST, UNPLACED)}
         if not losses and not gone | self._gone:
-            check_found(self.options.selection, found, service, self.options.connection.place)
-        report(losses, self.options.fail_on_data_loss)
+            check_found(self.options.selection, everything, service, self.options.connection.place)
+        # A batch that has to wait for more records begins at the same offset again.
+        report(
+            [loss for loss in losses if loss.stream not in self._unplaced],
+            self.options.fail_on_data_loss,
+        )
+        self._unplaced |= {loss.stream for loss in losses if loss.reason in (LOST, UNPLACED)}
         self._gone |= gone
         waiting = backlog(start, found)
         if self._is_too_little(waiting, limit):
-            return start
+            return given
         if any(each.until > each.at for each in waiting):
             self._triggered = time.monotonic()
-        return end_of(waiting, found, limit, service)
+        end = end_of(waiting, found, limit, service)
+        return Offset({**end.streams, **new}) if new else end
 
     def _is_too_little(self, waiting: Sequence[Backlog], limit: ReadLimit) -> bool:
         """Return whether to wait for more records, because of `minOffsetsPerTrigger`."""
@@ -256,6 +311,9 @@ def _begin(
     were made again in the meantime have no records in this batch.
     """
     before = start.streams.get(name)
+    if broker_of(name) and broker_of(name) not in start.brokers:
+        # The batch in which a new broker is found reads nothing from it.
+        return position.partitions[number]
     if before is None or before.incarnation != position.incarnation:
         return 0 if planned_here or not start.pin else position.partitions[number]
     return before.partitions.get(number, 0)

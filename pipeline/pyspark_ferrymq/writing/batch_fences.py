@@ -12,7 +12,7 @@ that has other rows than before, is not a repetition, and is an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -21,17 +21,18 @@ from pyspark_ferrymq.data_loss import LOGGER
 from pyspark_ferrymq.errors import AmqpSourceError, AmqpWriteError
 from pyspark_ferrymq.writing.error_messages import (
     behind,
+    other_brokers,
     other_content,
     other_count,
     other_width,
     unanswered,
 )
 from pyspark_ferrymq.writing.retry import Outage, retrying, was_lost
-from pyspark_ferrymq.writing.task_identity import WHOLE, TaskIdentity, WrittenRows
+from pyspark_ferrymq.writing.task_identity import LIST, WHOLE, TaskIdentity, WrittenRows
 
 if TYPE_CHECKING:
     from ferrymq import Digest, Fence
-    from ferrymq.blocking import Connection
+    from ferrymq.blocking import Connection, ManagementClient
     from pyspark_ferrymq.writing.options import SinkOptions
 
 _TYPE: Final = "org.ferrymq.fence"
@@ -77,6 +78,11 @@ class FenceClient:
         self._management = connection.management(timeout=settings.timeout)
         self._deterministic = options.deterministic
         self._work = work
+        if not work.broker:
+            begun = self._read(LIST)
+            if begun is not None and begun.sequence == work.sequence:
+                # Other brokers have a part of the rows of this batch.
+                raise other_brokers(work)
         self.done = self._committed(WHOLE)
         self.whole = self.done is not None
         if self.done is None and work.partition >= 0:
@@ -142,32 +148,40 @@ class FenceClient:
         return found
 
     def _read(self, member: str) -> FenceState | None:
-        from ferrymq import ManagementError
-
-        try:
-            response = self._management.request("READ", _TYPE, body=self._arguments(member))
-        except ManagementError as refused:
-            if refused.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise unanswered(self._work, refused) from None
-        answer = response.body if isinstance(response.body, dict) else {}
-        sequence, width, rows, digest = (
-            answer.get(key) for key in ("sequence", "width", "rows", "digest")
-        )
-        if not isinstance(sequence, int) or not isinstance(width, int):
-            raise AmqpSourceError(
-                f"the broker answers {answer} for the fence of {self._work.group!r}"
-            )
-        return FenceState(
-            int(sequence),
-            int(width),
-            str(answer.get("target") or ""),
-            int(rows) if isinstance(rows, int) else None,
-            digest if isinstance(digest, str) else None,
-        )
+        return read_fence(self._management, self._work, "READ", self._arguments(member))
 
     def _arguments(self, member: str) -> dict[str, object]:
         return {"group": self._work.group, "member": member, "target": self._work.target}
+
+
+def read_fence(
+    management: ManagementClient,
+    work: TaskIdentity,
+    operation: str,
+    arguments: Mapping[str, object],
+) -> FenceState | None:
+    """Ask for a fence with READ or LATEST; return None if there is none."""
+    from ferrymq import ManagementError
+
+    try:
+        response = management.request(operation, _TYPE, body=arguments)
+    except ManagementError as refused:
+        if refused.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise unanswered(work, refused) from None
+    answer = response.body if isinstance(response.body, dict) else {}
+    sequence, width, rows, digest = (
+        answer.get(key) for key in ("sequence", "width", "rows", "digest")
+    )
+    if not isinstance(sequence, int) or not isinstance(width, int):
+        raise AmqpSourceError(f"the broker answers {answer} for the fence of {work.group!r}")
+    return FenceState(
+        int(sequence),
+        int(width),
+        str(answer.get("target") or ""),
+        int(rows) if isinstance(rows, int) else None,
+        digest if isinstance(digest, str) else None,
+    )
 
 
 def fence_of(work: TaskIdentity) -> Fence:
@@ -187,7 +201,8 @@ def finish(options: SinkOptions, messages: Sequence[WrittenRows | None]) -> None
     if not written:
         return
     work = written[0].work
-    batch = f"batch {work.sequence} of {work.group!r}"
+    at = f" at the broker {work.broker!r}" if work.broker else ""
+    batch = f"batch {work.sequence} of {work.group!r}{at}"
     outage = Outage(f"{batch}: its last step", options.retry_timeout)
     role = f"driver/{work.sequence}"
     retrying(

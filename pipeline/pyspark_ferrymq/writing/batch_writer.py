@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.writing.columns import check_columns
-from pyspark_ferrymq.writing.options import EXACTLY_ONCE, SinkOptions
-from pyspark_ferrymq.writing.task_identity import WrittenRows, of_job
+from pyspark_ferrymq.writing.options import SinkOptions
+from pyspark_ferrymq.writing.task_identity import WrittenRows, WrittenToBrokers, of_job
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,24 +23,24 @@ class BatchWriter(DataSourceArrowWriter):
     unless the options `txnAppId` and `txnVersion` give it a name that stays the same in the next
     run."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, targets: tuple[SinkOptions, ...]) -> None:
         self._options = options
+        self._targets = targets
         self._group = options.app_id or f"job-{uuid4()}"
         self._sequence = options.version or 0
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
-        """Write the rows of a task in one transaction; runs in the task."""
-        from pyspark_ferrymq.writing.write_task import write
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows | WrittenToBrokers:
+        """Write the rows of a task in one transaction for each broker; runs in the task."""
+        from pyspark_ferrymq.writing.many_brokers import write_to
 
         work = of_job(self._group, self._sequence, self._options.tasks, self._options.address)
-        return write(self._options, work, iterator)
+        return write_to(self._targets, work, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Record that all tasks have written; runs in the driver."""
-        from pyspark_ferrymq.writing.batch_fences import finish
+        from pyspark_ferrymq.writing.many_brokers import finish_at
 
-        if self._options.delivery == EXACTLY_ONCE:
-            finish(self._options, [one for one in messages if isinstance(one, WrittenRows)])
+        finish_at(self._targets, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing after a task has failed; runs in the driver.
@@ -52,6 +52,8 @@ class BatchWriter(DataSourceArrowWriter):
 
 def batch_writer(options: dict[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """Return the writer of a batch query. Raises `AmqpOptionError`."""
+    from pyspark_ferrymq.writing.many_brokers import targets_of
+
     if overwrite:
         raise AmqpOptionError(
             "messages can only be added to a node, not overwrite others. Write with"
@@ -59,4 +61,4 @@ def batch_writer(options: dict[str, str], schema: StructType, overwrite: bool) -
         )
     parsed = SinkOptions.parse(options, streaming=False)
     check_columns(schema, parsed)
-    return BatchWriter(parsed)
+    return BatchWriter(parsed, targets_of(parsed, schema))

@@ -101,6 +101,17 @@ def other_count(work: TaskIdentity, found: int) -> str:
     )
 
 
+def other_brokers(work: TaskIdentity) -> AmqpWriteError:
+    """Return the error for a batch that was begun with another list of brokers."""
+    return AmqpWriteError(
+        f"batch {work.sequence} of {work.group!r} was begun with other brokers than those that the"
+        f" option 'url' leads to now, and rows are divided among the brokers. {_NOTHING} this time."
+        " Restore the option 'url' as it was until the batch is done, and change it after that. If"
+        " a broker of the batch is gone for good, delete the query's fences on the other brokers"
+        f" (ferrymq admin delete fence {work.group}): then rows of this batch may be there twice"
+    )
+
+
 def behind(work: TaskIdentity, last: int) -> AmqpWriteError:
     """Return the error for a batch that is older than the last one at the target."""
     if not work.of_query:

@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Bytes of the columns kept in memory; further batches go to a file.
-_IN_MEMORY: Final = 32 * 1024 * 1024
+IN_MEMORY: Final = 32 * 1024 * 1024
+"""The bytes of columns that a task keeps in memory; further batches go to a file."""
 # The variable with the directories where Spark's workers put temporary files, comma-separated.
 _SPARK_DIRS: Final = "SPARK_LOCAL_DIRS"
 
@@ -23,7 +23,7 @@ _SPARK_DIRS: Final = "SPARK_LOCAL_DIRS"
 class KeptBatches:
     """The record batches of a task. `close` removes their file, which has no name."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], in_memory: int = _IN_MEMORY) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], in_memory: int = IN_MEMORY) -> None:
         self._rest = batches
         self._left = in_memory
         # Each batch is in memory, or is a place in the file: offset and length in bytes.
@@ -36,7 +36,7 @@ class KeptBatches:
         for kept in self._kept:
             yield self._load(kept)
         for batch in self._rest:
-            self._keep(batch)
+            self.add(batch)
             yield batch
 
     def close(self) -> None:
@@ -46,7 +46,8 @@ class KeptBatches:
             self._file.close()
             self._file = None
 
-    def _keep(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Keep one more batch."""
         if self._file is None and batch.nbytes <= self._left:
             self._left -= batch.nbytes
             self._kept.append(batch)

@@ -119,7 +119,8 @@ def _with_ids(batch: pa.RecordBatch, work: TaskIdentity, first: int) -> pa.Recor
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    prefix = f"{work.group}:{work.sequence}:{work.partition}:"
+    broker = f"{work.broker}:" if work.broker else ""
+    prefix = f"{work.group}:{work.sequence}:{work.partition}:{broker}"
     ids = pa.array(
         [f"{prefix}{number}" for number in range(first, first + batch.num_rows)], pa.string()
     )

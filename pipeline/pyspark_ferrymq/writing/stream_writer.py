@@ -9,8 +9,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.writing.columns import check_columns
-from pyspark_ferrymq.writing.options import EXACTLY_ONCE, SinkOptions
-from pyspark_ferrymq.writing.task_identity import WrittenRows, of_query
+from pyspark_ferrymq.writing.options import SinkOptions
+from pyspark_ferrymq.writing.task_identity import WrittenRows, WrittenToBrokers, of_query
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,14 +21,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """The writer of a query, created in the driver for each batch and copied to tasks. The query's
     id comes from its checkpoint, and batches are identified by their numbers."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, targets: tuple[SinkOptions, ...]) -> None:
         self._options = options
+        self._targets = targets
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
-        """Write the rows of a task in one transaction; runs in the task."""
-        from pyspark_ferrymq.writing.write_task import write
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows | WrittenToBrokers:
+        """Write the rows of a task in one transaction for each broker; runs in the task."""
+        from pyspark_ferrymq.writing.many_brokers import write_to
 
-        return write(self._options, of_query(self._options.tasks, self._options.address), iterator)
+        work = of_query(self._options.tasks, self._options.address)
+        return write_to(self._targets, work, iterator)
 
     def commit(
         self,
@@ -36,10 +38,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batchId: int,  # noqa: N803
     ) -> None:
         """Record that all tasks have written; runs in the driver."""
-        from pyspark_ferrymq.writing.batch_fences import finish
+        from pyspark_ferrymq.writing.many_brokers import finish_at
 
-        if self._options.delivery == EXACTLY_ONCE:
-            finish(self._options, [one for one in messages if isinstance(one, WrittenRows)])
+        finish_at(self._targets, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Do nothing after a task has failed; runs in the driver.
@@ -51,6 +52,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def stream_writer(options: dict[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Return the writer of a streaming query. Raises `AmqpOptionError`."""
+    from pyspark_ferrymq.writing.many_brokers import targets_of
+
     if overwrite:
         raise AmqpOptionError(
             "messages can only be added to a node, so a result cannot be replaced. Write"
@@ -58,4 +61,4 @@ def stream_writer(options: dict[str, str], schema: StructType, overwrite: bool) 
         )
     parsed = SinkOptions.parse(options, streaming=True)
     check_columns(schema, parsed)
-    return StreamWriter(parsed)
+    return StreamWriter(parsed, targets_of(parsed, schema))

@@ -13,6 +13,9 @@ from pyspark_ferrymq.errors import AmqpSourceError, AmqpWriteError
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 
+LIST: Final = "brokers"
+"""The member that has the digest of the brokers among which the rows of a batch are divided."""
+
 WHOLE: Final = "*"
 """The member for the whole batch, which is committed after all tasks."""
 
@@ -25,7 +28,8 @@ class TaskIdentity:
     """The part `partition` of batch `sequence` of a query or job, the `group`.
 
     `width` is the number of parts, 0 if it is not given. `target` is the address of all rows, or
-    `EACH`. `of_query` says whether the group is a query, which has a checkpoint.
+    `EACH`. `of_query` says whether the group is a query, which has a checkpoint. `broker` is the id
+    of the broker that the rows go to if there are several: then each broker gets a part of them.
     """
 
     group: str
@@ -34,6 +38,7 @@ class TaskIdentity:
     width: int = 0
     target: str = EACH
     of_query: bool = False
+    broker: str = ""
 
     @property
     def member(self) -> str:
@@ -41,7 +46,8 @@ class TaskIdentity:
         return str(self.partition)
 
     def __str__(self) -> str:
-        return f"task {self.partition} of batch {self.sequence} of {self.group!r}"
+        at = f" at the broker {self.broker!r}" if self.broker else ""
+        return f"task {self.partition} of batch {self.sequence} of {self.group!r}{at}"
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,13 @@ class WrittenRows(WriterCommitMessage):
     repeated: bool = False
     skipped: int = 0
     digest: bytes | None = None
+
+
+@dataclass(frozen=True)
+class WrittenToBrokers(WriterCommitMessage):
+    """The results of a task that writes to several brokers, in the order of their ids."""
+
+    parts: tuple[WrittenRows, ...]
 
 
 def of_query(tasks: int | None, address: str | None) -> TaskIdentity:

@@ -33,13 +33,18 @@ def write(
     """Write the rows of a task. Raises `AmqpWriteError`: then no row is written, except those that
     were accepted with `AT_LEAST_ONCE`."""
     kept = KeptBatches(batches)
-    outage = Outage(str(work), options.retry_timeout)
-    task = _Task(options, work, kept, outage)
     try:
-        role = f"write/{work.sequence}/{work.partition}"
-        return retrying(options.connection, role, outage, task.attempt)
+        return write_kept(options, work, kept)
     finally:
         kept.close()
+
+
+def write_kept(options: SinkOptions, work: TaskIdentity, kept: KeptBatches) -> WrittenRows:
+    """Write the rows that are kept, and those that are still to come. Raises as `write` does."""
+    outage = Outage(str(work), options.retry_timeout)
+    task = _Task(options, work, kept, outage)
+    role = f"write/{work.sequence}/{work.partition}"
+    return retrying(options.connection, role, outage, task.attempt)
 
 
 class _Task:

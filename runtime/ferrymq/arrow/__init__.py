@@ -15,7 +15,16 @@ if int(pyarrow.__version__.split(".")[0]) < 19:
 
 from ferrymq.arrow.decoder import RecordDecoder
 from ferrymq.arrow.encoder import MessageEncoder
-from ferrymq.arrow.schema import DEFAULT, METADATA, POSITION, RAW, TYPES, ColumnError, schema_of
+from ferrymq.arrow.schema import (
+    BROKER,
+    DEFAULT,
+    METADATA,
+    POSITION,
+    RAW,
+    TYPES,
+    ColumnError,
+    schema_of,
+)
 
 __all__ = [
     "RecordDecoder",
@@ -26,5 +35,6 @@ __all__ = [
     "POSITION",
     "DEFAULT",
     "METADATA",
+    "BROKER",
     "RAW",
 ]

@@ -16,7 +16,7 @@ from ferrymq.arrow.wire.scanner import MessageScanner
 from ferrymq.chunks import Chunk
 
 # Columns that come from the chunk or from the creator of the decoder, not from the messages.
-_OUTSIDE: Final = frozenset(["address", RAW])
+_OUTSIDE: Final = frozenset(["address", "broker", RAW])
 _POSITION: Final = frozenset(["partition", "offset", "enqueuedTime"])
 
 _MAX_BYTES: Final = 0x7FFF_FFFF
@@ -25,7 +25,8 @@ _MAX_BYTES: Final = 0x7FFF_FFFF
 class RecordDecoder:
     """Decoder to record batches with the `columns` named, in that order, of `schema`.
 
-    `address` and `partition` are those of the link; they fill the columns of these names. Only the
+    `address` and `partition` are those of the link, and `broker` is the id of the broker; they fill
+    the columns of these names. Only the
     parts of a message that the columns need are read. Raises `ColumnError` for an unknown column.
     """
 
@@ -34,11 +35,13 @@ class RecordDecoder:
         columns: Sequence[str] = DEFAULT,
         address: str | None = None,
         partition: int | None = None,
+        broker: str | None = None,
     ) -> None:
         self.schema: pa.Schema = schema_of(columns)
         self.columns: tuple[str, ...] = tuple(columns)
         self.address = address
         self.partition = partition
+        self.broker = broker
         inside = [name for name in self.columns if name not in _OUTSIDE]
         placed = [name for name in inside if name not in _POSITION]
         self._scanner = MessageScanner(inside) if inside else None
@@ -57,6 +60,8 @@ class RecordDecoder:
         for name in self.columns:
             if name == "address":
                 arrays.append(_constant(self.address, TYPES[name], count))
+            elif name == "broker":
+                arrays.append(_constant(self.broker, TYPES[name], count))
             elif name == "partition":
                 arrays.append(_constant(self.partition, TYPES[name], count))
             elif name == "offset":
@@ -98,6 +103,8 @@ class RecordDecoder:
         for name in self.columns:
             if name == "address":
                 arrays.append(_constant(self.address, TYPES[name], count))
+            elif name == "broker":
+                arrays.append(_constant(self.broker, TYPES[name], count))
             elif name == RAW:
                 arrays.append(_raw(buffer, count, 0, payloads_at))
             else:

@@ -14,7 +14,7 @@ from ferrymq.arrow.wire.inputs import BooleanInput, MapInput, NumberInput, TextI
 from ferrymq.arrow.wire.rows import RowEncoder
 from ferrymq.errors import EncodeError
 
-IGNORED: Final = frozenset({"offset", "enqueuedTime", "deliveryCount", "firstAcquirer"})
+IGNORED: Final = frozenset({"broker", "offset", "enqueuedTime", "deliveryCount", "firstAcquirer"})
 """Columns of a source that a sink ignores, so that rows that were read can be written back."""
 
 # Columns that determine the destination of a message, besides the column `raw`.

@@ -12,6 +12,7 @@ Arrow schema.
 | `messageId` … `replyToGroupId` | | properties (AMQP 1.0 §3.2.4) |
 | `durable` … `firstAcquirer` | | header (§3.2.1), with its defaults |
 | `applicationProperties` … `footer` | map of strings | the sections of these names |
+| `broker` | string | the id that the broker tells of itself |
 | `raw` | binary | the message as it was published |
 """
 
@@ -58,6 +59,7 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "messageAnnotations": _MAP,
     "deliveryAnnotations": _MAP,
     "footer": _MAP,
+    "broker": _STRING,
     "raw": _BINARY,
 }
 """The type of each column."""
@@ -68,8 +70,11 @@ RAW: Final = "raw"
 POSITION: Final = ("address", "partition", "offset", "enqueuedTime")
 """Columns with the position and time of a record in its stream."""
 
-METADATA: Final = tuple(name for name in TYPES if name != RAW)
-"""All columns but `RAW`."""
+BROKER: Final = "broker"
+"""The column with the id that the broker tells of itself, for readers of several brokers."""
+
+METADATA: Final = tuple(name for name in TYPES if name not in (BROKER, RAW))
+"""All columns but `BROKER` and `RAW`."""
 
 DEFAULT: Final = (
     "body",

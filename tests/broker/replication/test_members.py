@@ -179,6 +179,7 @@ async def test_the_open_tells_the_cluster_and_the_term(tmp_path: Path) -> None:
             properties = client.remote_properties
         assert properties["ferrymq:cluster"] == cluster.database.cluster
         assert properties["ferrymq:term"] == 1
+        assert "ferrymq:broker-id" not in properties
 
 
 async def test_producers_get_no_credit_while_nothing_can_be_appended(tmp_path: Path) -> None:

@@ -280,6 +280,19 @@ def test_all_fences_of_a_group_are_forgotten_together(net: Network) -> None:
     assert asker.ask("DELETE", "fence", "query").status == 404
 
 
+def test_the_member_that_is_furthest(net: Network) -> None:
+    install(net.space, net.broker)
+    writer = Writer(net)
+    for member, sequence in (("0", 4), ("1", 6), ("2", 5)):
+        writer.write(b"x", fence(sequence, member, target="t"))
+    writer.write(b"x", fence(9, "0", target="u"))
+    asker = Asker(net)
+    found = asker.ask("LATEST", "fence", body={"group": "query", "target": "t"}).map()
+    assert (found["member"], found["sequence"], found["target"]) == ("1", 6, "t")
+    assert asker.ask("LATEST", "fence", body={"group": "query", "target": "v"}).status == 404
+    assert asker.ask("LATEST", "fence", body={"group": "other", "target": "t"}).status == 404
+
+
 def test_what_comes_again_is_counted(net: Network) -> None:
     install(net.space, net.broker)
     writer = Writer(net)
