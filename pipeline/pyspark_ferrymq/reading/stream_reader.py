@@ -26,6 +26,7 @@ from pyspark_ferrymq.brokers.placing import (
     with_lost_brokers,
 )
 from pyspark_ferrymq.brokers.several_brokers import SeveralBrokers, may_be_several
+from pyspark_ferrymq.brokers.spread_streams import with_placement
 from pyspark_ferrymq.data_loss import DELETED, LOGGER, Loss, missing_before, missing_from, report
 from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
 from pyspark_ferrymq.offsets import Offset, OffsetError, PartitionOffset, broker_of, name_of
@@ -211,14 +212,23 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return with_lost_brokers(losses, unplaced(placed, self._service.broker_ids()))
 
     def _look(self) -> dict[str, StreamRanges]:
-        """Request the ranges of the selected streams."""
-        self._ranges = self._ask().ranges(self.options.selection)
-        return self._ranges
+        """Request the ranges of the selected streams, from all brokers that have partitions of
+        them."""
+        service, settings = self._ask(), self.options.connection
+        found = service.ranges(self.options.selection)
+        if not isinstance(service, SeveralBrokers):
+            placed = with_placement(settings, found.values())
+            if placed is not settings:
+                service.close()
+                self._service = SeveralBrokers(placed)
+                found = self._service.ranges(self.options.selection)
+        self._ranges = found
+        return found
 
     def _initial(self) -> Offset:
-        service = self._ask()
         # A query that ends at a target must not begin after it.
         found = self._look() if self._target is None else self._target
+        service = self._ask()
         if isinstance(service, SeveralBrokers):
             service.discovery.require_all()
         check_found(self.options.selection, found, service, self.options.connection.place)
@@ -227,8 +237,8 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def _latest(self, given: Offset, limit: ReadLimit) -> Offset:
-        service = self._ask()
         everything = self._look() if self._target is None else self._target
+        service = self._ask()
         start = self._place(given, everything)
         self._require_brokers(start)
         new = first_positions(start, everything)
