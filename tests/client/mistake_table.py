@@ -508,9 +508,8 @@ MISTAKES: Final = [
         "a transaction of another connection",
         "with blocking.connect('$URL') as other, other.transaction() as txn:\n"
         "    sender.send(Message('x'), transaction=txn)",
-        "LocalProtocolError: amqp:not-allowed: '$QUEUE': the link is of another connection than "
-        "the "
-        "transaction",
+        "LocalProtocolError: amqp:not-allowed: '$QUEUE': the link is of another connection, to "
+        "$URL, than the transaction",
         BLOCKING,
     ),
     # ── Use after the end ──────────────────────────────────────────────────────────────────────

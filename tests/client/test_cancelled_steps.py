@@ -373,6 +373,7 @@ async def test_a_scripted_peer_is_left_with_nothing(moment: Moment) -> None:
     assert step > 10
 
 
+REDIRECTED = "needs two brokers: test_cancelled_redirects.py"
 # Functions that wait, and that no scenario is suspended in, with the reason.
 ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     "an iteration is cancelled too, but does not show where it waits": [
@@ -387,6 +388,8 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("control.py", "Control._roll_back"),
         ("control.py", "Control._undo"),
         ("link.py", "Link._run_round"),
+        ("link_redirects.py", "LinkRedirects.close"),
+        ("link_redirects.py", "_close"),
         ("recovery.py", "Recovery._attempt"),
         ("recovery.py", "Recovery._restore"),
         ("recovery.py", "Recovery._run"),
@@ -398,6 +401,22 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("session.py", "Session._usable"),
         ("session.py", "Session.ended_idle"),
         ("session.py", "Session.for_links"),
+    ],
+    REDIRECTED: [
+        ("connection.py", "Connection.partitioned_sender.<locals>.open"),
+        ("link_redirects.py", "LinkRedirects.attach_at"),
+        ("link_redirects.py", "LinkRedirects.connection_to"),
+        ("link_redirects.py", "LinkRedirects.follow"),
+        ("link_redirects.py", "_attach"),
+        ("partitioned_sender.py", "PartitionedSender._attach"),
+        ("partitioned_sender.py", "PartitionedSender._attach.<locals>.attach"),
+        ("partitioned_sender.py", "PartitionedSender._refresh"),
+        ("partitioned_sender.py", "PartitionedSender._sender_for"),
+        ("partitioned_sender.py", "PartitionedSender.close"),
+        ("partitioned_sender.py", "PartitionedSender.read_placement"),
+        ("partitioned_sender.py", "PartitionedSender.send"),
+        ("partitioned_sender.py", "PartitionedSender.send_many"),
+        ("waiting.py", "all_of"),
     ],
     "waits for a function of the user: test_authorize.py": [
         ("link.py", "Link._authorize"),

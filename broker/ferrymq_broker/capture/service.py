@@ -416,7 +416,7 @@ class CaptureService:
         for number, partition in enumerate(stream.partitions):
             first, next = int(partition.log.first), int(partition.log.next)
             if partition.elsewhere:
-                # Its broker may write files into the same folder.
+                # Its broker captures it.
                 starts[number] = 0
                 continue
             filed = found.get(number, 0)

@@ -359,13 +359,15 @@ class Connection(OtherNames, Opened):
 
         Queued output is written first, and messages that arrived and were not taken are released.
         Sends without an outcome raise `ConnectionClosed`. Closing twice is harmless. Connections of
-        redirected links are closed first, in the same way.
+        redirected links are closed at the same time, in the same way.
         """
         self.check_loop()
         expect_encodable(error)
         check_timeout(timeout)
-        if self.link_redirects is not None:
-            await self.link_redirects.close(timeout)
+        elsewhere: asyncio.Task[None] | None = None
+        if self.link_redirects is not None and self.link_redirects.has_any:
+            # A caller that is cancelled has closed these, too.
+            elsewhere = asyncio.create_task(self.link_redirects.close(timeout))
         transport = self._transport
         patience = self.options.close_timeout if timeout == "default" else timeout
         try:
@@ -386,6 +388,8 @@ class Connection(OtherNames, Opened):
             if transport is not None:
                 transport.abort()
                 await transport.ended
+        if elsewhere is not None:
+            await asyncio.shield(elsewhere)
 
     def _close_now(self, transport: EngineTransport | None, error: Error | None) -> None:
         """Send the close, and end every waiting call."""

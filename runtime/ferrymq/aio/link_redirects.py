@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ferrymq.aio.redirects import MOST_REDIRECTS, link_redirected, places_of
-from ferrymq.aio.waiting import fresh
+from ferrymq.aio.waiting import all_of, fresh
 from ferrymq.errors import LinkDetached
 
 if TYPE_CHECKING:
@@ -109,6 +109,11 @@ class LinkRedirects:
             self._opened[place] = task
         return await asyncio.shield(task)
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a connection, or one is being opened."""
+        return bool(self._opened)
+
     def give_back(self, error: BaseException) -> None:
         """Give back the messages that were taken and have no outcome."""
         for task in self._opened.values():
@@ -121,7 +126,7 @@ class LinkRedirects:
         self._opened.clear()
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*(_close(task, timeout) for task in tasks))
+        await all_of(_close(task, timeout) for task in tasks)
 
 
 async def _attach(

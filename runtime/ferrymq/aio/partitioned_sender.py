@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.aio.opening import Opened
-from ferrymq.aio.waiting import deadline, give_up
+from ferrymq.aio.waiting import all_of, deadline, give_up
 from ferrymq.durations import Duration
 from ferrymq.errors import AmqpError, DeliveryError, LinkDetached, PeerError
 from ferrymq.partitioning import (
@@ -150,7 +150,7 @@ class PartitionedSender(Opened):
         self._closed = True
         senders = list(self._senders.values())
         self._senders.clear()
-        await asyncio.gather(*(sender.close(timeout=timeout) for sender in senders))
+        await all_of(sender.close(timeout=timeout) for sender in senders)
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 

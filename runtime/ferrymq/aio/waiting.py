@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ferrymq.aio.unseen import SentFuture
 from ferrymq.durations import Duration, seconds
@@ -90,6 +90,15 @@ def fresh(error: E) -> E:
     twin.__dict__.update(error.__dict__)
     twin.__cause__ = error.__cause__
     return twin
+
+
+async def all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Await calls that run at the same time, and raise the first error. They all run to their ends,
+    also if the caller is cancelled."""
+    results = await asyncio.shield(asyncio.gather(*calls, return_exceptions=True))
+    for result in results:
+        if result is not None:
+            raise result
 
 
 def give_up(futures: Iterable[asyncio.Future[None]]) -> None:

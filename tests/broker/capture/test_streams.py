@@ -287,6 +287,24 @@ async def figures(server: BrokerServer) -> dict[str, float]:
     }
 
 
+async def test_the_partitions_of_other_brokers_are_not_captured_here(tmp_path: Path) -> None:
+    text = CONFIG.replace(
+        'name = "plain"',
+        'name = "spread"\ncapture = true\n'
+        'partitions-on = ["0-1 amqp://other.example", "2-3 amqp://this.example"]',
+    )
+    config = config_of(tmp_path, f'advertise = "amqp://this.example"\n{text}')
+    async with BrokerServer(config) as server:
+        for number in (2, 3):
+            await publish(server, f"spread::{number}", 12)
+        await until(lambda: records(tmp_path, "spread") == 24)
+        await until(lambda: held(server, "spread") == {2: 12, 3: 12})
+    assert {each.partition for each in files_of(tmp_path, "spread")} == {2, 3}
+    async with BrokerServer(config) as server:
+        await publish(server, "spread::3", 10)
+        await until(lambda: records(tmp_path, "spread") == 34)
+
+
 async def test_sums_do_not_fall_with_a_stream_that_is_captured_no_more(
     server: BrokerServer,
 ) -> None:

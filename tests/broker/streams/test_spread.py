@@ -8,6 +8,7 @@ from zlib import crc32
 
 import pytest
 
+from ferrymq.engine.sasl import Plain
 from ferrymq_broker.config import Config
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.errors import BrokerError
@@ -18,6 +19,7 @@ from ferrymq_codec.scalars import UInt
 from ferrymq_types.messaging import Accepted, Data, MessageAnnotations, Properties, Rejected
 from tests.broker.harness import Endpoint, Network
 from tests.broker.management.asker import Asker
+from tests.broker.management.rules import guard, rule
 from tests.broker.recovery.kit import stored_network
 from tests.broker.streams.kit import declare, keyed, offsets, read
 from tests.broker.test_termini import refused
@@ -289,3 +291,29 @@ def test_the_virtual_host_is_the_same_on_all_brokers(net: Network) -> None:
     assert link.error is not None and link.error.info is not None
     assert link.error.info["hostname"] == "vhost:tenant"
     assert link.error.info["network-host"] == "b.example"
+
+
+def test_the_rights_come_before_the_redirect(net: Network) -> None:
+    spread(net)
+    guard(net, rule("user:writer", "send", "s"), rule("user:other", "send receive", "t"))
+    other = net.connect(sasl=Plain("other", "any password"))
+    for link in (other.sender("s::3"), other.receiver("s::3"), other.sender("s")):
+        assert refused(link, "amqp:unauthorized-access")
+        assert link.error is not None and "b.example" not in str(link.error)
+    writer = net.connect(sasl=Plain("writer", "any password"))
+    assert refused(writer.sender("s::3"), "amqp:link:redirect")
+    assert refused(writer.sender("s"), "amqp:not-allowed")
+    assert refused(writer.receiver("s::3"), "amqp:unauthorized-access")
+
+
+def test_groups_and_epochs_are_those_of_a_partition(net: Network) -> None:
+    spread(net, advertise=B)
+    client = net.connect()
+    first = read(client, "s::3", properties={"ferrymq:epoch": 1})
+    second = read(client, "s::3", properties={"ferrymq:epoch": 2})
+    assert first.error is not None and first.error.condition == "amqp:link:stolen"
+    assert second.link.usable
+    groups = the_stream(net).describe()["groups"]
+    assert groups == [
+        {"name": "", "links": 1, "readers": [0, 0, 0, 1], "epochs": [None, None, None, 2]}
+    ]
