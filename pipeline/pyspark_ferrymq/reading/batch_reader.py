@@ -12,7 +12,7 @@ from pyspark_ferrymq.brokers.spread_streams import with_placement
 from pyspark_ferrymq.data_loss import missing_before, missing_from, report
 from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
 from pyspark_ferrymq.offsets import broker_of, name_of
-from pyspark_ferrymq.reading.broker_of_range import connection_of, options_for
+from pyspark_ferrymq.reading.query_brokers import connection_of, options_for, require_all
 from pyspark_ferrymq.reading.read_task import read_range
 from pyspark_ferrymq.reading.resolve_offsets import check_found, resolve
 from pyspark_ferrymq.stream_metadata import StreamRanges, StreamService, asking, open_service
@@ -65,8 +65,7 @@ class OffsetBatchReader(DataSourceReader):
         """Return what to read, as one range for each partition."""
         selection = self.options.selection
         found = service.ranges(selection)
-        if isinstance(service, SeveralBrokers):
-            service.discovery.require_all()
+        require_all(service)
         check_found(selection, found, service, self.options.connection.place)
         start = resolve(self.start, found, service)
         end = resolve(self.end, found, service)

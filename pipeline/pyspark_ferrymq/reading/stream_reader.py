@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -17,22 +17,23 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_ferrymq.brokers.placing import (
-    LOST,
-    UNPLACED,
-    first_positions,
-    place,
-    unplaced,
-    with_lost_brokers,
-)
+from pyspark_ferrymq.brokers.placing import LOST, UNPLACED, first_positions
 from pyspark_ferrymq.brokers.several_brokers import SeveralBrokers, may_be_several
 from pyspark_ferrymq.brokers.spread_streams import with_placement
-from pyspark_ferrymq.data_loss import DELETED, LOGGER, Loss, missing_before, missing_from, report
+from pyspark_ferrymq.data_loss import DELETED, LOGGER, missing_before, missing_from, report
 from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
 from pyspark_ferrymq.offsets import Offset, OffsetError, PartitionOffset, broker_of, name_of
 from pyspark_ferrymq.options.connection import AmqpUnreachableError
 from pyspark_ferrymq.reading.admission_control import Backlog, backlog, end_of
-from pyspark_ferrymq.reading.broker_of_range import connection_of, options_for
+from pyspark_ferrymq.reading.batch_bounds import begin_of, ends_of, within
+from pyspark_ferrymq.reading.query_brokers import (
+    connection_of,
+    named_losses,
+    options_for,
+    placed_by,
+    require_all,
+    require_brokers,
+)
 from pyspark_ferrymq.reading.read_task import read_range
 from pyspark_ferrymq.reading.resolve_offsets import check_found, resolve
 from pyspark_ferrymq.stream_metadata import StreamRanges, StreamService, asking, open_service
@@ -114,7 +115,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, object] | None:  # noqa: N802
         """Return the ends of the streams at the time when the last batch was planned."""
         ranges = self._ranges
-        return None if ranges is None else _ends(ranges).to_json()
+        return None if ranges is None else ends_of(ranges).to_json()
 
     @plain
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
@@ -124,18 +125,19 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not planned_here:
             # The batch was planned by another process: check that it can be repeated.
             found = asking(self.options, self._look)
-            begin, until = self._place(begin, found), self._place(until, found)
-            self._require_brokers(until)
-            losses = self._name_brokers(missing_before(begin, until, found), until)
+            service = self._ask()
+            begin, until = (placed_by(service, each, found) for each in (begin, until))
+            require_brokers(service, until)
+            losses = named_losses(service, missing_before(begin, until, found), until)
             report(losses, self.options.fail_on_data_loss)
-            until = _within(until, found)
+            until = within(until, found)
         elif self._ranges is not None:
-            begin = self._place(begin, self._ranges)
+            begin = placed_by(self._service, begin, self._ranges)
         ranges = [
             OffsetRange(name_of(key), position.incarnation, number, first, offset, broker_of(key))
             for key, position in sorted(until.streams.items())
             for number, offset in sorted(position.partitions.items())
-            for first in [_begin(begin, key, position, number, planned_here)]
+            for first in [begin_of(begin, key, position, number, planned_here)]
         ]
         options = self.options
         planned = plan(ranges, options.min_partitions, options.max_records_per_partition)
@@ -146,7 +148,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         holder = self.options.hold
         if holder is None:
             return
-        done = self._place(_offset(end), self._ranges or {})
+        done = placed_by(self._service, _offset(end), self._ranges or {})
         for name, position in sorted(done.streams.items()):
             if self._is_of_another(name, position):
                 # The new stream has unread records at these offsets.
@@ -189,28 +191,6 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._service = SeveralBrokers(settings) if several else open_service(settings)
         return self._service
 
-    def _place(self, offset: Offset, found: Mapping[str, StreamRanges]) -> Offset:
-        """Return the offset with the keys that streams have with the brokers that are there."""
-        return offset if self._service is None else place(offset, found, self._service.broker_ids())
-
-    def _require_brokers(self, placed: Offset) -> None:
-        """Check that each URL without an answer is not that of a broker in the offset.
-
-        Raises `AmqpUnreachableError`.
-        """
-        service = self._service
-        if isinstance(service, SeveralBrokers):
-            lost = unplaced(placed, service.broker_ids())
-            if lost and (reason := service.discovery.first_silent()):
-                raise AmqpUnreachableError(reason)
-            service.discovery.accept_silent()
-
-    def _name_brokers(self, losses: list[Loss], placed: Offset) -> list[Loss]:
-        """Return the losses with the reason for those of brokers that are not there."""
-        if self._service is None or not losses:
-            return losses
-        return with_lost_brokers(losses, unplaced(placed, self._service.broker_ids()))
-
     def _look(self) -> dict[str, StreamRanges]:
         """Request the ranges of the selected streams, from all brokers that have partitions of
         them."""
@@ -229,8 +209,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A query that ends at a target must not begin after it.
         found = self._look() if self._target is None else self._target
         service = self._ask()
-        if isinstance(service, SeveralBrokers):
-            service.discovery.require_all()
+        require_all(service)
         check_found(self.options.selection, found, service, self.options.connection.place)
         start = resolve(self.begin, found, service)
         report(missing_from(start, found), self.options.fail_on_data_loss)
@@ -239,11 +218,11 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest(self, given: Offset, limit: ReadLimit) -> Offset:
         everything = self._look() if self._target is None else self._target
         service = self._ask()
-        start = self._place(given, everything)
-        self._require_brokers(start)
+        start = placed_by(service, given, everything)
+        require_brokers(service, start)
         new = first_positions(start, everything)
         found = {key: ranges for key, ranges in everything.items() if key not in new}
-        losses = self._name_brokers(missing_from(start, found), start)
+        losses = named_losses(service, missing_from(start, found), start)
         # A stream that was read and is gone, or has lost partitions, is a loss.
         gone = {loss.stream for loss in losses if loss.reason in (DELETED, LOST, UNPLACED)}
         if not losses and not gone | self._gone:
@@ -309,51 +288,3 @@ def _offset(found: dict[str, object]) -> Offset:
         raise AmqpSourceError(
             f"the checkpoint is from another source or release: {error}"
         ) from None
-
-
-def _begin(
-    start: Offset, name: str, position: PartitionOffset, number: int, planned_here: bool
-) -> int:
-    """Return the start of a batch in a partition; a new partition or stream begins at its first
-    record.
-
-    When the first batch of a query is repeated, its start has just been decided again. Streams that
-    were made again in the meantime have no records in this batch.
-    """
-    before = start.streams.get(name)
-    if broker_of(name) and broker_of(name) not in start.brokers:
-        # The batch in which a new broker is found reads nothing from it.
-        return position.partitions[number]
-    if before is None or before.incarnation != position.incarnation:
-        return 0 if planned_here or not start.pin else position.partitions[number]
-    return before.partitions.get(number, 0)
-
-
-def _ends(ranges: Mapping[str, StreamRanges]) -> Offset:
-    return Offset(
-        {
-            name: PartitionOffset(
-                stream.incarnation,
-                {number: there.next for number, there in stream.partitions.items()},
-            )
-            for name, stream in ranges.items()
-        }
-    )
-
-
-def _within(end: Offset, found: Mapping[str, StreamRanges]) -> Offset:
-    """Return the end of a batch limited to existing records: later ones may never come."""
-    streams: dict[str, PartitionOffset] = {}
-    for name, position in end.streams.items():
-        stream = found.get(name)
-        if stream is None or stream.incarnation != position.incarnation:
-            continue
-        streams[name] = PartitionOffset(
-            position.incarnation,
-            {
-                number: min(offset, stream.partitions[number].next)
-                for number, offset in position.partitions.items()
-                if number in stream.partitions
-            },
-        )
-    return Offset(streams)
