@@ -423,6 +423,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "spark/test_many_brokers.py",
         "spark/test_many_brokers_sink.py",
         "spark/test_brokers_deciding.py",
+        "spark/test_spread_streams.py",
     ),
     "pipeline/metrics": (
         "spark/test_pipelines_metrics.py",

@@ -39,11 +39,19 @@ class BrokerStreams:
                 if not selection.matches(name):
                     continue
                 partitions = {}
+                here = set()
                 for item in _maps(stream, "partitions"):
                     number = int(item["partition"])
+                    here.add(number)
                     if selection.reads(name, number):
                         partitions[number] = _range(number, item)
-                found[name] = StreamRanges(name, str(stream["incarnation"]), partitions)
+                elsewhere = {
+                    int(item["partition"]): tuple(map(str, item["urls"]))
+                    for item in (_maps(stream, "placement") if "placement" in stream else ())
+                    if int(item["partition"]) not in here
+                    and selection.reads(name, int(item["partition"]))
+                }
+                found[name] = StreamRanges(name, str(stream["incarnation"]), partitions, elsewhere)
             after = answer.get("after")
             if not isinstance(after, str):
                 return found

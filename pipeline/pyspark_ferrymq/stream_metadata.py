@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pyspark_ferrymq.options.connection import AmqpUnreachableError
@@ -36,11 +36,13 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class StreamRanges:
-    """The partitions of a stream. A stream made again under its name has another incarnation."""
+    """The partitions of a stream. A stream made again under its name has another incarnation.
+    `elsewhere` has the URLs of the partitions that other brokers have."""
 
     name: str
     incarnation: str
     partitions: Mapping[int, PartitionRange]
+    elsewhere: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 class StreamService(Protocol):

@@ -89,6 +89,12 @@ class BrokerDiscovery:
         self._group()
         return self._brokers
 
+    def extend(self, settings: BrokerOptions) -> None:
+        """Use options with more URLs, and ask these. Raises as `find`."""
+        known = {one.url for one in self._settings.each()}
+        self._settings = settings
+        self._ask_all([one for one in settings.each() if one.url not in known])
+
     def require_all(self) -> None:
         """Check, for a new query, that URLs without an answer can only be fail-overs, and warn of
         them. Raises `AmqpUnreachableError`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_ferrymq.broker_streams import BrokerStreams
 from pyspark_ferrymq.brokers.discovery import BrokerDiscovery
+from pyspark_ferrymq.brokers.spread_streams import with_placement
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.offsets import broker_of, name_of, stream_key
 from pyspark_ferrymq.options import BrokerOptions
@@ -58,7 +59,17 @@ class SeveralBrokers:
         return self._brokers[broker_of(key)][0]
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
-        """Return the ranges of the selected streams of all brokers that are known by now."""
+        """Return the ranges of the selected streams of all brokers that are known by now, and of
+        those that have other partitions of these streams."""
+        while True:
+            found = self._ranges(selection)
+            settings = with_placement(self._settings, found.values())
+            if settings is self._settings:
+                return found
+            self._settings = settings
+            self.discovery.extend(settings)
+
+    def _ranges(self, selection: Selection) -> dict[str, StreamRanges]:
         self._look_for_brokers()
         found: dict[str, StreamRanges] = {}
         for broker, (_, service) in self._brokers.items():

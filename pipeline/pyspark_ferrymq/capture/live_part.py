@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark_ferrymq.brokers.spread_streams import expect_here
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpOptionError
 from pyspark_ferrymq.options import BrokerOptions, Selection
 from pyspark_ferrymq.options.names import CONNECTION
@@ -36,6 +37,7 @@ def ranges_of(settings: BrokerOptions, stream: str) -> StreamRanges:
         found = service.ranges(Selection("subscribe", (stream,))).get(stream)
         if found is None:
             raise AmqpDataLossError(f"{service.explain(stream)}; to read the files, leave out url")
+        expect_here([found], settings.place)
         return found
     finally:
         service.close()

@@ -20,6 +20,7 @@ def prepare(options: Mapping[str, str], target: str, partitions: int) -> None:
     not be created.
     """
     from ferrymq import ManagementError
+    from pyspark_ferrymq.brokers.spread_streams import expect_here
     from pyspark_ferrymq.options import Selection
     from pyspark_ferrymq.stream_metadata import open_service
 
@@ -29,6 +30,8 @@ def prepare(options: Mapping[str, str], target: str, partitions: int) -> None:
         found = service.ranges(Selection("subscribe", (target,))).get(target)
     finally:
         service.close()
+    if found is not None:
+        expect_here([found], settings.place)
     if found is None:
         with (
             _connected(settings) as connection,

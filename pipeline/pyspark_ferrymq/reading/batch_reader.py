@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_ferrymq.brokers.several_brokers import SeveralBrokers, may_be_several
+from pyspark_ferrymq.brokers.spread_streams import with_placement
 from pyspark_ferrymq.data_loss import missing_before, missing_from, report
 from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
 from pyspark_ferrymq.offsets import broker_of, name_of
@@ -39,6 +40,12 @@ class OffsetBatchReader(DataSourceReader):
         service: StreamService
         service = SeveralBrokers(settings) if may_be_several(settings) else open_service(settings)
         try:
+            if not isinstance(service, SeveralBrokers):
+                found = asking(self.options, lambda: service.ranges(self.options.selection))
+                placed = with_placement(settings, found.values())
+                if placed is not settings:
+                    service.close()
+                    service = SeveralBrokers(placed)
             ranges = asking(self.options, lambda: self.ranges(service))
         finally:
             service.close()

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_ferrymq.brokers.placing import LOST, UNPLACED, first_positions
 from pyspark_ferrymq.brokers.several_brokers import SeveralBrokers, may_be_several
+from pyspark_ferrymq.brokers.spread_streams import with_placement
 from pyspark_ferrymq.data_loss import DELETED, LOGGER, missing_before, missing_from, report
 from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
 from pyspark_ferrymq.offsets import Offset, OffsetError, PartitionOffset, broker_of, name_of
@@ -197,14 +198,23 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._service
 
     def _look(self) -> dict[str, StreamRanges]:
-        """Request the ranges of the selected streams."""
-        self._ranges = self._ask().ranges(self.options.selection)
-        return self._ranges
+        """Request the ranges of the selected streams, from all brokers that have partitions of
+        them."""
+        service, settings = self._ask(), self.options.connection
+        found = service.ranges(self.options.selection)
+        if not isinstance(service, SeveralBrokers):
+            placed = with_placement(settings, found.values())
+            if placed is not settings:
+                service.close()
+                self._service = SeveralBrokers(placed)
+                found = self._service.ranges(self.options.selection)
+        self._ranges = found
+        return found
 
     def _initial(self) -> Offset:
-        service = self._ask()
         # A query that ends at a target must not begin after it.
         found = self._look() if self._target is None else self._target
+        service = self._ask()
         require_all(service)
         check_found(self.options.selection, found, service, self.options.connection.place)
         start = resolve(self.begin, found, service)
@@ -212,8 +222,8 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def _latest(self, given: Offset, limit: ReadLimit) -> Offset:
-        service = self._ask()
         everything = self._look() if self._target is None else self._target
+        service = self._ask()
         start = placed_by(service, given, everything)
         require_brokers(service, start)
         new = first_positions(start, everything)
