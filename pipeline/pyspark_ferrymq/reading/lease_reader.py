@@ -15,6 +15,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_ferrymq.broker_queues import BrokerQueues, QueueBacklog
+from pyspark_ferrymq.brokers.several_brokers import only_broker
 from pyspark_ferrymq.data_loss import LOGGER
 from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
 from pyspark_ferrymq.lease_offsets import LeaseOffset, LeasePosition
@@ -154,7 +155,7 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ask(self) -> BrokerQueues:
         if self._service is None:
-            self._service = BrokerQueues(self.options.connection)
+            self._service = BrokerQueues(only_broker(self.options.connection))
         return self._service
 
     def _look(self, queue: str, holder: str) -> QueueBacklog:
