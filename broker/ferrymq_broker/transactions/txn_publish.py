@@ -140,8 +140,9 @@ class TxnPublish(TxnWork):
                 delivery.settle(ACCEPTED)
             elif not delivery.second:
                 delivery.settle(None)
-        if delivery.settled:
-            # The delivery is over; it is freed with the transaction.
+        if delivery.settled or delivery.remote_settled:
+            # The delivery is over. It must not lead to its work any more: the broker does not collect
+            # cycles of older objects, so both would stay, with the payload.
             delivery.context = None
 
     def resume_on(self, link: ReceiverLink) -> IncomingDelivery:
