@@ -27,6 +27,7 @@ from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.tls_stream import TlsStream
 from ferrymq_broker.transactions.coordinator import Coordinator
 from ferrymq_broker.transactions.transaction import BrokerTransaction
+from ferrymq_broker.transactions.txn_publish import TxnPublish
 from tests.broker.tls.pki import Pki
 
 OF_THE_BROKER = (
@@ -39,6 +40,7 @@ OF_THE_BROKER = (
     SessionLinks,
     TlsStream,
     BrokerTransaction,
+    TxnPublish,
 )
 
 
@@ -97,6 +99,9 @@ async def work(connection: Connection) -> None:
     await connection.transaction()
     async with connection.transaction() as transaction:
         await sender.send(Message(b"4"), transaction=transaction)
+        await sender.send_encoded(
+            [Message(b"5").encode()] * 2, settled=True, transaction=transaction
+        )
     session = await connection.session()
     await session.receiver("q")
     await session.close()
