@@ -111,13 +111,11 @@ test: $(READY_DEV) node-modules build ## check a change: the suite on the compil
 	    $(PURE) $(PYTEST) -m "not slow and not once" --junitxml=$(RESULTS)/pure.xml $(INTERPRETED) || status=1; \
 	    echo "== compiled"; \
 	    $(BUILT) $(PYTEST) -m "not slow" --junitxml=$(RESULTS)/compiled.xml || status=1; \
-	    $(OLD_SPARKS) || status=1; \
-	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(RESULTS)/compiled.xml $(ON_SPARKS) || status=1; \
+	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(RESULTS)/compiled.xml || status=1; \
 	else \
 	    echo "== interpreted; nothing was compiled"; \
 	    $(PURE) $(PYTEST) -m "not slow" --junitxml=$(RESULTS)/pure.xml || status=1; \
-	    $(OLD_SPARKS) || status=1; \
-	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(ON_SPARKS) || status=1; \
+	    $(PY) .ci/summary.py $(RESULTS)/pure.xml || status=1; \
 	fi; exit $$status
 
 # Everything there is of the tests, for a release or a night.
@@ -226,7 +224,7 @@ standstill: $(READY_DEV) build ## fail if one client can stop all others for 20 
 wheels: $(READY_DEV) ## build a wheel for each interpreter of this machine and try it, into dist/; ARGS="--python python3.12"
 	@$(PY) .ci/wheels.py $(ARGS)
 
-old-sparks: $(READY_DEV) ## get the old versions of Spark that `make test` runs on
+old-sparks: $(READY_DEV) ## get the old versions of Spark that `make test-all` runs on
 	@$(PY) -m tests.spark.versions get 4.0 4.1
 
 spark-versions: $(READY_DEV) build ## try the data source on each version of Spark, write docs/pipeline/spark-versions.md
