@@ -18,6 +18,7 @@ from pyspark_ferrymq.errors import AmqpDataLossError, AmqpSourceError
 from pyspark_ferrymq.lease_offsets import LeaseOffset, LeasePosition
 from pyspark_ferrymq.offsets import OffsetError
 from pyspark_ferrymq.options import SourceOptions
+from pyspark_ferrymq.read_columns import ReadColumns
 from pyspark_ferrymq.reading import make_stream_reader
 from pyspark_ferrymq.reading.lease_reader import LeaseStreamReader
 from pyspark_ferrymq.schema import default_schema
@@ -49,7 +50,7 @@ def reader_of(broker: BrokerProcess, **options: object) -> LeaseStreamReader:
     """A reader of a new process of the driver."""
     given = {"url": broker.url, "queueMode": "consume", **options}
     parsed = SourceOptions.parse({name: str(value) for name, value in given.items()})
-    return LeaseStreamReader(parsed, ["body"])
+    return LeaseStreamReader(parsed, ReadColumns(tuple(["body"])))
 
 
 def begin(reader: LeaseStreamReader) -> Json:
@@ -387,4 +388,4 @@ def test_queues_have_names() -> None:
         {"url": "amqp://127.0.0.1", "subscribePattern": "q.*", "queueMode": "consume"}
     )
     with pytest.raises(AmqpOptionError, match="by the option 'subscribe'"):
-        LeaseStreamReader(options, ["body"])
+        LeaseStreamReader(options, ReadColumns(tuple(["body"])))
