@@ -50,7 +50,7 @@ def reader_of(broker: BrokerProcess, **options: object) -> LeaseStreamReader:
     """A reader of a new process of the driver."""
     given = {"url": broker.url, "queueMode": "consume", **options}
     parsed = SourceOptions.parse({name: str(value) for name, value in given.items()})
-    return LeaseStreamReader(parsed, ReadColumns(tuple(["body"])))
+    return LeaseStreamReader(parsed, ReadColumns(("body",)))
 
 
 def begin(reader: LeaseStreamReader) -> Json:
@@ -388,4 +388,4 @@ def test_queues_have_names() -> None:
         {"url": "amqp://127.0.0.1", "subscribePattern": "q.*", "queueMode": "consume"}
     )
     with pytest.raises(AmqpOptionError, match="by the option 'subscribe'"):
-        LeaseStreamReader(options, ReadColumns(tuple(["body"])))
+        LeaseStreamReader(options, ReadColumns(("body",)))
