@@ -29,7 +29,11 @@ async def take(connection: ferrymq.Connection, address: str) -> object:
 
 async def main() -> None:
     """Find nodes by all kinds of addresses, and try addresses without a node."""
-    async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
+    # By default the client would follow the redirect of "archive".
+    async with (
+        BrokerServer(CONFIG) as server,
+        ferrymq.connect(server.url, follow_redirects=False) as connection,
+    ):
         alias = await connection.sender("bestellungen")
         await alias.send(Message(body="by an alias"))
         print("orders:", await take(connection, "orders"))

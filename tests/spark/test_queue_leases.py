@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from ferrymq import Message, blocking
-from pyspark_ferrymq import AmqpOptionError
+from pyspark_ferrymq import AmqpOptionError, spark_api
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpSourceError
 from pyspark_ferrymq.lease_offsets import LeaseOffset, LeasePosition
 from pyspark_ferrymq.offsets import OffsetError
@@ -369,13 +368,13 @@ def test_options_that_make_no_sense(options: Json, says: str) -> None:
     given = {"url": "amqp://127.0.0.1", "subscribe": "q", "queueMode": "consume", **options}
     with pytest.raises(AmqpOptionError, match=says):
         LeaseStreamReader(
-            SourceOptions.parse({name: str(value) for name, value in given.items()}), ["body"]
+            SourceOptions.parse({name: str(value) for name, value in given.items()}),
+            ReadColumns(("body",)),
         )
 
 
 def test_an_older_spark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if a module that it imports lacked a name.
-    monkeypatch.setitem(sys.modules, "pyspark_ferrymq.reading.lease_reader", None)
+    monkeypatch.setattr(spark_api, "ADMISSION_CONTROL", False)
     options = SourceOptions.parse(
         {"url": "amqp://127.0.0.1", "subscribe": "q", "queueMode": "consume"}
     )
