@@ -76,7 +76,7 @@ class JournalFollower(SnapshotSource):
         self._woken = asyncio.Event()
         self._answered = executor.time()
         self._is_applying = False
-        self._is_paused = False
+        self._pauses = 0
         self._when_paused: list[Callable[[], None]] = []
         self._target: tuple[int, Done[None]] | None = None
 
@@ -98,13 +98,13 @@ class JournalFollower(SnapshotSource):
 
     def pause(self, call: Callable[[DurableStore], None]) -> None:
         """See `SnapshotSource.pause`."""
-        self._is_paused = True
+        self._pauses += 1
         self._when_paused.append(lambda: call(self._opened()))
         self._tell_paused()
 
     def resume(self) -> None:
         """See `SnapshotSource.resume`."""
-        self._is_paused = False
+        self._pauses -= 1
         self._woken.set()
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class JournalFollower(SnapshotSource):
         """Replace the records. Return the seconds until the next attempt."""
         try:
             base = await self._fit.find_base(reason)
-            while self._is_paused:
+            while self._pauses:
                 await self._wait()
             store, self._store = self._store, None
             was_empty = store is not None and store.applied == 0
@@ -241,7 +241,7 @@ class JournalFollower(SnapshotSource):
         return ask(partial(self._journal.read, after, BYTES_AT_ONCE))
 
     async def _apply(self, batches: list[SharedBatch]) -> None:
-        while self._is_paused:
+        while self._pauses:
             await self._wait()
         records = self._opened().records
         self._is_applying = True
@@ -275,7 +275,7 @@ class JournalFollower(SnapshotSource):
 
     def _tell_paused(self) -> None:
         """Tell those who wait for the pause, if nothing is being applied."""
-        if self._is_paused and not self._is_applying and self._store is not None:
+        if self._pauses and not self._is_applying and self._store is not None:
             waiting, self._when_paused = self._when_paused, []
             for call in waiting:
                 call()

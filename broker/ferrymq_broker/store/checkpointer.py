@@ -62,11 +62,12 @@ class Checkpointer:
         self._stopped = False
         self._retrying = False
         self._when_idle: list[Callable[[], None]] = []
-        self._paused = False
+        # A backup and a snapshot may pause it at the same time.
+        self._pauses = 0
 
     def wake(self) -> None:
         """Start applying if there are full segments and no other work is under way."""
-        if self._segments is None and not self._paused and not self._stopped:
+        if self._segments is None and not self._pauses and not self._stopped:
             if self._journal.full:
                 self._begin(list(self._journal.full))
                 self._executor.soon(self._slice)
@@ -177,7 +178,7 @@ class Checkpointer:
         """Try again, with all batches that were written since: settled messages need no room."""
         if self._stopped:
             return
-        if self._paused:
+        if self._pauses:
             self._executor.later(_RETRY, self._retry)
             return
         self._retrying = False
@@ -186,7 +187,7 @@ class Checkpointer:
 
     def apply_all(self) -> None:
         """Apply the segment that is being written, too, if no other work is under way."""
-        if self._segments is None and not self._paused and not self._stopped:
+        if self._segments is None and not self._pauses and not self._stopped:
             segments = self._all_segments()
             if segments and segments[-1].last > self._records.applied:
                 self._begin(segments)
@@ -203,19 +204,20 @@ class Checkpointer:
     @property
     def is_paused(self) -> bool:
         """Whether the checkpointer waits for `resume`."""
-        return self._paused
+        return self._pauses > 0
 
     def pause(self, call: Callable[[], None]) -> None:
-        """Call `call` as soon as nothing is being applied, and start nothing until `resume`."""
-        self._paused = True
+        """Call `call` as soon as nothing is being applied, and start nothing until each `pause` has
+        had its `resume`."""
+        self._pauses += 1
         if self._segments is None or self._retrying:
             call()
         else:
             self._when_idle.append(call)
 
     def resume(self) -> None:
-        """Continue after `pause`."""
-        self._paused = False
+        """End one pause, and continue if it was the last one."""
+        self._pauses -= 1
         self.wake()
 
     def stop(self) -> None:

@@ -504,9 +504,9 @@ class DurableStore(Store):
     # -- copies ------------------------------------------------------------------------------
 
     def pause(self, call: Callable[[], None]) -> None:
-        """Stop applying, then call `call`. Until `resume`, the records and the files of the journal
-        stay as they are, except that batches are added. A backup uses this. A pause must be short,
-        because a long journal makes all clients wait."""
+        """Stop applying, then call `call`. Until each `pause` has had its `resume`, the records and
+        the files of the journal stay as they are, except that batches are added. Backups and
+        snapshots use this. A pause must be short, because a long journal makes all clients wait."""
         if self._applier is None or self._alarm.is_on:
             raise StoreError(
                 f"{self._folder.describe()}: the disk is full, or the store has failed, so "

@@ -245,6 +245,10 @@ def test_nothing_is_applied_in_a_pause(cluster: Cluster) -> None:
         await asyncio.sleep(10)
         assert store.applied == 10
         assert member.follower.behind == 10
+        # Another pause begins and ends meanwhile.
+        member.follower.pause(lambda store: member.follower.resume())
+        await asyncio.sleep(10)
+        assert store.applied == 10
         member.follower.resume()
         await member.applied(20)
 

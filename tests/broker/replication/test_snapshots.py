@@ -90,6 +90,33 @@ async def test_a_leader_makes_one_while_it_writes(place: Place) -> None:
     )
 
 
+def test_a_store_goes_on_after_its_last_pause(tmp_path: Path) -> None:
+    """A backup that ends must not change the records that a snapshot copies, nor the reverse."""
+    store = DurableStore.open(tmp_path, Changes(), SIZES, cluster=CLUSTER)
+    leader = LeaderStore(store)
+
+    def write(numbers: range) -> None:
+        for number in numbers:
+            leader.put(number, bytes(4000))
+            leader.appender.answer()
+            leader.executor.run()
+
+    write(range(80))
+    began: list[str] = []
+    store.pause(lambda: began.append("backup"))
+    store.pause(lambda: began.append("snapshot"))
+    leader.executor.run()
+    assert began == ["backup", "snapshot"]
+    applied = store.records.applied
+    store.resume()
+    write(range(80, 160))
+    assert store.records.applied == applied
+    store.resume()
+    write(range(160, 240))
+    assert store.records.applied > applied
+    store.close()
+
+
 async def test_a_damaged_snapshot_is_passed_over(place: Place) -> None:
     place.append(300)
     first = place.follower("first")
