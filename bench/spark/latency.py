@@ -144,7 +144,7 @@ def _start(frame: DataFrame, sink: str, options: dict[str, str], folder: Path) -
 
 
 def _live(query: StreamingQuery, seconds: tuple[int, int]) -> float:
-    """Let a query run and stop it; return when the measured time began."""
+    """Run a query for its warm-up and the measured time; return when the measured time began."""
     warm_up, measured = seconds
     query.awaitTermination(warm_up)
     begin = time.time()

@@ -18,8 +18,8 @@ _QUEUE: Final = "queue"
 
 @dataclass(frozen=True, slots=True)
 class QueueBacklog:
-    """What waits for a query in a queue: `available` messages, and those `leased` for it already,
-    by the numbers of the leases."""
+    """The messages that wait for a query in a queue: `available` ones, and those `leased` for it
+    already, by the numbers of the leases."""
 
     available: int
     leased: Mapping[int, int]
@@ -64,8 +64,10 @@ class BrokerQueues:
         return int(self._ask("LEASE", queue, arguments)["messages"])
 
     def renew(self, queue: str, holder: str, duration: int) -> set[int]:
-        """Let the leases of a holder hold for `duration` ms from now on, with RENEW-LEASES; return
-        their numbers."""
+        """Renew the leases of a holder for `duration` ms, with RENEW-LEASES.
+
+        Returns their numbers.
+        """
         arguments = {"holder": holder, "duration": duration}
         try:
             answer = self._ask("RENEW-LEASES", queue, arguments)

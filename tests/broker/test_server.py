@@ -73,7 +73,7 @@ async def test_the_open_says_what_it_is(server: BrokerServer) -> None:
 
 
 async def broker_id(path: Path | None) -> str:
-    """What the open of a broker with this store, or with none, says."""
+    """Return the properties of the open of a broker with this store, or with none."""
     config = Config(listener=[LOCAL], store=Store(path=path))
     async with BrokerServer(config) as server, SocketClient(server.port) as client:
         assert client.engine.remote_open is not None

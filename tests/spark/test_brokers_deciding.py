@@ -1,4 +1,4 @@
-"""What the driver of a query over several brokers decides while brokers come and go."""
+"""Decisions of the driver of a query over several brokers, while brokers come and go."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
 
 
 def command(server: ConnectServer, broker: BrokerProcess, *arguments: str) -> str:
-    """What a command prints."""
+    """Return the output of a command."""
     done = subprocess.run(
         [*COMMAND, *arguments, "--url", broker.url, "--master", server.url],
         capture_output=True,

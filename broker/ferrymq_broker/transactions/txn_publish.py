@@ -141,8 +141,8 @@ class TxnPublish(TxnWork):
             elif not delivery.second:
                 delivery.settle(None)
         if delivery.settled or delivery.remote_settled:
-            # The delivery is over. It must not lead to its work any more: the broker does not collect
-            # cycles of older objects, so both would stay, with the payload.
+            # The delivery is over, and must not lead to its work any more: the broker does not
+            # collect cycles of older objects, so both would stay, with the payload.
             delivery.context = None
 
     def resume_on(self, link: ReceiverLink) -> IncomingDelivery:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.aio.opening import Opened
-from ferrymq.aio.waiting import all_of, deadline, give_up
+from ferrymq.aio.waiting import all_accepted, all_of, deadline, give_up
 from ferrymq.durations import Duration
-from ferrymq.errors import AmqpError, DeliveryError, LinkDetached, PeerError
+from ferrymq.errors import AmqpError, LinkDetached, PeerError
 from ferrymq.partitioning import (
     PARTITION,
     PARTITION_KEY,
@@ -124,7 +124,6 @@ class PartitionedSender(Opened):
         """
         check_messages(messages, "send_many")
         futures: list[asyncio.Future[None]] = []
-        errors: list[DeliveryError] = []
         try:
             async with deadline(timeout, self._not_accepted):
                 for message in messages:
@@ -134,16 +133,9 @@ class PartitionedSender(Opened):
                     futures.append(
                         sender.send_nowait(ready, settled=settled, transaction=transaction)
                     )
-                for index, future in enumerate(futures):
-                    try:
-                        await future
-                    except DeliveryError as error:
-                        error.add_note(f"message {index} of {len(futures)}, counted from 0")
-                        errors.append(error)
+                await all_accepted(futures)
         finally:
             give_up(futures)
-        if errors:
-            raise ExceptionGroup(f"{len(errors)} of {len(futures)} were not accepted", errors)
 
     async def close(self, *, timeout: Timeout = "default") -> None:
         """Close the links to all partitions; see `Sender.close`. Closing twice is harmless."""

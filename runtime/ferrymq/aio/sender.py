@@ -27,7 +27,7 @@ from ferrymq.aio.termini import (
     target_lack,
 )
 from ferrymq.aio.unseen import RepeatedWarning, SentFuture
-from ferrymq.aio.waiting import deadline, give_up, resolve
+from ferrymq.aio.waiting import all_accepted, deadline, give_up, resolve
 from ferrymq.arguments import OtherNames, names
 from ferrymq.durations import Duration
 from ferrymq.engine.delivery import OutgoingDelivery
@@ -273,7 +273,6 @@ class Sender(OtherNames, Link[SenderLink]):
         """
         check_messages(messages, "send_many")
         futures: list[asyncio.Future[None]] = []
-        errors: list[DeliveryError] = []
         try:
             async with deadline(timeout, self._not_ready) as limit:
                 for message in messages:
@@ -283,16 +282,9 @@ class Sender(OtherNames, Link[SenderLink]):
                     payload = to_message(message, "send_many").encode()
                     futures.append(self._send(payload, settled, transaction, None, False))
                 limit.what = self._not_written if settled else self._no_outcomes
-                for index, future in enumerate(futures):
-                    try:
-                        await future
-                    except DeliveryError as error:
-                        error.add_note(f"message {index} of {len(futures)}, counted from 0")
-                        errors.append(error)
+                await all_accepted(futures)
         finally:
             give_up(futures)
-        if errors:
-            raise ExceptionGroup(f"{len(errors)} of {len(futures)} were not accepted", errors)
 
     async def send_encoded(
         self,

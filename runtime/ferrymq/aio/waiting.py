@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from ferrymq.aio.unseen import SentFuture
 from ferrymq.durations import Duration, seconds
-from ferrymq.errors import AmqpError
+from ferrymq.errors import AmqpError, DeliveryError
 from ferrymq.options import check_timeout
 
 E = TypeVar("E", bound=AmqpError)
@@ -99,6 +99,23 @@ async def all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
     for result in results:
         if result is not None:
             raise result
+
+
+async def all_accepted(futures: Sequence[asyncio.Future[None]]) -> None:
+    """Wait for the outcomes of messages.
+
+    Raises an `ExceptionGroup` of `DeliveryError`, each with a note that tells which message, when
+    some were not accepted.
+    """
+    errors: list[DeliveryError] = []
+    for index, future in enumerate(futures):
+        try:
+            await future
+        except DeliveryError as error:
+            error.add_note(f"message {index} of {len(futures)}, counted from 0")
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup(f"{len(errors)} of {len(futures)} were not accepted", errors)
 
 
 def give_up(futures: Iterable[asyncio.Future[None]]) -> None:

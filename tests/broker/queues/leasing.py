@@ -69,7 +69,7 @@ def read_chunks(client: Client, holder: str, number: int, records: int, **places
 
 
 def chunked(receiver: Receiver) -> list[tuple[int, int, list[bytes]]]:
-    """What each chunk that has come covers, and the bodies in it."""
+    """Return the positions that each received chunk covers, and its bodies."""
     chunks = [Chunk(delivery.payload) for delivery in receiver.deliveries]
     return [
         (int(one.first), int(one.next), [text(one.payload(i)) for i in range(one.count)])

@@ -119,7 +119,7 @@ def test_messages_that_are_not_stored_are_gone_and_others_keep_their_positions(
 
 
 def test_a_lease_and_a_consumer_that_holds_messages(stored: Network) -> None:
-    """What a durable link holds and what is leased lie between each other."""
+    """Messages that a durable link holds lie between leased ones."""
     net = stored
     fill(net, 3)
     source = Source(

@@ -5,7 +5,7 @@ python -m tests.spark.versions run [--core] [VERSION ...]
 python -m tests.spark.versions page
 
 `get` puts old versions into build/spark. `run` runs the tests of all features, one version after
-another, and writes tests/spark/versions/results.json; with `--core` it runs those of `make test`,
+another, and writes tests/spark/versions/results.json; with `--core` it runs those of CI,
 the versions side by side, and keeps no results. `page` writes the table of
 docs/pipeline/spark-versions.md.
 """
@@ -91,7 +91,7 @@ def main() -> int:
     )
     parser.add_argument("command", choices=("get", "run", "page"))
     parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"{', '.join(OLD)}, newest")
-    parser.add_argument("--core", action="store_true", help="only what `make test` runs")
+    parser.add_argument("--core", action="store_true", help="only what CI runs on the old versions")
     given = parser.parse_intermixed_args()
     if given.command == "page":
         PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")

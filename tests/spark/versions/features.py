@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Feature:
-    """A row of the table: a feature, and the tests that show it. `make test` runs those of `core`
+    """A row of the table: a feature, and the tests that show it. CI runs those of `core`
     features on old versions too."""
 
     name: str

@@ -1,4 +1,4 @@
-"""One lease: messages of a queue that are kept for a holder, and its record.
+"""The lease: messages of a queue that are kept for a holder, and its record.
 
 The record of a lease is a map: `holder`, `number`, `date` (when it lapses), `duration` (ms), `fate`
 and `ranges`: the sequences of its messages, in the order of the lease, as pairs of first i64 and

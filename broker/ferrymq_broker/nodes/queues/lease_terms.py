@@ -1,5 +1,5 @@
-"""What a link asks for that reads a lease: the link property `ferrymq:lease`, a map of `holder`,
-`number`, and the positions `first` and `until` (not included)."""
+"""The link property `ferrymq:lease` of a receiver that reads a lease: a map of `holder`, `number`,
+and the positions `first` and `until` (not included)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _KEYS: Final = ("holder", "number", "first", "until")
 
 @final
 class LeaseTerms:
-    """What a link asks for: the lease `number` of `holder`, from the position `first` to before
-    `until`; -1 for its end."""
+    """The part of a lease that a link reads: lease `number` of `holder`, from the position `first`
+    to before `until`; -1 for its end."""
 
     __slots__ = ("holder", "number", "first", "until")
 

@@ -129,7 +129,7 @@ class QueueLeases:
         self.renew(lease, duration)
 
     def renew(self, lease: QueueLease, duration: i64) -> None:
-        """Let a lease hold for `duration` ms from now on."""
+        """Renew a lease: it lapses in `duration` ms."""
         lease.duration = duration
         self._watch(lease, self.node.agenda.now + duration)
         self.store(lease)
