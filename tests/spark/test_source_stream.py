@@ -275,7 +275,7 @@ def test_no_connection_stays_and_they_have_names(
         watcher.start()
         try:
             number = 10
-            while not any(f"/query-{query.id}/batch-" in name for name in names):
+            while not any(f"/query-{query.id}/read/" in name for name in names):
                 streams.fill(address, 1000, number)
                 number += 1000
                 assert number < 1_000_000
