@@ -254,6 +254,8 @@ def test_no_connection_stays_and_they_have_names(
 ) -> None:
     streams.create(address, 2)
     streams.fill(address, 10)
+    # Workers keep the connections of earlier queries for a while.
+    eventually(lambda: streams.others() == [])
     names: list[str] = []
 
     frame = follow(spark, broker, subscribe=address, startingOffsets="earliest", groupId="till-7")

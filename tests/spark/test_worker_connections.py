@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark_ferrymq import worker_connections
 from pyspark_ferrymq.options import BrokerOptions
 from pyspark_ferrymq.worker_connections import worker_connection
+from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams, eventually, follow
-from tests.interop.broker_process import PATIENCE, BrokerProcess
 
 
 @pytest.fixture(scope="module")
