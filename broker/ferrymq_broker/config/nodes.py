@@ -57,6 +57,7 @@ class QueueSettings(StrictSection):
     overflow: Literal["reject", "drop-head", "dead-letter", "block", "reject-dead-letter"] = (
         "reject"
     )
+    target_latency: Duration = 0
     message_ttl: Duration = 0
     delivery_limit: int = Field(default=0, ge=-1, le=0xFFFFFFFF)
     dead_letter: Address = ""
@@ -188,6 +189,8 @@ def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
         return found
     if policy.overflow in ("dead-letter", "reject-dead-letter") and not policy.dead_letter:
         found.append(("overflow", "dead-lettering needs a dead-letter address"))
+    if policy.target_latency and policy.overflow != "block":
+        found.append(("target-latency", "it holds back credit, which needs overflow = block"))
     if policy.last_value_key and policy.groups:
         found.append(
             ("last-value-key", "a queue of last values has no groups: a group needs every message")

@@ -30,6 +30,8 @@ class QueuePolicy:
       `overflow` is one of ``reject``, ``drop-head``, ``dead-letter`` (the oldest message goes to
       `dead_letter`), ``block`` (senders get no credit) and ``reject-dead-letter`` (a message that
       is rejected also goes to `dead_letter`).
+    - `target_latency`: with overflow *block*, how long messages shall wait at most while producers
+      are faster than consumers; 0: any time.
     - `message_ttl`: the longest time that a message may stay; a message's own ttl may be shorter.
     - `delivery_limit`: how many failed deliveries a message may have; after one more, it is
       dead-lettered. 0: any number; −1: none.
@@ -71,6 +73,7 @@ class QueuePolicy:
     max_length: int = 0
     max_bytes: int = 0
     overflow: str = "reject"
+    target_latency: int = 0
     message_ttl: int = 0
     delivery_limit: int = 0
     dead_letter: str = ""

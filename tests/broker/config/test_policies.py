@@ -157,6 +157,7 @@ def test_text_with_a_unit_is_good_for_management_too() -> None:
         ("queue", {"auto-delete": -2}, "auto-delete: it cannot be negative"),
         ("queue", {"overflow": "explode"}, "overflow: Input should be 'reject', "),
         ("queue", {"overflow": "dead-letter"}, "overflow: dead-lettering needs"),
+        ("queue", {"target-latency": 5}, "target-latency: it holds back credit"),
         ("queue", {5: 1}, "unknown key '5'"),
         ("stream", {"max-length": 1}, "unknown key 'max-length'"),
         ("topic", {"subscription": 5}, "subscription: "),

@@ -21,6 +21,7 @@ _DURATIONS: Final = (
     "auto-delete",
     "max-age",
     "lock-duration",
+    "target-latency",
 )
 _DEFAULTS: Final = {
     "queue": policy_attributes(QueuePolicy()),

@@ -11,11 +11,13 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import MAX_BYTES, MAX_LENGTH
+from ferrymq_broker.nodes.queues.lifecycle.target_latency import TargetLatency
 from ferrymq_broker.slices import SlicedTask, Slices, freed
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
     from ferrymq_broker.values.policy import QueuePolicy
 
@@ -55,7 +57,14 @@ class LengthLimit:
     """The limits of one queue by its policy; 0 for no limit. `buries` is whether a message that is
     refused becomes a dead letter."""
 
-    __slots__ = ("buries", "_lifecycle", "_max_length", "_max_bytes", "_overflow")
+    __slots__ = (
+        "buries",
+        "_lifecycle",
+        "_max_length",
+        "_max_bytes",
+        "_overflow",
+        "_target_latency",
+    )
 
     def __init__(self, lifecycle: MessageLifecycle, policy: QueuePolicy) -> None:
         self._lifecycle = lifecycle
@@ -63,6 +72,11 @@ class LengthLimit:
         self._max_bytes: i64 = policy.max_bytes
         self._overflow: i64 = _OVERFLOWS[policy.overflow]
         self.buries: bool = policy.overflow == "reject-dead-letter"
+        self._target_latency: TargetLatency | None = None
+        if policy.target_latency > 0:
+            self._target_latency = TargetLatency(
+                policy.target_latency, lifecycle.node.agenda.now, _taken(lifecycle.entries)
+            )
 
     def room(self) -> i64:
         """Return how many more messages fit, for `Node.room`.
@@ -86,6 +100,14 @@ class LengthLimit:
                     free = 1
             if free < result:
                 result = free
+        target = self._target_latency
+        if target is not None:
+            node = self._lifecycle.node
+            entries = self._lifecycle.entries
+            waiting = entries.available
+            length = target.length(node.agenda.now, waiting, node.pledged(), _taken(entries))
+            if length - waiting < result:
+                result = length - waiting
         return result if result > 0 else 0
 
     def find_room(
@@ -214,3 +236,8 @@ class LengthLimit:
             f"the queue {address[:200]!r} has no room: its limit is {reason} {what}",
             info={"queue": address, "reason": reason},
         )
+
+
+def _taken(entries: QueueEntries) -> i64:
+    """Return how many messages do not wait any more."""
+    return entries.published - entries.available

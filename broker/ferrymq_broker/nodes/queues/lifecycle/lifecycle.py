@@ -186,7 +186,7 @@ class MessageLifecycle(RowWatcher):
 
     def _follow(self, policy: QueuePolicy) -> None:
         self._send_letters(dead_letter_addresses_of(policy))
-        bounded = policy.max_length > 0 or policy.max_bytes > 0
+        bounded = policy.max_length > 0 or policy.max_bytes > 0 or policy.target_latency > 0
         self._length_limit = LengthLimit(self, policy) if bounded else None
         duplicates = self._duplicates
         if policy.duplicate_window <= 0:
