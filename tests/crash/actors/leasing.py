@@ -73,6 +73,8 @@ class Leaser(Actor):
                     self._lost(lease)
                 await asyncio.sleep(self.random.random() / 50)
         self._finished.set()
+        # The others may not have finished; another connection would be of no use.
+        await asyncio.Event().wait()
 
     async def _go_on(
         self, connection: ferrymq.Connection, management: ManagementClient, lease: _Lease
