@@ -17,9 +17,10 @@ from pyspark_ferrymq.brokers.grouping import (
     may_be_failovers,
     must_be_reached,
 )
-from pyspark_ferrymq.options import BrokerOptions, connect
+from pyspark_ferrymq.options import BrokerOptions
 from pyspark_ferrymq.options.broker_identity import BrokerIdentity, identity_of
 from pyspark_ferrymq.options.connection import AmqpUnreachableError
+from pyspark_ferrymq.worker_connections import worker_connection
 
 if TYPE_CHECKING:
     from ferrymq.blocking import Connection
@@ -43,17 +44,14 @@ def ask_identity(
     from ferrymq import ConnectionClosed, SessionEnded
 
     try:
-        connection = connect(settings, "driver/identity")
+        with worker_connection(settings, "driver/identity") as kept:
+            if question is not None:
+                question(kept.connection)
+            return identity_of(kept.connection.remote_properties)
     except AmqpUnreachableError as error:
         return Unreached(str(error))
-    try:
-        if question is not None:
-            question(connection)
-        return identity_of(connection.remote_properties)
     except (ConnectionClosed, SessionEnded, TimeoutError) as error:
         return Unreached(f"{settings.place} gives no answer: {error}")
-    finally:
-        connection.close()
 
 
 class BrokerDiscovery:
