@@ -75,7 +75,7 @@ def worker_connection(
     After an error it is closed. The caller closes links of its own. `role` and `patient` are those
     of `connect`, which raises its errors here. With `new`, no earlier connection is taken.
     """
-    key = settings, role if role.startswith("query-") else f"{settings.group_id}/{role}"
+    key = settings, role
     found = None if new else _take(key)
     if found is None:
         found = WorkerConnection(connect(settings, role, patient=patient), settings.timeout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,15 +33,15 @@ def test_the_next_task_takes_it(settings: BrokerOptions, streams: Streams, addre
     streams.create(address, 1)
     with worker_connection(settings, "query-1/write") as first:
         sender, management = first.sender(address), first.management()
-    # Each batch of a query has a generated group of its own.
-    again = BrokerOptions(url=settings.url, place=settings.place, group_id="other")
-    with worker_connection(again, "query-1/write") as second:
+    with worker_connection(replace(settings), "query-1/write") as second:
         assert second.connection is first.connection
         assert second.sender(address) is sender and second.management() is management
         with worker_connection(settings, "query-1/write") as beside:
             assert beside.connection is not first.connection
     with worker_connection(settings, "query-2/write") as other:
         assert other.connection not in (first.connection, beside.connection)
+    with worker_connection(replace(settings, group_id="other"), "query-1/write") as named:
+        assert named.connection not in (first.connection, beside.connection)
     with worker_connection(settings, "query-1/write", new=True) as fresh:
         assert fresh.connection not in (first.connection, beside.connection)
 

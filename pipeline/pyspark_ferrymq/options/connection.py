@@ -82,9 +82,8 @@ class BrokerOptions:
     timeout: float = 30.0
     """Seconds for connecting, and for each answer of the broker."""
 
-    group_id: str = field(default="", compare=False)
-    """The beginning of the container-ids of our connections, which the broker's operator sees. If
-    it is generated, each batch of a query that writes has another one."""
+    group_id: str = "spark"
+    """The beginning of the container-ids of our connections, which the broker's operator sees."""
 
     service: str = "ferrymq"
 
@@ -163,7 +162,7 @@ class BrokerOptions:
             key=given.text("tls.key"),
             verify=verify,
             timeout=30.0 if timeout is None else timeout / 1000,
-            group_id=given.text("groupId") or f"spark-{uuid4().hex[:12]}",
+            group_id=given.text("groupId") or cls.group_id,
             service=service,
             shared_access=shared,
             consumer_group=given.text("consumerGroup") or cls.consumer_group,
