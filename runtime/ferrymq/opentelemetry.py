@@ -204,6 +204,8 @@ class TracedReceiver(Receiver):
     """Receiver whose messages have a span ``receive ADDRESS`` when they are taken."""
 
     delivery_type: ClassVar[type[Delivery]] = TracedDelivery
+    # Spans belong to the context of a call, so each message and outcome is a call in the loop.
+    shares_queue = False
 
     def _take(self) -> Delivery:
         delivery = super()._take()
