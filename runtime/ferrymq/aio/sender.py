@@ -235,6 +235,9 @@ class Sender(OtherNames, Link[SenderLink]):
         peer accepts; `TypeError` for anything that is no message.
         """
         payload = to_message(message, "send").encode()
+        # Thousands of calls may wait: the objects of a message would cost memory and time in
+        # garbage collections.
+        del message
         if timeout is None:
             if not self._waiting and self._can_send():
                 await self._send(payload, settled, transaction, delivery_tag, hold)
@@ -693,6 +696,8 @@ class Sender(OtherNames, Link[SenderLink]):
             # The attach may say that the peer has forgotten the link.
             return
         line = self._line
+        if len(line) > 1:
+            self._alone = False
         while line and not self._going and self._can_send():
             future, payload, settled, transaction, tag, hold = line.popleft()
             if payload is None:
