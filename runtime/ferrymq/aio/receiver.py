@@ -745,13 +745,16 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         queue = self._queue
         if not self._bounds or not prefetch:
             return prefetch, len(queue)
+        in_hand = self._in_hand
+        if not in_hand:
+            return prefetch, len(queue)
         if self._mixed:
             arrived = list(queue)
             queued = len(arrived)
             counted = sum(1 for delivery in arrived if delivery._hand)
         else:
             queued = counted = len(queue)
-        return prefetch - self._in_hand + counted, queued
+        return prefetch - in_hand + counted, queued
 
     def renew(self) -> None:
         """Give credit if at least as much is free as is in flight or queued: half of the credit
