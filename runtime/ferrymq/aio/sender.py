@@ -623,12 +623,14 @@ class Sender(OtherNames, Link[SenderLink]):
 
     def _has_room(self) -> bool:
         engine = self._engine
+        transport = self._connection._transport
         return (
             engine is not None
             and engine.usable
             and engine.credit > 0
             and engine.parked == 0
-            and not self._connection.transport.paused
+            and transport is not None
+            and not transport.paused
         )
 
     def _count_available(self) -> int:
