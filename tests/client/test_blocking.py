@@ -440,6 +440,24 @@ def test_a_call_from_the_loops_own_thread_is_refused() -> None:
         portal.run(nested)
 
 
+def test_a_failure_that_nobody_waits_for_stops_no_other_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    portal = Portal("ferrymq-batch")
+    made: list[int] = []
+
+    def make(number: int) -> None:
+        made.append(number)
+        assert number != 1
+
+    for number in range(3):
+        portal.batch.add(make, number)
+    portal.call(lambda: made.append(3))
+    assert made == [0, 1, 2, 3]
+    assert "failed, for which no thread waits" in caplog.text
+    portal.stop()
+
+
 def test_stopping_ends_what_still_runs() -> None:
     portal = Portal("ferrymq-stop")
     started = threading.Event()

@@ -48,11 +48,15 @@ class CallBatch:
                 raise
 
     def make(self) -> None:
-        """Make the calls that have been added, in the loop."""
+        """Make the calls that have been added, in the loop. The loop reports an exception."""
         calls = self._calls
         while calls:
             function, argument = calls.popleft()
-            function(argument)
+            try:
+                function(argument)
+            except Exception as error:
+                what = f"a call of {function!r} failed, for which no thread waits"
+                self._loop.call_exception_handler({"message": what, "exception": error})
 
     def _look(self) -> None:
         if self._timer is not None:
