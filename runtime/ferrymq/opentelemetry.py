@@ -80,6 +80,8 @@ def processing(delivery: Delivery | BlockingFace) -> Iterator[Span]:
 class TracedSender(Sender):
     """Sender whose messages have spans, and carry their contexts."""
 
+    traces = True
+
     async def send(
         self,
         message: Sendable,

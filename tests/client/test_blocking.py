@@ -280,6 +280,21 @@ def test_errors_reach_the_caller(threaded: ThreadedPeer, connection: blocking.Co
         connection.sender("nowhere")
 
 
+def test_failures_of_many_messages_tell_which(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    accept = iter([Accepted(), Released(), Accepted(), Released()])
+    threaded.peer.on[events.DeliveryReceived] = lambda _, event: event.delivery.settle(next(accept))
+    sender = connection.sender("orders")
+    with pytest.raises(ExceptionGroup, match="2 of 4 were not accepted") as caught:
+        sender.send_many((Message(number) for number in range(4)), timeout=5)
+    notes = [error.__notes__ for error in caught.value.exceptions]
+    assert notes == [["message 1 of 4, counted from 0"], ["message 3 of 4, counted from 0"]]
+    with pytest.raises(TypeError, match="send_many takes a Message"):
+        sender.send_many([1])  # type: ignore[list-item]
+    sender.send_many([], timeout=5)
+
+
 def test_detaching(threaded: ThreadedPeer, connection: blocking.Connection) -> None:
     sender = connection.sender("orders")
     receiver = connection.receiver("orders")

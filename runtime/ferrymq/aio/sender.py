@@ -81,6 +81,8 @@ class Sender(OtherNames, Link[SenderLink]):
 
     sends = True
     resends: ClassVar[bool] = True
+    # Whether each message has a span, for which it has to be there when it is sent.
+    traces: ClassVar[bool] = False
     _options: SenderOptions
     elsewhere: ClassVar[Mapping[str, str]] = names(
         ("receive recv get consume", "a sender sends: use connection.receiver(address)"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar
 from ferrymq import aio
 from ferrymq.aio.outcomes import ACCEPTED, RELEASED
 from ferrymq.aio.unseen import RepeatedWarning, SentFuture
+from ferrymq.aio.waiting import check_accepted
 from ferrymq.arguments import OtherNames
 from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.portal import Portal
@@ -21,7 +22,7 @@ from ferrymq.durations import Duration
 from ferrymq.errors import ConnectionClosed, DeliveryError, LinkDetached
 from ferrymq.message import Message
 from ferrymq.options import Timeout
-from ferrymq.sendable import Sendable, check_messages
+from ferrymq.sendable import Sendable, check_messages, to_message
 from ferrymq.unsettled import Unsettled
 from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Error
@@ -215,13 +216,19 @@ class Sender(OtherNames, _Link[aio.Sender]):
         The iterable is read before the first message is sent.
         """
         check_messages(messages, "send_many")
-        ready = list(messages)
         within = unwrap(transaction)
-        self._portal.run(
-            lambda: self._behind.send_many(
-                ready, settled=settled, timeout=timeout, transaction=within
+        if settled or self._behind.traces:
+            ready = list(messages)
+            self._portal.run(
+                lambda: self._behind.send_many(
+                    ready, settled=settled, timeout=timeout, transaction=within
+                )
             )
-        )
+            return
+        # Encoded messages are no work for the garbage collector.
+        payloads = [to_message(message, "send_many").encode() for message in messages]
+        errors = self.send_encoded(payloads, timeout=timeout, transaction=transaction)
+        check_accepted(errors, len(payloads))
 
     def send_encoded(
         self,
