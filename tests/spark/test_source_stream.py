@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_ferrymq import LagListener
@@ -303,6 +304,17 @@ def test_no_connection_stays_after_all_there_is(
         tmp_path / "output",
     )
     eventually(lambda: streams.others() == [])
+
+
+def test_real_time_mode_is_not_for_python(
+    spark: SparkSession, broker: BrokerProcess, streams: Streams, address: str, tmp_path: Path
+) -> None:
+    """When this fails, Spark has opened the mode to Python, and the page on latency is wrong."""
+    streams.create(address, 1)
+    writer = follow(spark, broker, subscribe=address).writeStream.format("amqp")
+    writer = writer.options(url=broker.url, address=address, checkpointLocation=str(tmp_path))
+    with pytest.raises(PySparkException, match="STREAMING_REAL_TIME_MODE"):
+        writer.outputMode("update").trigger(realTime="5 seconds").start()
 
 
 def test_a_hold_goes_along(
