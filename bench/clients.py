@@ -2,7 +2,8 @@
 client.
 
 The messages are durable and have a body of bytes. Sending ends with the last outcome; the clock of
-receiving starts with the attach. The command prints one JSON object with the `seconds`.
+receiving starts with the attach. The command prints one JSON object with the `seconds`, and with
+the `processor` time of the process in seconds.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +20,13 @@ from typing import Any, Final
 
 CREDIT: Final = 500
 """Credit of the receivers."""
+
+GATHERED: Final = 1000
+"""Sends that `send_gathered` begins together."""
+
+# Bytes of a transfer with a message of 100 B, and of the disposition that answers it.
+_TRANSFER: Final = 150
+_DISPOSITION: Final = 35
 
 
 @dataclass(frozen=True)
@@ -30,29 +39,135 @@ class Load:
     size: int
 
 
-def send_with_asyncio(load: Load) -> float:
-    """Send with `ferrymq`; return the seconds."""
+@dataclass(frozen=True)
+class Took:
+    """What a load took: seconds, and processor time of this process in seconds."""
+
+    seconds: float
+    processor: float
+
+
+class Clock:
+    """Clock that runs from its creation on."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._used = time.process_time()
+
+    def stop(self) -> Took:
+        """Return what has passed since the creation."""
+        return Took(time.perf_counter() - self._began, time.process_time() - self._used)
+
+
+def send_with_asyncio(load: Load) -> Took:
+    """Send with `ferrymq`."""
     from ferrymq import Message, connect
 
-    async def send() -> float:
+    async def send() -> Took:
         body = bytes(load.size)
         async with connect(load.url) as connection:
             sender = await connection.sender(load.address)
-            began = time.perf_counter()
+            clock = Clock()
             await sender.send_many(Message(body, durable=True) for _ in range(load.count))
-            return time.perf_counter() - began
+            return clock.stop()
 
     return asyncio.run(send())
 
 
-def receive_with_asyncio(load: Load) -> float:
-    """Receive with `ferrymq`; return the seconds."""
+def send_gathered(load: Load) -> Took:
+    """Send with `ferrymq`: many calls of `send` together, in `asyncio.gather`."""
+    from ferrymq import Message, connect
+
+    async def send() -> Took:
+        body = bytes(load.size)
+        async with connect(load.url) as connection:
+            sender = await connection.sender(load.address)
+            clock = Clock()
+            for first in range(0, load.count, GATHERED):
+                messages = range(first, min(first + GATHERED, load.count))
+                await asyncio.gather(*(sender.send(Message(body, durable=True)) for _ in messages))
+            return clock.stop()
+
+    return asyncio.run(send())
+
+
+def send_each_with_asyncio(load: Load) -> Took:
+    """Send with `ferrymq`, each message after the outcome of the one before."""
+    from ferrymq import Message, connect
+
+    async def send() -> Took:
+        body = bytes(load.size)
+        async with connect(load.url) as connection:
+            sender = await connection.sender(load.address)
+            clock = Clock()
+            for _ in range(load.count):
+                await sender.send(Message(body, durable=True))
+            return clock.stop()
+
+    return asyncio.run(send())
+
+
+def echo_with_asyncio(load: Load) -> Took:
+    """Exchange as many bytes as such sends with an echo server of asyncio, with asyncio alone."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", _ECHO, str(_DISPOSITION)], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    port = int(server.stdout.readline())
+
+    class Client(asyncio.Protocol):
+        answered: asyncio.Future[None]
+
+        def data_received(self, data: bytes) -> None:
+            self.answered.set_result(None)
+
+    async def exchange() -> Took:
+        loop = asyncio.get_running_loop()
+        transport, client = await loop.create_connection(Client, "127.0.0.1", port)
+        data = bytes(_TRANSFER)
+        clock = Clock()
+        for _ in range(load.count):
+            client.answered = loop.create_future()
+            transport.write(data)
+            await client.answered
+        took = clock.stop()
+        transport.close()
+        return took
+
+    try:
+        return asyncio.run(exchange())
+    finally:
+        server.kill()
+        server.wait()
+
+
+_ECHO: Final = """
+import asyncio, sys
+
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.transport.write(data[: int(sys.argv[1])])
+
+async def main():
+    server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+asyncio.run(main())
+"""
+
+
+def receive_with_asyncio(load: Load) -> Took:
+    """Receive with `ferrymq`."""
     from ferrymq import connect
 
-    async def receive() -> float:
+    async def receive() -> Took:
         left = load.count
         async with connect(load.url) as connection:
-            began = time.perf_counter()
+            clock = Clock()
             async with connection.receiver(load.address, credit=CREDIT) as receiver:
                 async for delivery in receiver:
                     if len(delivery.message.body) != load.size:
@@ -61,30 +176,30 @@ def receive_with_asyncio(load: Load) -> float:
                     left -= 1
                     if not left:
                         break
-            return time.perf_counter() - began
+            return clock.stop()
 
     return asyncio.run(receive())
 
 
-def send_blocking(load: Load) -> float:
-    """Send with `ferrymq.blocking`; return the seconds."""
+def send_blocking(load: Load) -> Took:
+    """Send with `ferrymq.blocking`."""
     from ferrymq import Message, blocking
 
     body = bytes(load.size)
     with blocking.connect(load.url) as connection:
         sender = connection.sender(load.address)
-        began = time.perf_counter()
+        clock = Clock()
         sender.send_many(Message(body, durable=True) for _ in range(load.count))
-        return time.perf_counter() - began
+        return clock.stop()
 
 
-def receive_blocking(load: Load) -> float:
-    """Receive with `ferrymq.blocking`; return the seconds."""
+def receive_blocking(load: Load) -> Took:
+    """Receive with `ferrymq.blocking`."""
     from ferrymq import blocking
 
     left = load.count
     with blocking.connect(load.url) as connection:
-        began = time.perf_counter()
+        clock = Clock()
         with connection.receiver(load.address, credit=CREDIT) as receiver:
             while left:
                 for delivery in receiver.receive_many(min(left, CREDIT)):
@@ -92,11 +207,71 @@ def receive_blocking(load: Load) -> float:
                         raise ValueError("a message has another body")
                     delivery.accept()
                     left -= 1
-        return time.perf_counter() - began
+        return clock.stop()
 
 
-def send_with_proton(load: Load) -> float:
-    """Send with the handlers of python-qpid-proton; return the seconds."""
+def send_each_blocking(load: Load) -> Took:
+    """Send with `ferrymq.blocking`, each message after the outcome of the one before."""
+    from ferrymq import Message, blocking
+
+    body = bytes(load.size)
+    with blocking.connect(load.url) as connection:
+        sender = connection.sender(load.address)
+        clock = Clock()
+        for _ in range(load.count):
+            sender.send(Message(body, durable=True))
+        return clock.stop()
+
+
+def receive_each_blocking(load: Load) -> Took:
+    """Receive with `ferrymq.blocking`, one message with each call."""
+    from ferrymq import blocking
+
+    with blocking.connect(load.url) as connection:
+        clock = Clock()
+        with connection.receiver(load.address, credit=CREDIT) as receiver:
+            for _ in range(load.count):
+                delivery = receiver.receive()
+                if len(delivery.message.body) != load.size:
+                    raise ValueError("a message has another body")
+                delivery.accept()
+        return clock.stop()
+
+
+def send_each_with_proton(load: Load) -> Took:
+    """Send with the `BlockingConnection` of python-qpid-proton."""
+    from proton import Message
+    from proton.utils import BlockingConnection
+
+    body = bytes(load.size)
+    connection = BlockingConnection(load.url)
+    sender = connection.create_sender(load.address)
+    clock = Clock()
+    for _ in range(load.count):
+        sender.send(Message(body, durable=True))
+    took = clock.stop()
+    connection.close()
+    return took
+
+
+def receive_each_with_proton(load: Load) -> Took:
+    """Receive with the `BlockingConnection` of python-qpid-proton."""
+    from proton.utils import BlockingConnection
+
+    connection = BlockingConnection(load.url)
+    clock = Clock()
+    receiver = connection.create_receiver(load.address, credit=CREDIT)
+    for _ in range(load.count):
+        if len(receiver.receive().body) != load.size:
+            raise ValueError("a message has another body")
+        receiver.accept()
+    took = clock.stop()
+    connection.close()
+    return took
+
+
+def send_with_proton(load: Load) -> Took:
+    """Send with the handlers of python-qpid-proton."""
     from proton import Message
     from proton.handlers import MessagingHandler
     from proton.reactor import Container
@@ -106,7 +281,8 @@ def send_with_proton(load: Load) -> float:
             super().__init__()
             self.body = bytes(load.size)
             self.sent = self.accepted = 0
-            self.began = self.ended = 0.0
+            self.clock = Clock()
+            self.took = Took(0, 0)
 
         def on_start(self, event: Any) -> None:
             connection = event.container.connect(load.url)
@@ -114,7 +290,7 @@ def send_with_proton(load: Load) -> float:
 
         def on_sendable(self, event: Any) -> None:
             if not self.sent:
-                self.began = time.perf_counter()
+                self.clock = Clock()
             while event.sender.credit and self.sent < load.count:
                 event.sender.send(Message(self.body, durable=True))
                 self.sent += 1
@@ -122,16 +298,16 @@ def send_with_proton(load: Load) -> float:
         def on_accepted(self, event: Any) -> None:
             self.accepted += 1
             if self.accepted == load.count:
-                self.ended = time.perf_counter()
+                self.took = self.clock.stop()
                 event.connection.close()
 
     handler = Sending()
     Container(handler).run()
-    return handler.ended - handler.began
+    return handler.took
 
 
-def receive_with_proton(load: Load) -> float:
-    """Receive with the handlers of python-qpid-proton; return the seconds."""
+def receive_with_proton(load: Load) -> Took:
+    """Receive with the handlers of python-qpid-proton."""
     from proton.handlers import MessagingHandler
     from proton.reactor import Container
 
@@ -139,13 +315,14 @@ def receive_with_proton(load: Load) -> float:
         def __init__(self) -> None:
             super().__init__(prefetch=CREDIT, auto_accept=False)
             self.left = load.count
-            self.began = self.ended = 0.0
+            self.clock = Clock()
+            self.took = Took(0, 0)
 
         def on_start(self, event: Any) -> None:
             self.connection = event.container.connect(load.url)
 
         def on_connection_opened(self, event: Any) -> None:
-            self.began = time.perf_counter()
+            self.clock = Clock()
             event.container.create_receiver(event.connection, load.address)
 
         def on_message(self, event: Any) -> None:
@@ -160,42 +337,65 @@ def receive_with_proton(load: Load) -> float:
                 event.receiver.close()
 
         def on_link_closed(self, event: Any) -> None:
-            self.ended = time.perf_counter()
+            self.took = self.clock.stop()
             event.connection.close()
 
     handler = Receiving()
     Container(handler).run()
-    return handler.ended - handler.began
+    return handler.took
 
 
 ASYNCIO: Final = "ferrymq"
 BLOCKING: Final = "ferrymq, blocking"
 PROTON: Final = "python-qpid-proton"
-CLIENTS: Final[dict[str, tuple[Callable[[Load], float], Callable[[Load], float]]]] = {
-    ASYNCIO: (send_with_asyncio, receive_with_asyncio),
-    BLOCKING: (send_blocking, receive_blocking),
-    PROTON: (send_with_proton, receive_with_proton),
+PROTON_BLOCKING: Final = "python-qpid-proton, blocking"
+ECHO: Final = "asyncio echo"
+SEND: Final = "send"
+RECEIVE: Final = "receive"
+SEND_EACH: Final = "send, one after another"
+RECEIVE_EACH: Final = "receive, one with each call"
+GATHER: Final = "send, gathered"
+CLIENTS: Final[dict[str, dict[str, Callable[[Load], Took]]]] = {
+    ASYNCIO: {
+        SEND: send_with_asyncio,
+        RECEIVE: receive_with_asyncio,
+        SEND_EACH: send_each_with_asyncio,
+        GATHER: send_gathered,
+    },
+    BLOCKING: {
+        SEND: send_blocking,
+        RECEIVE: receive_blocking,
+        SEND_EACH: send_each_blocking,
+        RECEIVE_EACH: receive_each_blocking,
+    },
+    PROTON: {SEND: send_with_proton, RECEIVE: receive_with_proton},
+    PROTON_BLOCKING: {SEND_EACH: send_each_with_proton, RECEIVE_EACH: receive_each_with_proton},
+    # It uses no broker, and leaves no messages.
+    ECHO: {SEND_EACH: echo_with_asyncio},
 }
-"""The clients: how each sends, and how it receives."""
+"""The clients, and what each does."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return the exit status."""
     made = argparse.ArgumentParser(prog="python -m bench.clients", description=__doc__)
     made.add_argument("client", choices=CLIENTS)
-    made.add_argument("direction", choices=("send", "receive"))
+    made.add_argument("work", help="what the client does: send, receive, ...")
     made.add_argument("--url", required=True, help="the broker")
     made.add_argument("--address", required=True, help="its queue")
     made.add_argument("--count", type=int, default=10_000, help="messages")
     made.add_argument("--size", type=int, default=100, help="bytes of the body")
     arguments = made.parse_args(argv)
-    load = Load(arguments.url, arguments.address, arguments.count, arguments.size)
-    send, receive = CLIENTS[arguments.client]
-    seconds = send(load) if arguments.direction == "send" else receive(load)
-    if seconds <= 0:
+    works = CLIENTS[arguments.client]
+    if arguments.work not in works:
+        made.error(f"{arguments.client} does one of: {'; '.join(works)}")
+    took = works[arguments.work](
+        Load(arguments.url, arguments.address, arguments.count, arguments.size)
+    )
+    if took.seconds <= 0:
         print(f"{arguments.client} ended early", file=sys.stderr)
         return 1
-    print(json.dumps({"seconds": seconds}))
+    print(json.dumps({"seconds": took.seconds, "processor": took.processor}))
     return 0
 
 

@@ -80,6 +80,8 @@ def processing(delivery: Delivery | BlockingFace) -> Iterator[Span]:
 class TracedSender(Sender):
     """Sender whose messages have spans, and carry their contexts."""
 
+    traces = True
+
     async def send(
         self,
         message: Sendable,
@@ -204,6 +206,8 @@ class TracedReceiver(Receiver):
     """Receiver whose messages have a span ``receive ADDRESS`` when they are taken."""
 
     delivery_type: ClassVar[type[Delivery]] = TracedDelivery
+    # Spans belong to the context of a call, so each message and outcome is a call in the loop.
+    shares_queue = False
 
     def _take(self) -> Delivery:
         delivery = super()._take()

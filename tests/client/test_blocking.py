@@ -102,6 +102,89 @@ def test_all_outcomes(threaded: ThreadedPeer, connection: blocking.Connection) -
         deliveries[0].accept()
 
 
+def test_outcomes_are_sent_without_a_further_call(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    threaded.run(lambda: threaded.peer.put("work", *range(4)))
+    receiver = connection.receiver("work")
+    deliveries = [receiver.receive(timeout=5) for _ in range(4)]
+    for number, delivery in enumerate(deliveries, 1):
+        delivery.accept()
+        assert delivery.settled
+        threaded.seen(events.OutcomeReceived, number)
+    with pytest.raises(ferrymq.LocalProtocolError, match="accepted"):
+        deliveries[0].release()
+    for delivery in deliveries:
+        with delivery:
+            pass
+
+
+def test_an_outcome_that_was_not_sent_in_time_is_logged(
+    threaded: ThreadedPeer, connection: blocking.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    threaded.run(lambda: threaded.peer.put("work", 1))
+    receiver = connection.receiver("work")
+    delivery = receiver.receive(timeout=5)
+    busy = threading.Event()
+    connection._portal.soon(busy.wait)
+    connection._portal.soon(lambda: connection._behind.transport.connection_lost(None))
+    # The loop has not handled the loss yet.
+    delivery.accept()
+    busy.set()
+    with pytest.raises(ferrymq.ConnectionClosed):
+        receiver.receive(timeout=5)
+    assert delivery.gone and not delivery.settled
+    assert "1 outcome of deliveries from 'work' dropped" in caplog.text
+    with pytest.raises(ferrymq.ConnectionClosed):
+        delivery.release()
+
+
+def test_what_was_accepted_is_sent_before_the_receiver_closes(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    threaded.run(lambda: threaded.peer.put("work", *range(20)))
+    with connection.receiver("work") as receiver:
+        for _ in range(10):
+            receiver.receive(timeout=5).accept()
+    threaded.seen(events.OutcomeReceived, 20)
+    states = [
+        event.delivery.remote_state
+        for event in threaded.peer.events
+        if isinstance(event, events.OutcomeReceived)
+    ]
+    assert sum(isinstance(state, Accepted) for state in states) == 10
+    assert sum(isinstance(state, Released) for state in states) == 10
+
+
+def test_threads_that_share_a_receiver_get_each_message_once(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    threaded.run(lambda: threaded.peer.put("work", *range(400)))
+    receiver = connection.receiver("work", credit=20)
+    got: list[list[int]] = [[] for _ in range(4)]
+    enough = threading.Semaphore(0)
+
+    def work(mine: list[int]) -> None:
+        for delivery in receiver:
+            body = delivery.message.body
+            assert isinstance(body, int)
+            mine.append(body)
+            delivery.accept()
+            enough.release()
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in got]
+    for thread in threads:
+        thread.start()
+    for _ in range(400):
+        assert enough.acquire(timeout=20)
+    receiver.close()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(body for mine in got for body in mine) == list(range(400))
+    # Each thread gets its messages in order.
+    assert all(mine == sorted(mine) for mine in got)
+
+
 def test_sessions_credit_and_drain(threaded: ThreadedPeer, connection: blocking.Connection) -> None:
     threaded.run(lambda: threaded.peer.put("work", 1, 2))
     with connection.session() as session:
@@ -195,6 +278,21 @@ def test_errors_reach_the_caller(threaded: ThreadedPeer, connection: blocking.Co
     )
     with pytest.raises(ferrymq.LinkDetached, match="not-found"):
         connection.sender("nowhere")
+
+
+def test_failures_of_many_messages_tell_which(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    accept = iter([Accepted(), Released(), Accepted(), Released()])
+    threaded.peer.on[events.DeliveryReceived] = lambda _, event: event.delivery.settle(next(accept))
+    sender = connection.sender("orders")
+    with pytest.raises(ExceptionGroup, match="2 of 4 were not accepted") as caught:
+        sender.send_many((Message(number) for number in range(4)), timeout=5)
+    notes = [error.__notes__ for error in caught.value.exceptions]
+    assert notes == [["message 1 of 4, counted from 0"], ["message 3 of 4, counted from 0"]]
+    with pytest.raises(TypeError, match="send_many takes a Message"):
+        sender.send_many([1])  # type: ignore[list-item]
+    sender.send_many([], timeout=5)
 
 
 def test_detaching(threaded: ThreadedPeer, connection: blocking.Connection) -> None:
@@ -355,6 +453,24 @@ def test_a_call_from_the_loops_own_thread_is_refused() -> None:
     portal.stop()
     with pytest.raises(ferrymq.ConnectionClosed):
         portal.run(nested)
+
+
+def test_a_failure_that_nobody_waits_for_stops_no_other_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    portal = Portal("ferrymq-batch")
+    made: list[int] = []
+
+    def make(number: int) -> None:
+        made.append(number)
+        assert number != 1
+
+    for number in range(3):
+        portal.batch.add(make, number)
+    portal.call(lambda: made.append(3))
+    assert made == [0, 1, 2, 3]
+    assert "failed, for which no thread waits" in caplog.text
+    portal.stop()
 
 
 def test_stopping_ends_what_still_runs() -> None:

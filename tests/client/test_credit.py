@@ -79,6 +79,52 @@ class TestTwoWorkers:
 
         assert await asyncio.wait_for(asyncio.to_thread(work), 60) == 10
 
+    @pytest.mark.parametrize("many", [False, True], ids=["receive", "receive_many"])
+    @pytest.mark.parametrize("how", ["delivery", "settled", "copy"])
+    async def test_what_needs_no_outcome_in_the_blocking_client(
+        self, server: BrokerServer, client: ferrymq.Connection, how: str, many: bool
+    ) -> None:
+        await fill(client, "work", 50)
+
+        def work() -> list[object]:
+            options: ferrymq.options.ReceiverArguments = {"credit": 10}
+            if how == "delivery":
+                options["renew"] = "delivery"
+            elif how == "settled":
+                options["snd_settle_mode"] = SenderSettleMode.SETTLED
+            else:
+                options["mode"] = "copy"
+            with blocking.connect(server.url) as connection:
+                receiver = connection.receiver("work", **options)
+                taken: list[blocking.Delivery] = []
+                while len(taken) < 50:
+                    if many:
+                        taken += receiver.receive_many(7, timeout=10)
+                    else:
+                        taken.append(receiver.receive(timeout=10))
+                    assert receiver.queued + receiver.credit <= 10
+                return [delivery.message.body for delivery in taken]
+
+        assert await asyncio.wait_for(asyncio.to_thread(work), 60) == list(range(50))
+
+    async def test_messages_that_some_threads_hold_in_the_blocking_client(
+        self, server: BrokerServer, client: ferrymq.Connection
+    ) -> None:
+        await fill(client, "work", 60)
+
+        def work() -> list[object]:
+            with blocking.connect(server.url) as connection:
+                receiver = connection.receiver("work", credit=10)
+                held = [receiver.receive(timeout=10) for _ in range(9)]
+                # One credit is left for the other messages.
+                for _ in range(51):
+                    delivery = receiver.receive(timeout=10)
+                    assert len(held) + receiver.queued + receiver.credit < 10
+                    delivery.accept()
+                return [delivery.message.body for delivery in held]
+
+        assert await asyncio.wait_for(asyncio.to_thread(work), 60) == list(range(9))
+
 
 class TestRenewal:
     async def test_a_worker_that_holds_nearly_all_gets_one_for_one(

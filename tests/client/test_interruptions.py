@@ -108,11 +108,13 @@ late = pytest.mark.parametrize("late", [False, True], ids=["at once", "after the
 
 @late
 @pytest.mark.parametrize("many", [False, True], ids=["receive", "receive_many"])
+@pytest.mark.parametrize("credit", [1000, 1], ids=["arrived", "waited for"])
 def test_messages_that_nobody_got_come_next(
-    connection: blocking.Connection, address: str, late: bool, many: bool
+    connection: blocking.Connection, address: str, late: bool, many: bool, credit: int
 ) -> None:
-    connection.sender(address).send_many([Message(number) for number in range(300)], timeout=20)
-    receiver = connection.receiver(address)
+    connection.sender(address).send_many([Message(number) for number in range(600)], timeout=20)
+    receiver = connection.receiver(address, credit=credit)
+    bodies: list[object] = []
     got: list[blocking.Delivery] = []
 
     def take() -> None:
@@ -123,9 +125,36 @@ def test_messages_that_nobody_got_come_next(
 
     for _ in at_every_line(connection, late, take):
         # What comes after an interruption is what would have come without it.
-        take()
-    bodies = [delivery.message.body for delivery in got]
+        if not got or credit > 1:
+            take()
+        for delivery in got:
+            bodies.append(delivery.message.body)
+            delivery.accept()
+        got.clear()
     assert bodies == list(range(len(bodies)))
+
+
+@late
+def test_outcomes_are_given_or_can_be_given_again(
+    connection: blocking.Connection, address: str, late: bool
+) -> None:
+    connection.sender(address).send_many([Message(number) for number in range(100)], timeout=20)
+    deliveries: list[blocking.Delivery] = []
+    with connection.receiver(address, credit=1000) as receiver:
+
+        def accept() -> None:
+            deliveries.append(receiver.receive(timeout=20))
+            deliveries[-1].accept()
+
+        for _ in at_every_line(connection, late, accept):
+            if deliveries and not deliveries[-1].settled:
+                with deliveries[-1]:
+                    pass
+        taken = {delivery.message.body for delivery in deliveries}
+        assert all(delivery.settled for delivery in deliveries)
+    with connection.receiver(address) as other:
+        left = [other.receive(timeout=20).message.body for _ in range(100 - len(taken))]
+    assert taken.isdisjoint(left)
 
 
 @late

@@ -113,6 +113,49 @@ class TestOutcomes:
         assert event.delivery.settled
 
 
+def count_writes(connection: ferrymq.Connection) -> list[int]:
+    """Count the writes to the transport from now on, in the first entry of the list."""
+    transport = connection.transport._transport
+    assert transport is not None
+    counted = [0]
+
+    class Counting:
+        def write(self, data: bytes) -> None:
+            counted[0] += 1
+            transport.write(data)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(transport, name)
+
+    connection.transport._transport = Counting()  # type: ignore[assignment]
+    return counted
+
+
+class TestWrites:
+    async def test_messages_one_after_the_other_are_written_at_once(
+        self, peer: Peer, connection: ferrymq.Connection
+    ) -> None:
+        sender = await connection.sender("orders")
+        writes = count_writes(connection)
+        for number in range(5):
+            sending = sender.send(Message(number))
+            # The coroutine has run until it waits for the outcome.
+            sending.send(None)
+            assert writes == [1]
+            sending.close()
+            await connection.session()  # a round trip: the outcome has come
+            writes[0] = 0
+
+    async def test_messages_sent_together_share_a_write(
+        self, peer: Peer, connection: ferrymq.Connection
+    ) -> None:
+        sender = await connection.sender("orders")
+        await asyncio.gather(*(sender.send(Message(number)) for number in range(20)))
+        writes = count_writes(connection)
+        await asyncio.gather(*(sender.send(Message(number)) for number in range(20)))
+        assert writes == [1]
+
+
 class TestCredit:
     async def test_send_waits_for_credit(self, peer: Peer, connection: ferrymq.Connection) -> None:
         peer.credit = 0
@@ -138,6 +181,76 @@ class TestCredit:
         peer.connection.process()
         await asyncio.gather(*tasks)
         assert [m.body for m in peer.received["orders"]] == [bytes([i]) for i in range(20)]
+
+    async def test_sends_that_wait_in_different_ways_keep_their_order(
+        self, peer: Peer, connection: ferrymq.Connection
+    ) -> None:
+        peer.credit = 0
+        sender = await connection.sender("orders")
+
+        async def send_when_ready(number: int) -> None:
+            await sender.ready(timeout=20)
+            await sender.send_nowait(Message(number))
+
+        tasks = []
+        for number in range(0, 40, 4):
+            tasks += [
+                asyncio.create_task(sender.send(Message(number))),
+                asyncio.create_task(sender.send(Message(number + 1), timeout=20)),
+                asyncio.create_task(sender.send_many([Message(number + 2)])),
+                asyncio.create_task(send_when_ready(number + 3)),
+            ]
+        await connection.session()  # a round trip: the tasks are waiting by now
+        peer.credit = 7
+        peer.connection.links[sender.name].set_credit(7)
+        peer.connection.process()
+        await asyncio.gather(*tasks)
+        assert [m.body for m in peer.received["orders"]] == list(range(40))
+
+    async def test_waiting_sends_share_a_write(
+        self, peer: Peer, connection: ferrymq.Connection
+    ) -> None:
+        peer.credit = 0
+        sender = await connection.sender("orders")
+        tasks = [asyncio.create_task(sender.send(Message(number))) for number in range(50)]
+        await connection.session()  # a round trip: the tasks are waiting by now
+        writes = count_writes(connection)
+        peer.connection.links[sender.name].set_credit(50)
+        peer.connection.process()
+        await asyncio.gather(*tasks)
+        assert writes == [1]
+
+    async def test_large_messages_that_wait_are_all_sent(
+        self, peer: Peer, connection: ferrymq.Connection
+    ) -> None:
+        peer.credit = 0
+        sender = await connection.sender("orders")
+        body = bytes(400_000)
+        tasks = [asyncio.create_task(sender.send(Message(body))) for _ in range(200)]
+        await connection.session()  # a round trip: the tasks are waiting by now
+        peer.credit = 1000
+        peer.connection.links[sender.name].set_credit(1000)
+        peer.connection.process()
+        await asyncio.gather(*tasks)
+        assert len(peer.received["orders"]) == 200
+
+    async def test_a_message_that_is_refused_keeps_no_other_from_its_turn(
+        self, peer: Peer, connection: ferrymq.Connection
+    ) -> None:
+        peer.credit = 0
+        peer.on[events.AttachReceived] = lambda one, event: peer.attach(
+            one, event, max_message_size=1000
+        )
+        sender = await connection.sender("orders")
+        tasks = [asyncio.create_task(sender.send(Message(bytes(size)))) for size in (10, 2000, 20)]
+        await connection.session()  # a round trip: the tasks are waiting by now
+        peer.connection.links[sender.name].set_credit(2)
+        peer.connection.process()
+        with pytest.raises(ferrymq.LocalProtocolError, match="at most 1000 bytes"):
+            await tasks[1]
+        await asyncio.gather(tasks[0], tasks[2])
+        assert [len(m.body) for m in peer.received["orders"]] == [10, 20]
+        assert sender._waiting == 0 and sender not in connection.polled
 
     async def test_a_cancelled_wait_gives_its_turn_away(
         self, peer: Peer, connection: ferrymq.Connection

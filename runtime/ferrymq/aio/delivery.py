@@ -73,6 +73,7 @@ class Delivery(OtherNames):
         "_listed",
         "_told",
         "_hand",
+        "_taken",
         "__weakref__",
     )
 
@@ -96,16 +97,18 @@ class Delivery(OtherNames):
         # Whether its outcome was in our attach; whether the node may know the outcome.
         self._listed = False
         self._told = False
-        # The number of the attachment that the user took it from; 0 if the user has not taken it,
-        # if it needs no outcome, and once it has one.
+        # The number of the attachment that it came over; 0 if it needs no outcome, and once it has
+        # one.
         self._hand = 0
+        # Whether the user has taken it.
+        self._taken = False
         # The id of the transaction that the message was acquired in.
         self.transaction_id: bytes | None = (
             state.txn_id if isinstance(state, TransactionalState) else None
         )
 
     def __del__(self) -> None:
-        if self._hand:
+        if self._hand and self._taken:
             self.receiver.on_dropped(self)
 
     async def __aenter__(self) -> Self:
@@ -321,6 +324,45 @@ class Delivery(OtherNames):
         receiver.confirming.add(self)
         self._confirmed = asyncio.get_running_loop().create_future()
         return self._confirmed
+
+    @property
+    def given(self) -> bool:
+        """Whether it was given an outcome."""
+        return self._given
+
+    def mark_taken(self) -> None:
+        """Note that a thread has taken it from the queue."""
+        self._taken = True
+
+    def settles_at_once(self, outcome: Outcome) -> bool:
+        """Return whether an outcome that the loop gives soon raises no error and waits for nothing,
+        as far as any thread can tell now."""
+        receiver = self.receiver
+        engine = self._engine
+        transport = receiver._connection._transport
+        return (
+            not (self._given or self._gone or receiver._returns or engine.second)
+            and engine.remote_state is None
+            and self.transaction_id is None
+            and receiver.shares_queue
+            and receiver._failure is None
+            and receiver.has_live(engine)
+            and as_granted(outcome, receiver.granted) is outcome
+            and transport is not None
+            and not transport.paused
+        )
+
+    def settle_late(self, outcome: Outcome) -> None:
+        """Give an outcome for which no caller waits any longer. If the delivery was lost meanwhile,
+        the log says so, and the node delivers the message again."""
+        try:
+            self._begin(outcome, None)
+        except PeerError:
+            self._gone = True
+            self.receiver.on_outcome_dropped(self)
+        except LocalProtocolError:
+            # Two threads have given it an outcome at the same time; the first one counts.
+            pass
 
     def _second_outcome(self) -> LocalProtocolError:
         """Return the error for an outcome of a delivery that has one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import ref
 
@@ -78,6 +78,8 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
 
     held = False
     sends = False
+    # Whether threads may take messages from the queue (`arrived`) without a call in the loop.
+    shares_queue: ClassVar[bool] = True
     # The class of the messages that come.
     delivery_type: ClassVar[type[Delivery]] = Delivery
     _options: ReceiverOptions
@@ -107,10 +109,12 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         # Whether the client has to see to that, because the peer does not: all messages are given
         # back when the link ends.
         self._returns = False
-        # How many deliveries were taken and have no outcome, and the number of the attachment that
-        # they came over.
+        # How many deliveries have arrived and need an outcome, whether queued or taken, and the
+        # number of the attachment that they came over.
         self._in_hand = 0
         self._attachment = 1
+        # Whether the queue may have deliveries that need no outcome.
+        self._mixed = False
         # Deliveries that were dropped without an outcome, each with the number of its attachment,
         # and the warning about them.
         self._dropped: deque[tuple[IncomingDelivery, int]] = deque()
@@ -119,7 +123,8 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         self._voids: RepeatedWarning[str | None] | None = None
         # The outcomes that the source grants; None for all outcomes.
         self.granted: list[str] | None = None
-        self._queue: deque[Delivery] = deque()
+        # In the blocking client other threads take from it at any time, so it is never replaced.
+        self._queue: Final[deque[Delivery]] = deque()
         # How many calls wait for a message, and whose turn it is.
         self._receiving = 0
         self._turn = asyncio.Lock()
@@ -227,14 +232,9 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         Raises `TimeoutError` when none comes in time, and `LinkDetached`, `SessionEnded` or
         `ConnectionClosed` when none will come.
         """
-        connection = self._connection
-        if self._queue and not self._receiving and running_loop() is connection._loop:
+        if self._queue and not self._receiving and running_loop() is self._connection._loop:
             return self._take()
-        connection.check_loop()
-        if timeout is None:
-            return await self._receive()
-        async with deadline(timeout, self._no_message):
-            return await self._receive()
+        return await self.wait_for_message(timeout)
 
     async def receive_many(self, limit: int, *, timeout: Duration | None = None) -> list[Delivery]:
         """Take up to `limit` messages: those that are there, or the next one when it comes.
@@ -325,6 +325,29 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
             raise
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    async def wait_for_message(self, timeout: Duration | None) -> Delivery:
+        """Take the next message when it is this call's turn; see `receive`."""
+        self._connection.check_loop()
+        if timeout is None:
+            return await self._receive()
+        async with deadline(timeout, self._no_message):
+            return await self._receive()
+
+    def arrived(self) -> Iterator[Delivery]:
+        """Return an iterator that takes the messages that are queued, for any thread.
+
+        It raises IndexError while none is queued. The caller marks what it takes as taken
+        (`Delivery.mark_taken`). No other code runs between the taking and the end of `next`, so an
+        exception from a signal loses no message.
+        """
+        return iter(self._queue.popleft, None) if self.shares_queue else iter(())
+
+    def wants_renewal(self, taken: Delivery) -> bool:
+        """Return whether `renew` may have an effect, because a thread has taken this message."""
+        # Other messages give credit when they get their outcomes, or when a call waits.
+        needless = self._bounds and taken._hand
+        return not needless and len(self._queue) * 2 <= self._prefetch
 
     def _no_message(self, within: str) -> str:
         """Return the text for a `receive` that took too long."""
@@ -443,8 +466,10 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
                 if engine.link is link and engine.complete:
                     link.set_aside(engine)
             link.release_set_aside()
-        for delivery in self._queue:
+        arrived = _emptied(self._queue)
+        for delivery in arrived:
             delivery._release_now()
+        self._queue.extend(one for one in arrived if one._engine.remote_settled)
 
     def give_back(self, error: BaseException) -> None:
         """Give back the messages that were taken and have no outcome, because an exception left the
@@ -457,7 +482,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         if link is None or not link.usable or self._keeps or self._copies:
             return
         outcome = self._unless_default(outcome_after(error))
-        queued = {id(delivery._engine) for delivery in self._queue}
+        queued = {id(delivery._engine) for delivery in list(self._queue)}
         for engine in list(link.session.incoming.unsettled.values()):
             taken = engine.link is link and engine.complete and id(engine) not in queued
             if taken and engine.state is None and engine.remote_state is None:
@@ -498,7 +523,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
             if self._drops is None:
                 self._drops = RepeatedWarning(self._connection.call_soon, _say_dropped)
             self._drops.add(self.address)
-        self._renew()
+        self.renew()
         self._connection.soon()
 
     def _unless_default(self, outcome: Outcome) -> Outcome | None:
@@ -525,13 +550,12 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
             self._attachment += 1
             self._in_hand = 0
             # Settled messages are ours already; the node delivers the others again.
-            arrived = len(self._queue)
-            self._queue = deque(
-                delivery for delivery in self._queue if delivery._engine.remote_settled
-            )
+            arrived = _emptied(self._queue)
+            kept = [delivery for delivery in arrived if delivery._engine.remote_settled]
+            self._queue.extend(kept)
             if not self._acquires:
                 # The user did not receive these messages, and waits for as many.
-                self._owed += arrived - len(self._queue)
+                self._owed += len(arrived) - len(kept)
             for delivery in list(self.confirming):
                 if self.redelivers:
                     # The node has the outcome, or delivers the message again.
@@ -559,7 +583,8 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
             outcomes = [outcome for outcome in outcomes or OUTCOMES if outcome not in unknown]
         self.granted = None if not outcomes or set(outcomes) >= set(OUTCOMES) else outcomes
         if self._prefetch:
-            credit = max(0, self._limit() - len(self._queue))
+            limit, queued = self._limit()
+            credit = max(0, limit - queued)
         else:
             # Some credit may have been given since the peer's attach came.
             credit = engine.credit + self._owed
@@ -599,25 +624,36 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
 
     def on_given(self, delivery: Delivery) -> None:
         """Queue a delivery that an earlier process has received without giving it an outcome."""
-        self._queue.append(delivery)
+        self._enqueue(delivery)
 
     def drop_queued(self, delivery: Delivery) -> None:
         """Drop a queued delivery that the node has taken back."""
-        if delivery in self._queue:
+        try:
             self._queue.remove(delivery)
+        except ValueError:
+            pass
+
+    def queue_again(self, deliveries: list[Delivery]) -> None:
+        """Queue deliveries that were taken but that the caller did not receive, from any thread:
+        they come next again. The loop has to call `check_queued_again` afterwards."""
+        for delivery in reversed(deliveries):
+            delivery._taken = False
+            self._queue.appendleft(delivery)
+
+    def check_queued_again(self, deliveries: list[Delivery]) -> None:
+        """Drop those of the deliveries queued again that the node delivers again."""
+        for delivery in deliveries:
+            engine = delivery._engine
+            keeps = self._keeps and not delivery._gone
+            if not (engine.remote_settled or keeps or self.has_live(engine)):
+                self.drop_queued(delivery)
+        self._changed.wake()
 
     def put_back(self, deliveries: list[Delivery]) -> None:
         """Put back deliveries that were taken but that the caller did not receive: they come next
         again. Those that the node delivers again are dropped."""
-        for delivery in reversed(deliveries):
-            engine = delivery._engine
-            keeps = self._keeps and not delivery._gone
-            if engine.remote_settled or keeps or self.has_live(engine):
-                if delivery._hand == self._attachment:
-                    self._in_hand -= 1
-                delivery._hand = 0
-                self._queue.appendleft(delivery)
-        self._changed.wake()
+        self.queue_again(deliveries)
+        self.check_queued_again(deliveries)
 
     def _flow_properties(self) -> dict[str, object] | None:
         acquiring = self._acquiring
@@ -634,9 +670,8 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
                 # none.
                 engine.set_credit(0)
         if not committed:
-            self._queue = deque(
-                delivery for delivery in self._queue if delivery.transaction_id != transaction.id
-            )
+            arrived = _emptied(self._queue)
+            self._queue.extend(one for one in arrived if one.transaction_id != transaction.id)
 
     def holds(self, engine: IncomingDelivery) -> bool:
         """Return whether the delivery can still be given an outcome: it came over this attachment,
@@ -673,38 +708,60 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         self._receiving += 1
         try:
             async with self._turn:
-                while not self._queue:
-                    self._check()
+                while True:
+                    try:
+                        return self._take()
+                    except IndexError:
+                        # The queue is empty; a thread may have taken what woke this call.
+                        self._check()
+                        self.renew()
                     await self._changed.wait()
-                return self._take()
         finally:
             self._receiving -= 1
+
+    def _enqueue(self, delivery: Delivery) -> None:
+        """Queue a message, and count it if it needs an outcome."""
+        if delivery._engine.remote_settled or self._copies:
+            self._mixed = True
+        else:
+            delivery._hand = self._attachment
+            self._in_hand += 1
+        self._queue.append(delivery)
 
     def _take(self) -> Delivery:
         queue = self._queue
         delivery = queue.popleft()
-        if not delivery._engine.remote_settled and not self._copies:
-            delivery._hand = self._attachment
-            self._in_hand += 1
-            if self._in_hand == 1 and self._bounds:
-                # The outcome of this delivery will give credit; it is the only one that is held.
-                return delivery
+        delivery._taken = True
+        if delivery._hand and self._bounds and self._in_hand - len(queue) == 1:
+            # The outcome of this delivery will give credit; it is the only one that is held.
+            return delivery
         if len(queue) * 2 <= self._prefetch:
-            self._renew()
+            self.renew()
         return delivery
 
-    def _limit(self) -> int:
-        """Return how many messages may be in flight or queued."""
+    def _limit(self) -> tuple[int, int]:
+        """Return how many messages may be in flight or queued, and how many are queued."""
         prefetch = self._prefetch
-        return prefetch - self._in_hand if self._bounds and prefetch else prefetch
+        queue = self._queue
+        if not self._bounds or not prefetch:
+            return prefetch, len(queue)
+        in_hand = self._in_hand
+        if not in_hand:
+            return prefetch, len(queue)
+        if self._mixed:
+            arrived = list(queue)
+            queued = len(arrived)
+            counted = sum(1 for delivery in arrived if delivery._hand)
+        else:
+            queued = counted = len(queue)
+        return prefetch - in_hand + counted, queued
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Give credit if at least as much is free as is in flight or queued: half of the credit
         when no message is taken, so that a flow serves many messages."""
         engine = self._engine
-        limit = self._limit()
+        limit, queued = self._limit()
         if limit > 0 and engine is not None:
-            queued = len(self._queue)
             if (engine.credit + queued) * 2 <= limit and engine.usable:
                 engine.set_credit(limit - queued)
                 self._connection.soon()
@@ -714,11 +771,13 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         hand = delivery._hand
         if hand:
             delivery._hand = 0
+            if not delivery._taken:
+                self._mixed = True
             if hand == self._attachment:
                 self._in_hand -= 1
                 # Most calls end here, because enough messages are queued.
                 if len(self._queue) * 2 <= self._prefetch:
-                    self._renew()
+                    self.renew()
 
     def restore(self, delivery: Delivery) -> None:
         """Count a delivery again whose outcome was undone with a transaction."""
@@ -734,13 +793,23 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
             return
         delivery = self.delivery_type(self, engine)
         engine.context = ref(delivery)
-        self._queue.append(delivery)
+        self._enqueue(delivery)
         self._changed.wake()
 
     def on_drained(self) -> None:
         """Handle the end of a drain."""
         resolve(self._draining)
         self._draining = None
+
+
+def _emptied(queue: deque[Delivery]) -> list[Delivery]:
+    """Take all deliveries of a queue from which other threads may take, too."""
+    taken: list[Delivery] = []
+    try:
+        while True:
+            taken.append(queue.popleft())
+    except IndexError:
+        return taken
 
 
 def _written_down(delivery: IncomingDelivery) -> Unsettled:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from ferrymq.aio.link import Link
 from ferrymq.aio.outbox import Outbox, SentDelivery
@@ -27,7 +27,7 @@ from ferrymq.aio.termini import (
     target_lack,
 )
 from ferrymq.aio.unseen import RepeatedWarning, SentFuture
-from ferrymq.aio.waiting import all_accepted, deadline, give_up, resolve
+from ferrymq.aio.waiting import all_accepted, deadline, give_up, resolve, running_loop
 from ferrymq.arguments import OtherNames, names
 from ferrymq.durations import Duration
 from ferrymq.engine.delivery import OutgoingDelivery
@@ -56,9 +56,21 @@ if TYPE_CHECKING:
 
 LOGGER: Final = logging.getLogger("ferrymq")
 
-# Output beyond this size, in bytes, is written at once, so that the transport can report when it is
-# full.
-_WRITE_SIZE: Final = 65536
+
+class _Waiting(NamedTuple):
+    """Call that waits for its turn to send.
+
+    With a payload, the message is sent when it is its turn, and `future` is done with the outcome:
+    the caller is woken only once. Without, which is a call of `_wait`, the future is done when it
+    is its turn.
+    """
+
+    future: asyncio.Future[None]
+    payload: bytes | None = None
+    settled: bool = False
+    transaction: Transaction | None = None
+    tag: bytes | None = None
+    hold: bool = False
 
 
 class Sender(OtherNames, Link[SenderLink]):
@@ -69,6 +81,8 @@ class Sender(OtherNames, Link[SenderLink]):
 
     sends = True
     resends: ClassVar[bool] = True
+    # Whether each message has a span, for which it has to be there when it is sent.
+    traces: ClassVar[bool] = False
     _options: SenderOptions
     elsewhere: ClassVar[Mapping[str, str]] = names(
         ("receive recv get consume", "a sender sends: use connection.receiver(address)"),
@@ -92,12 +106,17 @@ class Sender(OtherNames, Link[SenderLink]):
         if self.resends and not options.exactly_once:
             if recovery is not None and recovery.policy.resend:
                 self._resending = Resending()
-        # Sends are in turn, so that none overtakes an earlier one that waits for credit.
-        self._turn = asyncio.Lock()
+        # Sends are in turn, so that none overtakes an earlier one that waits for credit: the calls
+        # that wait, in order, and whether one of `_wait` was let go on and has not run yet.
+        self._line: deque[_Waiting] = deque()
+        self._going = False
+        # How many calls are in the line or were let go on.
         self._waiting = 0
         # Number of messages that waiting calls will send, as far as it is known.
         self._available = 0
         self._unsettled: set[OutgoingDelivery] = set()
+        # Whether messages are sent one after the other, each after the outcome of the one before.
+        self._alone = True
         # Messages sent settled that the transport does not have completely yet, oldest first.
         self._unsent: deque[tuple[OutgoingDelivery, asyncio.Future[None]]] = deque()
         # Whether the peer has asked for a drain.
@@ -218,10 +237,23 @@ class Sender(OtherNames, Link[SenderLink]):
         peer accepts; `TypeError` for anything that is no message.
         """
         payload = to_message(message, "send").encode()
+        # Thousands of calls may wait: the objects of a message would cost memory and time in
+        # garbage collections.
+        del message
         if timeout is None:
-            if self._waiting or not self._can_send():
-                await self._wait()
-            await self._send(payload, settled, transaction, delivery_tag, hold)
+            if not self._waiting and self._can_send():
+                await self._send(payload, settled, transaction, delivery_tag, hold)
+                return
+            self._check()
+            future = self._connection._loop.create_future()
+            call = _Waiting(future, payload, settled, transaction, delivery_tag, hold)
+            self._line.append(call)
+            self._begin_wait()
+            try:
+                await future
+            except BaseException:
+                self._leave_line(call)
+                raise
             return
         async with deadline(timeout, self._not_ready) as limit:
             if self._waiting or not self._can_send():
@@ -400,9 +432,7 @@ class Sender(OtherNames, Link[SenderLink]):
         while number < end and engine.parked == 0 and not transport.paused:
             engine.send(payloads[number], settled=True, state=state)
             number += 1
-            if len(transport.engine.output) >= _WRITE_SIZE:
-                transport.flush()
-        transport.soon()
+            transport.write_soon()
         return number
 
     def _create(self, session: EngineSession) -> SenderLink:
@@ -470,6 +500,12 @@ class Sender(OtherNames, Link[SenderLink]):
 
     def _lost(self, error: PeerError) -> None:
         self._drain_wanted = False
+        if self._failure is not None:
+            while self._line:
+                call = self._line.popleft()
+                resolve(call.future, error)
+                if call.payload is not None:
+                    self._end_wait()
         if not self._waiting:
             # Calls that wait for credit wait for that of the next attachment.
             self._connection.polled.pop(self, None)
@@ -534,7 +570,7 @@ class Sender(OtherNames, Link[SenderLink]):
             )
             self._connection.polled[self] = None
             self._send_again()
-        self._changed.wake()
+        self._advance()
 
     @property
     def _again(self) -> int:
@@ -589,12 +625,14 @@ class Sender(OtherNames, Link[SenderLink]):
 
     def _has_room(self) -> bool:
         engine = self._engine
+        transport = self._connection._transport
         return (
             engine is not None
             and engine.usable
             and engine.credit > 0
             and engine.parked == 0
-            and not self._connection.transport.paused
+            and transport is not None
+            and not transport.paused
         )
 
     def _count_available(self) -> int:
@@ -603,22 +641,81 @@ class Sender(OtherNames, Link[SenderLink]):
         return self._available + resumed + self._again
 
     async def _wait(self, messages: int = 1) -> None:
+        """Wait until a message can be sent and all earlier calls have sent theirs."""
         self._check()
+        self._begin_wait(messages)
+        # Whether `_advance` waits for this call.
+        going = False
+        try:
+            waits = self._waiting > 1 or not self._can_send()
+            while waits:
+                call = _Waiting(self._connection._loop.create_future())
+                if going:
+                    # Something has changed before this call could send.
+                    self._line.appendleft(call)
+                    going = self._going = False
+                else:
+                    self._line.append(call)
+                try:
+                    await call.future
+                finally:
+                    going = call.future.done() and not call.future.cancelled()
+                    if not going and call in self._line:
+                        self._line.remove(call)
+                self._check()
+                waits = not self._can_send()
+        finally:
+            if going:
+                self._going = False
+            self._end_wait(messages)
+            if self._line:
+                # The caller first sends its message.
+                self._connection._loop.call_soon(self._advance)
+
+    def _begin_wait(self, messages: int = 1) -> None:
+        """Count a call that waits to send."""
         self._waiting += 1
         self._available += messages
-        try:
-            async with self._turn:
-                self._connection.polled[self] = None
-                while not self._can_send():
-                    self._check()
-                    await self._changed.wait()
-        finally:
-            self._waiting -= 1
-            self._available -= messages
-            if self._drain_wanted:
-                self._connection.soon()
-            elif not self._wants_poll():
-                self._connection.polled.pop(self, None)
+        self._connection.polled[self] = None
+
+    def _end_wait(self, messages: int = 1) -> None:
+        """Count a call that no longer waits to send."""
+        self._waiting -= 1
+        self._available -= messages
+        if self._drain_wanted:
+            self._connection.soon()
+        elif not self._wants_poll():
+            self._connection.polled.pop(self, None)
+
+    def _leave_line(self, call: _Waiting) -> None:
+        """Handle the end of a call that sends when it is its turn."""
+        if call in self._line:
+            self._line.remove(call)
+            self._end_wait()
+
+    def _advance(self) -> None:
+        """Send the messages of waiting calls, and let calls of `_wait` go on, one after the other,
+        as far as credit and the transport allow."""
+        if self._attaching is not None:
+            # The attach may say that the peer has forgotten the link.
+            return
+        line = self._line
+        if len(line) > 1:
+            self._alone = False
+        while line and not self._going and self._can_send():
+            future, payload, settled, transaction, tag, hold = line.popleft()
+            if payload is None:
+                if not future.done():
+                    self._going = True
+                    future.set_result(None)
+                continue
+            # A call that was cancelled just now has not run yet.
+            if not future.done():
+                try:
+                    self._send(payload, settled, transaction, tag, hold, future=future)
+                except Exception as error:
+                    future.set_exception(error)
+            self._end_wait()
 
     def _wants_poll(self) -> bool:
         """Return whether a call waits for `poll`."""
@@ -642,8 +739,7 @@ class Sender(OtherNames, Link[SenderLink]):
                 resolve(unsent.popleft()[1])
             if not self._wants_poll():
                 self._connection.polled.pop(self, None)
-        if self._can_send():
-            self._changed.wake()
+        self._advance()
         if self._drain_wanted and engine.parked == 0 and self._waiting + self._again == 0:
             # Calls that waited for credit have used it; the rest is given back (AMQP 1.0 §2.6.7).
             self._drain_wanted = False
@@ -687,22 +783,30 @@ class Sender(OtherNames, Link[SenderLink]):
         again: bool = True,
         future: asyncio.Future[None] | None = None,
     ) -> tuple[OutgoingDelivery, asyncio.Future[None]]:
-        self._check()
+        connection = self._connection
+        if self._failure is not None or running_loop() is not connection._loop:
+            self._check()
         if future is None:
-            future = asyncio.get_running_loop().create_future()
+            future = connection._loop.create_future()
         engine = self._engine
         if engine is None:
             raise AssertionError("a sender is attached before it is handed out")
         delivery = engine.send(payload, settled=settled, state=state, tag=tag)
+        unsettled = self._unsettled
+        alone = False
         if delivery.settled:
             if delivery.sent:
                 future.set_result(None)
             else:
                 self._unsent.append((delivery, future))
-                self._connection.polled[self] = None
+                connection.polled[self] = None
         else:
+            # A message that is sent alone is written at once. If another one joins it before its
+            # outcome has come, the next ones are gathered again.
+            alone = self._alone and not unsettled
+            self._alone = not unsettled
             delivery.context = future
-            self._unsettled.add(delivery)
+            unsettled.add(delivery)
             if state is not None:
                 pass
             elif self._outbox is not None:
@@ -711,11 +815,7 @@ class Sender(OtherNames, Link[SenderLink]):
                 )
             elif self._resending is not None and again:
                 self._resending.in_flight[delivery] = InDoubt(payload, tag, future)
-        transport = self._connection.transport
-        if len(transport.engine.output) < _WRITE_SIZE:
-            transport.soon()
-        else:
-            transport.flush()
+        connection.transport.write_soon(alone)
         return delivery, future
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────

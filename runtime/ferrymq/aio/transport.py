@@ -22,6 +22,9 @@ from ferrymq_types.transport import Error
 
 # Bytes of output that are encoded at a time: a large message is not copied as a whole.
 MAX_OUTPUT: Final = 262_144
+# Output beyond this size, in bytes, is written at once, so that the transport can report when it is
+# full.
+_WRITE_SIZE: Final = 65_536
 
 
 class Wire(asyncio.Protocol):
@@ -110,6 +113,8 @@ class EngineTransport:
         self._tls = tls
         self._securing: asyncio.Task[None] | None = None
         self._flush_wanted = False
+        # Whether calls go on because output that waited was written: they begin no other write.
+        self._resuming = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._abort: asyncio.TimerHandle | None = None
@@ -204,6 +209,15 @@ class EngineTransport:
             self._flush_wanted = True
             self._loop.call_soon(self._process_wanted)
 
+    def write_soon(self, alone: bool = False) -> None:
+        """Write the application's output: now if it is much, or if it is sent `alone` and nothing
+        else waits to be written; else at the next turn of the loop."""
+        now = len(self.engine.output) >= _WRITE_SIZE or (alone and not self._flush_wanted)
+        if now and not self._resuming:
+            self.flush()
+        else:
+            self.soon()
+
     def close(self, error: Error | None = None) -> None:
         """Close the connection: send our close now, close the transport when the peer's has
         come."""
@@ -268,7 +282,11 @@ class EngineTransport:
             data = self.engine.data_to_send()
         if held_back:
             # Calls that waited for the transport may go on.
-            self._on_pass()
+            self._resuming = True
+            try:
+                self._on_pass()
+            finally:
+                self._resuming = False
         if not self.engine.finished:
             self._watch()
         elif self._abort is None:

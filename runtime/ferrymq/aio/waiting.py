@@ -107,15 +107,22 @@ async def all_accepted(futures: Sequence[asyncio.Future[None]]) -> None:
     Raises an `ExceptionGroup` of `DeliveryError`, each with a note that tells which message, when
     some were not accepted.
     """
-    errors: list[DeliveryError] = []
+    errors: dict[int, DeliveryError] = {}
     for index, future in enumerate(futures):
         try:
             await future
         except DeliveryError as error:
-            error.add_note(f"message {index} of {len(futures)}, counted from 0")
-            errors.append(error)
+            errors[index] = error
+    check_accepted(errors, len(futures))
+
+
+def check_accepted(errors: dict[int, DeliveryError], count: int) -> None:
+    """Raise an `ExceptionGroup` of the errors of some of `count` messages, which are given by their
+    numbers, if there are any."""
     if errors:
-        raise ExceptionGroup(f"{len(errors)} of {len(futures)} were not accepted", errors)
+        for index, error in errors.items():
+            error.add_note(f"message {index} of {count}, counted from 0")
+        raise ExceptionGroup(f"{len(errors)} of {count} were not accepted", list(errors.values()))
 
 
 def give_up(futures: Iterable[asyncio.Future[None]]) -> None:

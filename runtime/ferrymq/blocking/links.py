@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from itertools import islice
 from types import TracebackType
-from typing import ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar
 
 from ferrymq import aio
+from ferrymq.aio.outcomes import ACCEPTED, RELEASED
 from ferrymq.aio.unseen import RepeatedWarning, SentFuture
+from ferrymq.aio.waiting import check_accepted
 from ferrymq.arguments import OtherNames
 from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.portal import Portal
@@ -19,10 +22,13 @@ from ferrymq.durations import Duration
 from ferrymq.errors import ConnectionClosed, DeliveryError, LinkDetached
 from ferrymq.message import Message
 from ferrymq.options import Timeout
-from ferrymq.sendable import Sendable, check_messages
+from ferrymq.sendable import Sendable, check_messages, to_message
 from ferrymq.unsettled import Unsettled
 from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_types.unions import Outcome
 
 L = TypeVar("L", bound=aio.Sender | aio.Receiver)
 
@@ -210,13 +216,19 @@ class Sender(OtherNames, _Link[aio.Sender]):
         The iterable is read before the first message is sent.
         """
         check_messages(messages, "send_many")
-        ready = list(messages)
         within = unwrap(transaction)
-        self._portal.run(
-            lambda: self._behind.send_many(
-                ready, settled=settled, timeout=timeout, transaction=within
+        if settled or self._behind.traces:
+            ready = list(messages)
+            self._portal.run(
+                lambda: self._behind.send_many(
+                    ready, settled=settled, timeout=timeout, transaction=within
+                )
             )
-        )
+            return
+        # Encoded messages are no work for the garbage collector.
+        payloads = [to_message(message, "send_many").encode() for message in messages]
+        errors = self.send_encoded(payloads, timeout=timeout, transaction=transaction)
+        check_accepted(errors, len(payloads))
 
     def send_encoded(
         self,
@@ -310,6 +322,13 @@ class Receiver(OtherNames, _Link[aio.Receiver]):
 
     elsewhere: ClassVar[Mapping[str, str]] = aio.Receiver.elsewhere
 
+    def __init__(self, portal: Portal, behind: aio.Receiver) -> None:
+        super().__init__(portal, behind)
+        # Takes what has arrived, without a call in the loop.
+        self._arrived = behind.arrived()
+        # Whether the loop was asked to give credit for such messages.
+        self._renewing = False
+
     @property
     def address(self) -> str | None:
         """The node that sends the messages; for a dynamic source, the name the peer gave it."""
@@ -332,24 +351,68 @@ class Receiver(OtherNames, _Link[aio.Receiver]):
 
     def receive(self, *, timeout: Duration | None = None) -> Delivery:
         """Take the next message, waiting for it if need be; see `aio.Receiver.receive`."""
-
-        async def take() -> Delivery:
-            return Delivery(self, await self._behind.receive(timeout=timeout))
-
-        return self._portal.run(take, lambda taken: self._put_back([taken]))
+        self._portal.check()
+        taken: aio.Delivery | None = None
+        try:
+            # No signal is handled between a step of the iterator and the assignment.
+            for taken in self._arrived:
+                return self._hand_out(taken)
+        except IndexError:
+            pass
+        except BaseException:
+            if taken is not None:
+                self._queue_again([taken])
+            raise
+        return self._wait_for_message(timeout)
 
     def receive_many(self, limit: int, *, timeout: Duration | None = None) -> list[Delivery]:
         """Take up to `limit` messages, at least one; see `aio.Receiver.receive_many`."""
+        if limit < 1:
+            raise ValueError(f"limit {limit} is below 1")
+        self._portal.check()
+        taken: list[aio.Delivery] = []
+        try:
+            self._take_arrived(taken, limit)
+            if not taken:
+                taken.append(self._wait_for_message(timeout)._delivery)
+                self._take_arrived(taken, limit - 1)
+            return [self._hand_out(delivery) for delivery in taken]
+        except BaseException:
+            self._queue_again(taken)
+            raise
 
-        async def take() -> list[Delivery]:
-            taken = await self._behind.receive_many(limit, timeout=timeout)
-            return [Delivery(self, delivery) for delivery in taken]
+    def _take_arrived(self, taken: list[aio.Delivery], limit: int) -> None:
+        """Append up to `limit` messages that have arrived."""
+        try:
+            # No signal is handled before all of them are in the list.
+            taken.extend(islice(self._arrived, limit))
+        except IndexError:
+            pass
 
-        return self._portal.run(take, self._put_back)
+    def _hand_out(self, taken: aio.Delivery) -> Delivery:
+        """Return the face of a message that this thread has taken."""
+        taken.mark_taken()
+        if not self._renewing and self._behind.wants_renewal(taken):
+            self._renewing = True
+            self._portal.batch.add(Receiver._renew, self)
+        return Delivery(self, taken)
 
-    def _put_back(self, taken: list[Delivery]) -> None:
+    def _renew(self) -> None:
+        self._renewing = False
+        self._behind.renew()
+
+    def _wait_for_message(self, timeout: Duration | None) -> Delivery:
+        """Take the next message in the loop, when there was none."""
+
+        async def take() -> Delivery:
+            return Delivery(self, await self._behind.wait_for_message(timeout))
+
+        return self._portal.run(take, lambda taken: self._behind.put_back([taken._delivery]))
+
+    def _queue_again(self, taken: list[aio.Delivery]) -> None:
         """Put back messages that the interrupted caller did not receive: they come next."""
-        self._behind.put_back([delivery._delivery for delivery in taken])
+        self._behind.queue_again(taken)
+        self._portal.soon(lambda: self._behind.check_queued_again(taken))
 
     def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
         """Allow the peer to send `credit` more messages; see `aio.Receiver.add_credit`."""
@@ -382,6 +445,8 @@ class Delivery(OtherNames):
     def __init__(self, receiver: Receiver, delivery: aio.Delivery) -> None:
         self.receiver = receiver
         self._delivery = delivery
+        # Whether the loop was given an outcome that it will send.
+        self._decided = False
 
     def __enter__(self) -> Self:
         return self
@@ -393,7 +458,8 @@ class Delivery(OtherNames):
         traceback: TracebackType | None,
     ) -> None:
         if error is None:
-            self._portal.run(lambda: self._delivery.__aexit__(None, None, None))
+            if not self._decided and not self._delivery.given:
+                self.accept()
         elif self._portal.usable:
             # The exception matters more than an error met here.
             with suppress(Exception):
@@ -425,7 +491,8 @@ class Delivery(OtherNames):
     @property
     def settled(self) -> bool:
         """Whether either side has settled the delivery."""
-        return self._delivery.settled
+        delivery = self._delivery
+        return delivery.settled or (self._decided and not delivery.gone)
 
     @property
     def transaction_id(self) -> bytes | None:
@@ -441,6 +508,8 @@ class Delivery(OtherNames):
         self, *, timeout: Duration | None = None, transaction: Transaction | None = None
     ) -> None:
         """Accept the message; see `aio.Delivery.accept`."""
+        if transaction is None and self._settle_soon(ACCEPTED):
+            return
         within = unwrap(transaction)
         self._portal.run(lambda: self._delivery.accept(timeout=timeout, transaction=within))
 
@@ -462,6 +531,8 @@ class Delivery(OtherNames):
         self, *, timeout: Duration | None = None, transaction: Transaction | None = None
     ) -> None:
         """Release the message, which was not processed; see `aio.Delivery.release`."""
+        if transaction is None and self._settle_soon(RELEASED):
+            return
         within = unwrap(transaction)
         self._portal.run(lambda: self._delivery.release(timeout=timeout, transaction=within))
 
@@ -489,3 +560,13 @@ class Delivery(OtherNames):
     @property
     def _portal(self) -> Portal:
         return self.receiver._portal
+
+    def _settle_soon(self, outcome: Outcome) -> bool:
+        """Leave an outcome to the loop, without waiting; return false if the caller has to wait."""
+        if self._decided or not self._delivery.settles_at_once(outcome):
+            return False
+        portal = self.receiver._portal
+        portal.check()
+        portal.batch.add(self._delivery.settle_late, outcome)
+        self._decided = True
+        return True

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, Final, Generic, TypeVar
 
+from ferrymq.blocking.call_batch import CallBatch
 from ferrymq.errors import ConnectionClosed
 
 T = TypeVar("T")
@@ -38,6 +39,8 @@ class Portal:
         # Protects the start of calls: none is started after the loop is told to stop.
         self._lock = threading.RLock()
         self._stopped = False
+        # Calls for which no thread waits. The loop makes them before any later call.
+        self.batch: CallBatch = CallBatch(self._loop, self.soon)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -85,7 +88,7 @@ class Portal:
         thread that runs another event loop, which would stand still.
         """
         self.check()
-        call = _Call(self._loop, coroutine, undo)
+        call = _Call(self._loop, self.batch, coroutine, undo)
         try:
             with self._lock:
                 if self._stopped:
@@ -151,11 +154,13 @@ class _Call(Generic[T]):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        batch: CallBatch,
         coroutine: Callable[[], Coroutine[Any, Any, T]],
         undo: Callable[[T], object] | None,
     ) -> None:
         self.error: BaseException | None = None
         self._loop = loop
+        self._batch = batch
         self._coroutine = coroutine
         self._undo = undo
         self._results: list[T] = []
@@ -182,6 +187,7 @@ class _Call(Generic[T]):
 
     def start(self) -> None:
         """Start the coroutine, unless the thread has stopped waiting."""
+        self._batch.make()
         if not self._abandoned:
             self._task = self._loop.create_task(self._coroutine())
             self._task.add_done_callback(self._on_done)

@@ -134,13 +134,18 @@ class Worker:
         self._threads.close()
 
     async def _handle(self, delivery: aio.Delivery) -> None:
+        portal = self.connection._portal
         face = self._face
         if face is None or face._behind is not delivery.receiver:
-            face = self._face = Receiver(self.connection._portal, delivery.receiver)
+            face = self._face = Receiver(portal, delivery.receiver)
         received = Delivery(face, delivery)
         # The thread has the context of this task, with its span.
         context = contextvars.copy_context()
-        await self._threads.run(lambda: context.run(self._handler, received))
+        try:
+            await self._threads.run(lambda: context.run(self._handler, received))
+        finally:
+            # The worker asks whether the handler has given an outcome.
+            portal.batch.make()
 
 
 class _Threads:
