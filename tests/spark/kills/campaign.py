@@ -12,7 +12,7 @@ from random import Random
 from statistics import median
 from typing import Final
 
-from tests.spark.kills.judging import Judgement
+from tests.spark.kills.copy_ledger import Judgement
 from tests.spark.kills.stage import KillStage, QueryHangs
 from tests.spark.kills.victims import VICTIMS
 
@@ -128,9 +128,10 @@ def run(
         report.batches = stage.driver.committed() + 1
         stage.driver.kill()
         stage.stop_producers()
-        judgement = Judgement(stage.producers, stage.copies())
-    report.acknowledged = sum(one.acknowledged for one in stage.producers)
-    report.unacknowledged = sum(one.sent for one in stage.producers) - report.acknowledged
+        sent = [producer.records for producer in stage.producers]
+        judgement = Judgement(sent, stage.copies())
+    report.acknowledged = sum(one.acknowledged for one in sent)
+    report.unacknowledged = sum(map(len, sent)) - report.acknowledged
     report.violations |= judgement.violations
     report.examples |= judgement.examples
     report.seconds = time.monotonic() - began
@@ -158,7 +159,7 @@ def _kill(
         for victim in group:
             report.stalls.setdefault(victim, []).append(stall)
         report.batches = stage.driver.committed() + 1
-        report.acknowledged = sum(one.acknowledged for one in stage.producers)
+        report.acknowledged = sum(one.records.acknowledged for one in stage.producers)
         tell(
             f"{report.kills} kills, {report.batches} batches, {report.acknowledged} records"
             f" acknowledged; {' and '.join(group)}: {stall:.1f} s"

@@ -1,4 +1,4 @@
-"""The producers of the records: each knows which of them the broker has acknowledged."""
+"""The producers of the records that the query copies."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from random import Random
 from typing import Final
 
 from ferrymq import AmqpError, Message, blocking
+from tests.spark.kills.copy_ledger import SentRecords
 
 # How many records are sent without waiting.
 _TOGETHER: Final = 20
 _KEYS: Final = 16
 _TIMEOUT: Final = 10.0
-
-# What is known of a record.
-_SENT: Final = 0
-_ACKNOWLEDGED: Final = 1
 
 
 class KeyedProducer(threading.Thread):
@@ -29,29 +26,12 @@ class KeyedProducer(threading.Thread):
 
     def __init__(self, name: str, urls: list[str], seed: int, may_send: Callable[[], bool]) -> None:
         super().__init__(name=f"producer {name}", daemon=True)
-        self.prefix = name
-        self.acknowledged = 0
+        self.records = SentRecords(name)
         self.over = threading.Event()
         self.error: BaseException | None = None
-        # By the number of the record.
-        self._known = bytearray()
-        self._keys = bytearray()
         self._urls = urls
         self._random = Random(f"{seed} {name}")
         self._may_send = may_send
-
-    @property
-    def sent(self) -> int:
-        """How many records were sent, acknowledged or not."""
-        return len(self._known)
-
-    def was_acknowledged(self, number: int) -> bool:
-        """Return whether the broker has acknowledged a record."""
-        return self._known[number] == _ACKNOWLEDGED
-
-    def key_of(self, number: int) -> str:
-        """Return the partition key of a record. Producers have no key in common."""
-        return f"{self.prefix}-{self._keys[number]}"
 
     def run(self) -> None:
         """Send, over one connection after the other."""
@@ -73,19 +53,21 @@ class KeyedProducer(threading.Thread):
                 if not self._may_send():
                     self.over.wait(0.02)
                     continue
-                first = self.sent
+                first = len(self.records)
                 futures = [sender.send_nowait(self._next()) for _ in range(_TOGETHER)]
+                lost: BaseException | None = None
                 for number, future in enumerate(futures, first):
-                    future.result(_TIMEOUT)
-                    self._known[number] = _ACKNOWLEDGED
-                    self.acknowledged += 1
+                    error = future.exception(_TIMEOUT)
+                    if error is None:
+                        self.records.acknowledge(number)
+                    lost = lost or error
+                if lost is not None:
+                    raise lost
 
     def _next(self) -> Message:
-        number = self.sent
-        self._known.append(_SENT)
-        self._keys.append(self._random.randrange(_KEYS))
+        number = self.records.add(self._random.randrange(_KEYS))
         return Message(
-            b"%s %d" % (self.prefix.encode(), number),
+            self.records.body_of(number),
             durable=True,
-            message_annotations={"x-opt-partition-key": self.key_of(number)},
+            message_annotations={"x-opt-partition-key": self.records.key_of(number)},
         )

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from ferrymq import blocking
 from tests.spark.cluster.standalone import Standalone
 from tests.spark.kills.brokers import ReplicatedBroker, SingleBroker, broker_ports
-from tests.spark.kills.judging import CopiedRecord
+from tests.spark.kills.copy_ledger import CopiedRecord
 from tests.spark.kills.producers import KeyedProducer
 from tests.spark.kills.query import DriverProcess
 from tests.spark.kills.spark_processes import executors_of
@@ -131,7 +131,7 @@ class KillStage:
             producer.join()
 
     def _may_send(self) -> bool:
-        sent = sum(one.acknowledged for one in self.producers)
+        sent = sum(one.records.acknowledged for one in self.producers)
         return sent - self._read() < _WAITING
 
     def _read(self) -> int:
