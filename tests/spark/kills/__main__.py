@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
+import signal
 import sys
 import tempfile
 import time
@@ -58,5 +59,10 @@ def main() -> int:
     return 1 if report.violations else 0
 
 
+def _end(number: int, _frame: object) -> None:
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(main())
