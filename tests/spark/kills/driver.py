@@ -28,6 +28,7 @@ def main() -> None:
         SparkSession.builder.master(given.master)
         .appName("kills")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "512m")
