@@ -38,6 +38,9 @@ TITLES: Final = {
     "reading": "Streams into Spark",
     "archive": "Streams to Parquet",
     "sink": "Spark into streams",
+    "query-latency": "Latency of a query",
+    "query-memory": "Memory of a query",
+    "brokers": "One query over several brokers",
     "scale": "Cost of a row, by the length of the stream",
 }
 

@@ -1,4 +1,4 @@
-"""The part `memory`: the memory that many records need on their way, read and written once.
+"""The part `query-memory`: the memory that many records need on their way, read and written once.
 
 A stream in the broker's store is read into Parquet files, and as many rows are written to a stream
 with fences. While that runs, a thread looks at the resident memory of all processes.

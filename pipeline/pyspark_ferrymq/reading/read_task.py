@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from pyspark_ferrymq.read_columns import ColumnDecoder, ReadColumns
     from pyspark_ferrymq.task_planning import OffsetRange
 
-# The chunks that may be in transit or waiting, besides the one being processed.
-_CREDIT: Final = 2
+# The chunks that may be in transit or waiting, besides the one being processed. Their bytes divided
+# by the round-trip time are the highest rate of a task.
+_CREDIT: Final = 4
 
 
 def read_range(
