@@ -419,6 +419,10 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "spark/test_from_kafka.py",
         "arrow/test_verbatim.py",
     ),
+    "pipeline/latency": (
+        "spark/test_source_stream.py",
+        "spark/test_worker_connections.py",
+    ),
     "pipeline/many-brokers": (
         "spark/test_many_brokers.py",
         "spark/test_many_brokers_sink.py",

@@ -20,6 +20,7 @@ from bench.encoding import data_section
 from bench.parts.broker import IN_FLIGHT, MESSAGES, OURS, PROBE, LoadFailed, run_load
 from bench.process import Server
 from bench.results import Comparison, Figure, Report
+from bench.rows import spaced
 from bench.tree import Trees
 from ferrymq_types.messaging import (
     ApplicationProperties,
@@ -32,6 +33,8 @@ TIME: Final = "µs/message"
 PLAIN: Final = "a plain queue"
 SIZE: Final = 100
 SUBSCRIPTIONS: Final = 10
+# The bindings of the headers exchange.
+BINDINGS: Final = 1_000
 # How many messages one consumer holds at once, and in a run of less than a second per case.
 HELD: Final = 1_000_000
 HELD_QUICKLY: Final = 100_000
@@ -66,7 +69,20 @@ name = "bound"
 [[exchange]]
 name = "exchange"
 binding = [{ to = "bound" }]
-"""
+
+[[queue]]
+name = "chosen"
+
+[[exchange]]
+name = "headers"
+routing = "headers"
+""" + "".join(
+    f"""
+[[exchange.binding]]
+to = "chosen"
+arguments = {{ colour = "{number}" }}
+""" for number in range(BINDINGS)
+)
 
 
 class Feature(NamedTuple):
@@ -106,6 +122,11 @@ FEATURES: Final = (
         (_property("red"), _property("green"), "--selector=colour IN ('red', 'green', 'blue')"),
     ),
     Feature("an exchange, and the queue bound to it", "exchange", ("--source=bound",)),
+    Feature(
+        f"a headers exchange with {spaced(BINDINGS)} bindings",
+        "headers",
+        ("--source=chosen", _property("7"), _property("8")),
+    ),
     Feature("a topic with one subscription", "topic", ("--capability=topic",)),
     Feature(
         f"a topic with {SUBSCRIPTIONS} subscriptions, for each delivery",

@@ -252,6 +252,7 @@ def test_a_task_waits_again_for_a_broker_that_cannot_be_reached(
     broker: BrokerProcess, streams: Streams, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As often as `fetchOffset.numRetries` says, as it does when a connection is lost."""
+    from pyspark_ferrymq import worker_connections
     from pyspark_ferrymq.options import SourceOptions
     from pyspark_ferrymq.options.connection import AmqpUnreachableError
     from pyspark_ferrymq.read_columns import ReadColumns
@@ -260,7 +261,7 @@ def test_a_task_waits_again_for_a_broker_that_cannot_be_reached(
 
     streams.create(address, 1)
     streams.fill(address, 20)
-    connect, away = read_task.connect, [3]
+    connect, away = worker_connections.connect, [3]
 
     def sometimes(*arguments: object, **options: object) -> object:
         if away[0]:
@@ -268,7 +269,7 @@ def test_a_task_waits_again_for_a_broker_that_cannot_be_reached(
             raise AmqpUnreachableError("the broker is away")
         return connect(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(read_task, "connect", sometimes)
+    monkeypatch.setattr(worker_connections, "connect", sometimes)
     options = SourceOptions.parse({"url": broker.url, "subscribe": address})
     whole = OffsetRange(address, "", 0, 0, 20)
     body = ReadColumns(("body",))

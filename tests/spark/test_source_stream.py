@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_ferrymq import LagListener
@@ -254,6 +255,8 @@ def test_no_connection_stays_and_they_have_names(
 ) -> None:
     streams.create(address, 2)
     streams.fill(address, 10)
+    # Workers keep the connections of earlier queries for a while.
+    eventually(lambda: streams.others() == [])
     names: list[str] = []
 
     frame = follow(spark, broker, subscribe=address, startingOffsets="earliest", groupId="till-7")
@@ -275,7 +278,7 @@ def test_no_connection_stays_and_they_have_names(
         watcher.start()
         try:
             number = 10
-            while not any(f"/query-{query.id}/batch-" in name for name in names):
+            while not any(f"/query-{query.id}/read/" in name for name in names):
                 streams.fill(address, 1000, number)
                 number += 1000
                 assert number < 1_000_000
@@ -301,6 +304,17 @@ def test_no_connection_stays_after_all_there_is(
         tmp_path / "output",
     )
     eventually(lambda: streams.others() == [])
+
+
+def test_real_time_mode_is_not_for_python(
+    spark: SparkSession, broker: BrokerProcess, streams: Streams, address: str, tmp_path: Path
+) -> None:
+    """When this fails, Spark has opened the mode to Python, and the page on latency is wrong."""
+    streams.create(address, 1)
+    writer = follow(spark, broker, subscribe=address).writeStream.format("amqp")
+    writer = writer.options(url=broker.url, address=address, checkpointLocation=str(tmp_path))
+    with pytest.raises(PySparkException, match="STREAMING_REAL_TIME_MODE"):
+        writer.outputMode("update").trigger(realTime="5 seconds").start()
 
 
 def test_a_hold_goes_along(

@@ -44,10 +44,11 @@ class FenceEntities(EntityType):
         self.space = space
 
     def operations(self) -> dict[str, Operation]:
-        """Return READ, LATEST, REPEAT and DELETE."""
+        """Return READ, MEMBERS, LATEST, REPEAT and DELETE."""
         key = ("group", "member", "target")
         return {
             "READ": Operation(self.read, key),
+            "MEMBERS": Operation(self.members, ("group", "target", "members")),
             "LATEST": Operation(self.latest, ("group", "target")),
             "REPEAT": Operation(self.repeat, (*key, "sequence", "rows", "digest")),
             "DELETE": Operation(self.delete, key),
@@ -55,7 +56,7 @@ class FenceEntities(EntityType):
 
     def authorise(self, operation: str, call: Call) -> None:
         """Allow parties that may commit with the fence, or manage the broker."""
-        if operation in ("DELETE", "LATEST") and _is_of_a_group(call):
+        if operation in ("DELETE", "LATEST", "MEMBERS") and _is_of_a_group(call):
             group, target = call.name or call.text("group"), call.text("target", "")
         else:
             group, _, target = self._asked(call)
@@ -100,6 +101,26 @@ class FenceEntities(EntityType):
         return Result(
             self.complete(_identity(group, member, ruling), _shown(group, member, ruling, passed))
         )
+
+    def members(self, call: Call) -> Result:
+        """Handle MEMBERS: return what READ would, for several members of a group at a target.
+        Members without a fence are left out."""
+        call.expect_only("group", "target", "members")
+        group, target = call.name or call.text("group"), call.text("target", "")
+        asked = call.arguments.get("members")
+        if not isinstance(asked, list) or not all(isinstance(one, str) for one in asked):
+            raise ManagementError(BAD_REQUEST, "members: a list of strings is needed")
+        if len(asked) > _MEMBERS:
+            raise ManagementError(
+                BAD_REQUEST,
+                f"members: the list has {len(asked)} items; at most {_MEMBERS} are allowed",
+            )
+        found: list[dict[str, object]] = []
+        for member in asked:
+            ruling, passed = self.space.fences.ruling(group, member, target)
+            if passed is not None:
+                found.append(_shown(group, member, ruling, passed))
+        return Result({"fences": found})
 
     def latest(self, call: Call) -> Result:
         """Handle LATEST: return the fence with the highest sequence that any member of a group has
@@ -203,6 +224,8 @@ class FenceEntities(EntityType):
 
 # Fences that are deleted in one step.
 _STEP: Final = 250
+# The most members of a request.
+_MEMBERS: Final = 100
 
 
 def _is_of_a_group(call: Call) -> bool:

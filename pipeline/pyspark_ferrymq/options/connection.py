@@ -82,8 +82,9 @@ class BrokerOptions:
     timeout: float = 30.0
     """Seconds for connecting, and for each answer of the broker."""
 
-    group_id: str = ""
-    """The beginning of the container-ids of our connections, which the broker's operator sees."""
+    group_id: str = field(default="", compare=False)
+    """The beginning of the container-ids of our connections, which the broker's operator sees. If
+    it is generated, each batch of a query that writes has another one."""
 
     service: str = "ferrymq"
 

@@ -14,7 +14,7 @@ from pyspark_ferrymq.data_loss import LOGGER
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpSourceError
 from pyspark_ferrymq.options.connection import AmqpUnreachableError, connect
 from pyspark_ferrymq.reading.lease_renewal import lapsed
-from pyspark_ferrymq.reading.read_task import role_of
+from pyspark_ferrymq.reading.read_task import role_of_reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +49,7 @@ def read_lease(
     while at < part.until:
         connection: Connection | None = None
         try:
-            connection = connect(options.connection, role_of(part), patient=True)
+            connection = connect(options.connection, role_of_reader(), patient=True)
             receiver = _attach(connection, options, part, at)
             while at < part.until:
                 delivery = receiver.receive(timeout=options.connection.timeout)

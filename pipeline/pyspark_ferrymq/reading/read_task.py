@@ -1,4 +1,4 @@
-"""A task that reads one range of a partition over a connection of its own.
+"""A task that reads one range of a partition over a connection.
 
 The task starts at the first offset of the range, checks that no offset is missing, and ends at the
 end of the range. If the connection is lost, it opens another one and continues.
@@ -13,8 +13,9 @@ from pyspark_ferrymq.data_loss import AHEAD, ANEW, DELETED, TRIMMED, Loss, repor
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 from pyspark_ferrymq.offsets import stream_key
 from pyspark_ferrymq.options.broker_identity import identity_of
-from pyspark_ferrymq.options.connection import AmqpUnreachableError, connect
+from pyspark_ferrymq.options.connection import AmqpUnreachableError
 from pyspark_ferrymq.options.option_values import shown
+from pyspark_ferrymq.worker_connections import worker_connection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,26 +56,28 @@ def _read(
     # How often the connection was lost since the last chunk.
     lost = 0
     while at < range.until:
-        connection: Connection | None = None
         try:
-            connection = connect(options.connection, role_of(range), patient=True)
-            if decoder is None:
-                broker = identity_of(connection.remote_properties).id or None
-                decoder = columns.decoder(range.stream, range.partition, broker)
-            reader = _attach(connection, options, range, at)
-            if reader is None:
-                return
-            at = max(at, reader.first_offset)
-            while True:
-                chunk = reader.receive(timeout=options.connection.timeout)
-                if chunk is None:
-                    return
-                if chunk.first > at:
-                    _gap(options, range, at, chunk.first, chunk.end)
-                at = chunk.next
-                lost = 0
-                if len(chunk):
-                    yield decoder.decode(chunk)
+            with worker_connection(
+                options.connection, role_of_reader(), patient=True, new=lost > 0
+            ) as kept:
+                connection = kept.connection
+                if decoder is None:
+                    broker = identity_of(connection.remote_properties).id or None
+                    decoder = columns.decoder(range.stream, range.partition, broker)
+                with _attach(connection, options, range, at) as reader:
+                    if not _has_records(reader, options, range, at):
+                        return
+                    at = max(at, reader.first_offset)
+                    while True:
+                        chunk = reader.receive(timeout=options.connection.timeout)
+                        if chunk is None:
+                            return
+                        if chunk.first > at:
+                            _gap(options, range, at, chunk.first, chunk.end)
+                        at = chunk.next
+                        lost = 0
+                        if len(chunk):
+                            yield decoder.decode(chunk)
         except LinkDetached as error:
             _detached(error, options, range, at)
             return
@@ -90,32 +93,22 @@ def _read(
                     f"{range}: {options.connection.place} was lost {lost} times at offset {at}"
                     f" (option 'fetchOffset.numRetries'): {reason}"
                 ) from None
-        finally:
-            if connection is not None:
-                connection.close()
 
 
-def role_of(range: OffsetRange) -> str:
-    """Return the role of this task's connection: query, batch, attempt, range."""
+def role_of_reader() -> str:
+    """Return the role of the connections of this query's tasks that read."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    parts = []
-    if context is not None:
-        query = context.getLocalProperty("sql.streaming.queryId")
-        if query is not None:
-            parts.append(f"query-{query}")
-            parts.append(f"batch-{context.getLocalProperty('streaming.sql.batchId')}")
-        parts.append(f"task-{context.taskAttemptId()}")
-    parts.append(f"{range.stream[:60]}::{range.partition}@{range.first}")
-    return "/".join(parts)
+    query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    return "read" if query is None else f"query-{query}/read"
 
 
 def _attach(
     connection: Connection, options: SourceOptions, range: OffsetRange, at: int
-) -> ChunkReader | None:
-    """Attach a reader at the offset; return None if nothing is left to read."""
-    reader = connection.chunk_reader(
+) -> ChunkReader:
+    """Attach a reader at the offset."""
+    return connection.chunk_reader(
         f"{range.stream}::{range.partition}",
         start=at,
         until=range.until,
@@ -125,15 +118,19 @@ def _attach(
         selector=options.selector,
         on_trim="detach" if options.fail_on_data_loss else "continue",
     )
+
+
+def _has_records(reader: ChunkReader, options: SourceOptions, range: OffsetRange, at: int) -> bool:
+    """Report the records that are gone; return False if these are all, with their stream."""
     if range.incarnation and str(reader.incarnation) != range.incarnation:
         _lose(
             options,
             Loss(stream_key(range.stream, range.broker), range.partition, ANEW, at, range.until),
         )
-        return None
+        return False
     if reader.first_offset > at:
         _gap(options, range, at, reader.first_offset, None)
-    return reader
+    return True
 
 
 def _gap(options: SourceOptions, range: OffsetRange, at: int, first: int, end: int | None) -> None:

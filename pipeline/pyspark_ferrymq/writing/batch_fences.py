@@ -12,10 +12,10 @@ that has other rows than before, is not a repetition, and is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_ferrymq.data_loss import LOGGER
 from pyspark_ferrymq.errors import AmqpSourceError, AmqpWriteError
@@ -32,7 +32,8 @@ from pyspark_ferrymq.writing.task_identity import LIST, WHOLE, TaskIdentity, Wri
 
 if TYPE_CHECKING:
     from ferrymq import Digest, Fence
-    from ferrymq.blocking import Connection, ManagementClient
+    from ferrymq.blocking import ManagementClient
+    from pyspark_ferrymq.worker_connections import WorkerConnection
     from pyspark_ferrymq.writing.options import SinkOptions
 
 _TYPE: Final = "org.ferrymq.fence"
@@ -67,26 +68,29 @@ class FenceClient:
     another number of tasks.
     """
 
-    def __init__(self, connection: Connection, options: SinkOptions, work: TaskIdentity) -> None:
+    def __init__(
+        self, connection: WorkerConnection, options: SinkOptions, work: TaskIdentity
+    ) -> None:
         settings = options.connection
-        if connection.remote_properties.get("product") != "ferrymq":
+        if connection.connection.remote_properties.get("product") != "ferrymq":
             raise AmqpWriteError(
                 f"{settings.place} is not a ferrymq broker and has no fences, which writing exactly"
                 " once needs; give the option 'delivery' = at-least-once, or"
                 " transactional"
             )
-        self._management = connection.management(timeout=settings.timeout)
+        self._management = connection.management()
         self._deterministic = options.deterministic
         self._work = work
-        if not work.broker:
-            begun = self._read(LIST)
-            if begun is not None and begun.sequence == work.sequence:
-                # Other brokers have a part of the rows of this batch.
-                raise other_brokers(work)
-        self.done = self._committed(WHOLE)
+        mine = [work.member] if work.partition >= 0 else []
+        found = self._read([LIST, WHOLE, *mine])
+        begun = found.get(LIST)
+        if not work.broker and begun is not None and begun.sequence == work.sequence:
+            # Other brokers have a part of the rows of this batch.
+            raise other_brokers(work)
+        self.done = self._committed(found.get(WHOLE))
         self.whole = self.done is not None
-        if self.done is None and work.partition >= 0:
-            self.done = self._committed(work.member)
+        if self.done is None:
+            self.done = self._committed(found.get(work.member))
 
     @property
     def comparable(self) -> bool:
@@ -124,20 +128,18 @@ class FenceClient:
     def check_beyond(self, tasks: int) -> None:
         """Raise `AmqpWriteError` if the batch was begun by more tasks than there are now."""
         work = self._work
-        for partition in range(tasks, tasks + _BEYOND):
-            found = self._read(str(partition))
-            if found is not None and found.sequence >= work.sequence:
+        for member, found in self._read(map(str, range(tasks, tasks + _BEYOND))).items():
+            if found.sequence >= work.sequence:
                 raise AmqpWriteError(
                     f"batch {work.sequence} of {work.group!r} was begun with at least"
-                    f" {partition + 1} tasks, and now there were {tasks}: rows may be missing and"
+                    f" {int(member) + 1} tasks, and now there were {tasks}: rows may be missing and"
                     " others be there twice. Compare the target with the source, and keep the"
                     " partitioning of a query while a batch is under way"
                 )
 
-    def _committed(self, member: str) -> FenceState | None:
-        """Return the fence of a member if the work is committed, else None."""
+    def _committed(self, found: FenceState | None) -> FenceState | None:
+        """Return a member's fence if it says that the work is committed, else None."""
         work = self._work
-        found = self._read(member)
         if found is None or found.sequence < work.sequence:
             return None
         if found.sequence > work.sequence and found.target:
@@ -147,8 +149,20 @@ class FenceClient:
                 raise AmqpWriteError(other_width(work, found.width))
         return found
 
-    def _read(self, member: str) -> FenceState | None:
-        return read_fence(self._management, self._work, "READ", self._arguments(member))
+    def _read(self, members: Iterable[str]) -> dict[str, FenceState]:
+        """Return the fences of those of the members that have one."""
+        from ferrymq import ManagementError
+
+        work = self._work
+        arguments = {"group": work.group, "target": work.target, "members": list(members)}
+        try:
+            answer = self._management.request("MEMBERS", _TYPE, body=arguments).body
+        except ManagementError as refused:
+            raise unanswered(work, refused) from None
+        fences = answer.get("fences") if isinstance(answer, dict) else None
+        if not isinstance(fences, list):
+            raise AmqpSourceError(f"the broker answers {answer} for the fences of {work.group!r}")
+        return {str(one["member"]): _state(one, work) for one in fences}
 
     def _arguments(self, member: str) -> dict[str, object]:
         return {"group": self._work.group, "member": member, "target": self._work.target}
@@ -169,7 +183,10 @@ def read_fence(
         if refused.status == HTTPStatus.NOT_FOUND:
             return None
         raise unanswered(work, refused) from None
-    answer = response.body if isinstance(response.body, dict) else {}
+    return _state(response.body if isinstance(response.body, dict) else {}, work)
+
+
+def _state(answer: Mapping[str, Any], work: TaskIdentity) -> FenceState:
     sequence, width, rows, digest = (
         answer.get(key) for key in ("sequence", "width", "rows", "digest")
     )
@@ -204,16 +221,17 @@ def finish(options: SinkOptions, messages: Sequence[WrittenRows | None]) -> None
     at = f" at the broker {work.broker!r}" if work.broker else ""
     batch = f"batch {work.sequence} of {work.group!r}{at}"
     outage = Outage(f"{batch}: its last step", options.retry_timeout)
-    role = f"driver/{work.sequence}"
     retrying(
         options.connection,
-        role,
+        work.role,
         outage,
         lambda connection: _finish(connection, options, written),
     )
 
 
-def _finish(connection: Connection, options: SinkOptions, written: Sequence[WrittenRows]) -> None:
+def _finish(
+    connection: WorkerConnection, options: SinkOptions, written: Sequence[WrittenRows]
+) -> None:
     from dataclasses import replace
 
     work = replace(written[0].work, partition=-1)
@@ -255,13 +273,15 @@ def _sum(written: Sequence[WrittenRows]) -> Digest | None:
     return total
 
 
-def _record(connection: Connection, work: TaskIdentity, tasks: int, digest: Digest | None) -> None:
+def _record(
+    connection: WorkerConnection, work: TaskIdentity, tasks: int, digest: Digest | None
+) -> None:
     """Commit the fence of the complete batch."""
     from ferrymq import AmqpError, Fence, FenceMismatch, FencePassed
 
     fence = Fence(work.group, WHOLE, work.sequence, tasks, work.target)
     try:
-        connection.transaction(fence=fence).commit(digest=digest)
+        connection.connection.transaction(fence=fence).commit(digest=digest)
     except FencePassed as passed:
         # The fence was recorded before: by this driver, which got no answer, or by an earlier
         # driver.

@@ -21,7 +21,8 @@ from pyspark_ferrymq.writing.task_identity import LIST, TaskIdentity
 
 if TYPE_CHECKING:
     from ferrymq import Digest
-    from ferrymq.blocking import Connection, ManagementClient
+    from ferrymq.blocking import ManagementClient
+    from pyspark_ferrymq.worker_connections import WorkerConnection
 
 
 def digest_of(brokers: Sequence[str]) -> Digest:
@@ -55,19 +56,18 @@ class _ListRecord:
         self._work = work
         self._digest = digest
 
-    def over_connection(self, step: Callable[[Connection], bool]) -> bool:
+    def over_connection(self, step: Callable[[WorkerConnection], bool]) -> bool:
         """Do a step over a connection, again if it is lost, and return its result."""
         work = self._work
         outage = Outage(f"{work}: its first step", self._options.retry_timeout)
-        role = f"brokers/{work.sequence}/{work.partition}"
-        return retrying(self._options.connection, role, outage, step)
+        return retrying(self._options.connection, work.role, outage, step)
 
-    def is_there(self, connection: Connection) -> bool:
+    def is_there(self, connection: WorkerConnection) -> bool:
         """Return whether the broker has the list of this batch.
 
         Raises `AmqpWriteError` if it has another one, or has begun the batch without a list.
         """
-        management = connection.management(timeout=self._options.connection.timeout)
+        management = connection.management()
         if self._is_recorded(management):
             return True
         group = {"group": self._work.group, "target": self._work.target}
@@ -81,14 +81,14 @@ class _ListRecord:
             raise behind(self._work, latest.sequence)
         raise other_brokers(self._work)
 
-    def commit(self, connection: Connection) -> bool:
+    def commit(self, connection: WorkerConnection) -> bool:
         """Record the list. Raises `AmqpWriteError` if another one is there now."""
         from ferrymq import AmqpError, Fence, FenceMismatch, FencePassed
 
         work = self._work
         fence = Fence(work.group, LIST, work.sequence, 0, work.target)
         try:
-            connection.transaction(fence=fence).commit(digest=self._digest)
+            connection.connection.transaction(fence=fence).commit(digest=self._digest)
         except FenceMismatch:
             raise other_brokers(work) from None
         except FencePassed as passed:

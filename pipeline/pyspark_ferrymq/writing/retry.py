@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from pyspark_ferrymq.data_loss import LOGGER
 from pyspark_ferrymq.errors import AmqpWriteError
-from pyspark_ferrymq.options import BrokerOptions, connect
+from pyspark_ferrymq.options import BrokerOptions
 from pyspark_ferrymq.options.connection import AmqpUnreachableError
-
-if TYPE_CHECKING:
-    from ferrymq.blocking import Connection
+from pyspark_ferrymq.worker_connections import WorkerConnection, worker_connection
 
 T = TypeVar("T")
 
@@ -79,7 +77,7 @@ class Outage:
 
 
 def retrying(
-    settings: BrokerOptions, role: str, outage: Outage, work: Callable[[Connection], T]
+    settings: BrokerOptions, role: str, outage: Outage, work: Callable[[WorkerConnection], T]
 ) -> T:
     """Do work over a connection; if it is lost, start again from the beginning with a new one.
 
@@ -107,18 +105,11 @@ def was_lost(error: BaseException | None) -> bool:
     return isinstance(error, ConnectionClosed | SessionEnded | TimeoutError | AmqpUnreachableError)
 
 
-@contextmanager
-def _connected(settings: BrokerOptions, role: str, outage: Outage) -> Iterator[Connection]:
-    from ferrymq import ConnectionClosed
-
+def _connected(
+    settings: BrokerOptions, role: str, outage: Outage
+) -> AbstractContextManager[WorkerConnection]:
     left = outage.left()
-    if left is not None:
-        settings = replace(settings, timeout=min(settings.timeout, max(left, _SHORTEST)))
-    connection = connect(settings, role)
-    try:
-        yield connection
-    finally:
-        try:
-            connection.close()
-        except (ConnectionClosed, TimeoutError):
-            pass
+    if left is None:
+        return worker_connection(settings, role)
+    settings = replace(settings, timeout=min(settings.timeout, max(left, _SHORTEST)))
+    return worker_connection(settings, role, new=True)

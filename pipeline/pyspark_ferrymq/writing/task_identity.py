@@ -45,6 +45,11 @@ class TaskIdentity:
         """The member in the task's fence."""
         return str(self.partition)
 
+    @property
+    def role(self) -> str:
+        """The role of the connections that write this."""
+        return f"query-{self.group}/write" if self.of_query else "write"
+
     def __str__(self) -> str:
         at = f" at the broker {self.broker!r}" if self.broker else ""
         return f"task {self.partition} of batch {self.sequence} of {self.group!r}{at}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark_ferrymq.errors import AmqpWriteError
 from pyspark_ferrymq.writing.error_messages import (
@@ -18,10 +17,8 @@ from pyspark_ferrymq.writing.task_identity import TaskIdentity
 
 if TYPE_CHECKING:
     from ferrymq import DeliveryError
-    from ferrymq.blocking import Connection, Sender, Transaction
-
-# The highest number of links kept for further rows; the least recently used link is closed first.
-_MOST: Final = 256
+    from ferrymq.blocking import Sender, Transaction
+    from pyspark_ferrymq.worker_connections import WorkerConnection
 
 
 class TaskLinks:
@@ -33,7 +30,7 @@ class TaskLinks:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: WorkerConnection,
         work: TaskIdentity,
         transaction: Transaction | None,
         settled: bool = False,
@@ -42,7 +39,6 @@ class TaskLinks:
         self._work = work
         self._transaction = transaction
         self._settled = settled
-        self._senders: OrderedDict[str, Sender] = OrderedDict()
         # The number of messages sent in the transaction.
         self._sent = 0
 
@@ -87,16 +83,7 @@ class TaskLinks:
     def _sender(self, address: str) -> Sender:
         from ferrymq import LinkDetached
 
-        sender = self._senders.get(address)
-        if sender is not None:
-            self._senders.move_to_end(address)
-            return sender
-        if len(self._senders) >= _MOST:
-            # Messages sent on the closed link stay part of the transaction.
-            self._senders.popitem(last=False)[1].close()
         try:
-            sender = self._connection.sender(address)
+            return self._connection.sender(address)
         except LinkDetached as error:
             raise unattached(self._work, address, error) from None
-        self._senders[address] = sender
-        return sender

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pyspark_ferrymq.errors import AmqpWriteError
+from pyspark_ferrymq.worker_connections import WorkerConnection
 from pyspark_ferrymq.writing.batch_fences import FenceClient, fence_of
 from pyspark_ferrymq.writing.error_messages import no_transactions, other_content, rolled_back
 from pyspark_ferrymq.writing.kept_batches import KeptBatches
@@ -43,8 +44,7 @@ def write_kept(options: SinkOptions, work: TaskIdentity, kept: KeptBatches) -> W
     """Write the rows that are kept, and those that are still to come. Raises as `write` does."""
     outage = Outage(str(work), options.retry_timeout)
     task = _Task(options, work, kept, outage)
-    role = f"write/{work.sequence}/{work.partition}"
-    return retrying(options.connection, role, outage, task.attempt)
+    return retrying(options.connection, work.role, outage, task.attempt)
 
 
 class _Task:
@@ -62,7 +62,7 @@ class _Task:
         # The rows of a transaction whose commit had no answer.
         self._doubtful: WrittenRows | None = None
 
-    def attempt(self, connection: Connection) -> WrittenRows:
+    def attempt(self, connection: WorkerConnection) -> WrittenRows:
         """Write all remaining rows. Raises the connection's error, and `AmqpWriteError`."""
         options = self._options
         if options.delivery == AT_LEAST_ONCE:
@@ -103,7 +103,7 @@ class _Task:
                 pass
         return rows.digest
 
-    def _in_transaction(self, connection: Connection) -> WrittenRows:
+    def _in_transaction(self, connection: WorkerConnection) -> WrittenRows:
         from ferrymq import FenceMismatch, FencePassed, TransactionInDoubt, TransactionRolledBack
 
         options, work = self._options, self._work
@@ -111,7 +111,7 @@ class _Task:
         batches = self._kept.from_the_beginning()
         # A transaction's timeout begins with it, and Spark may need long for the first rows.
         first = next(batches, None)
-        transaction = self._declare(connection, fence)
+        transaction = self._declare(connection.connection, fence)
         links = TaskLinks(connection, work, transaction, settled=fence is not None)
         try:
             rows = self._send_all(links, 0, _with_first(first, batches))

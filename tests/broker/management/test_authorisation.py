@@ -73,6 +73,7 @@ TABLE = [
     ("READ", "fence", None, {"group": "g", "member": "m", "target": "q"}, [*FENCE, ("send", "q")]),
     ("READ", "fence", "g\nm\nq-alias", None, [*FENCE, ("send", "q")]),
     ("LATEST", "fence", None, {"group": "g", "target": "q"}, [*FENCE, ("send", "q")]),
+    ("MEMBERS", "fence", "g", {"target": "q", "members": []}, [*FENCE, ("send", "q")]),
     ("REPEAT", "fence", "g\nm\nq", {"sequence": 1}, [*FENCE, ("send", "q")]),
     ("DELETE", "fence", "g\nm", None, FENCE),
     ("DELETE", "fence", "g\nm\nq", None, [*FENCE, ("send", "q")]),

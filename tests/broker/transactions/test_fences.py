@@ -280,6 +280,33 @@ def test_all_fences_of_a_group_are_forgotten_together(net: Network) -> None:
     assert asker.ask("DELETE", "fence", "query").status == 404
 
 
+def test_several_members_at_once(net: Network) -> None:
+    install(net.space, net.broker)
+    writer = Writer(net)
+    for member, sequence in (("0", 4), ("1", 6)):
+        writer.write(b"x", fence(sequence, member, target="t"))
+    # Without a target it is valid for all targets, as for READ.
+    writer.write(b"x", fence(9, "all"))
+    asker = Asker(net)
+
+    def members(*names: object) -> object:
+        body = {"group": "query", "target": "t", "members": list(names)}
+        answer = asker.ask("MEMBERS", "fence", body=body)
+        return answer.status if answer.status != 200 else answer.map()["fences"]
+
+    read = asker.ask("READ", "fence", body={"group": "query", "member": "1", "target": "t"}).map()
+    found = members("1", "missing", "all")
+    assert isinstance(found, list)
+    assert [(one["member"], one["target"], one["sequence"]) for one in found] == [
+        ("1", "t", 6),
+        ("all", "", 9),
+    ]
+    assert found[0].items() <= read.items()
+    assert members() == []
+    assert members(7) == 400
+    assert members(*(["m"] * 101)) == 400
+
+
 def test_the_member_that_is_furthest(net: Network) -> None:
     install(net.space, net.broker)
     writer = Writer(net)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.exchanges.binding import Binding, Destination
+from ferrymq_broker.nodes.exchanges.headers_index import HeadersIndex
 from ferrymq_broker.nodes.exchanges.headers_match import HeadersMatch
 from ferrymq_broker.nodes.exchanges.trie import Trie
 from ferrymq_broker.nodes.message_view import view_of
@@ -141,14 +142,15 @@ class TopicTable(BindingTable):
 
 @final
 class HeadersTable(BindingTable):
-    """The table of a headers exchange: the arguments of each binding are compared with the headers
-    of the message."""
+    """The table of a headers exchange: the arguments of bindings are compared with the headers of
+    the message."""
 
-    __slots__ = ("_bindings",)
+    __slots__ = ("_targets", "_index")
 
     def __init__(self) -> None:
         super().__init__(False)
-        self._bindings: dict[Binding, HeadersMatch] = {}
+        self._targets: dict[Binding, Destination] = {}
+        self._index = HeadersIndex()
 
     def check(self, key: str, arguments: dict[str, object]) -> None:
         """Raise `BrokerError` for an unknown ``x-match``."""
@@ -156,22 +158,31 @@ class HeadersTable(BindingTable):
 
     def add(self, binding: Binding) -> None:
         """Add a binding."""
-        self._bindings[binding] = HeadersMatch(binding.arguments)
+        self._index.add(binding, HeadersMatch(binding.arguments))
+        self._targets[binding] = binding.target
 
     def remove(self, binding: Binding) -> None:
         """Remove a binding."""
-        del self._bindings[binding]
+        self._index.remove(binding)
+        del self._targets[binding]
 
     def match(
         self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
     ) -> None:
-        """Compare the message with one binding after the other."""
-        view = None if message is None else view_of(message)
-        for binding, wanted in self._bindings.items():
-            target = binding.target
-            if target.seen != number and (view is None or wanted.matches(view)):
-                target.seen = number
-                found.append(target)
+        """Compare the message with the bindings that one of its headers leads to."""
+        if message is None:
+            for target in self._targets.values():
+                if target.seen != number:
+                    target.seen = number
+                    found.append(target)
+            return
+        view = view_of(message)
+        for matches in self._index.candidates(view):
+            for binding, wanted in matches.items():
+                target = binding.target
+                if target.seen != number and wanted.matches(view):
+                    target.seen = number
+                    found.append(target)
 
 
 def make_table(type: str) -> BindingTable:

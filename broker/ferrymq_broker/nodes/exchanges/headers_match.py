@@ -20,9 +20,10 @@ _OURS: Final = "x-"
 
 @final
 class HeadersMatch:
-    """The arguments of one binding. Raises `BrokerError` if ``x-match`` has an unknown value."""
+    """The arguments of one binding: the `wanted` headers, all of them or `any`. Raises
+    `BrokerError` if ``x-match`` has an unknown value."""
 
-    __slots__ = ("any", "_wanted")
+    __slots__ = ("any", "wanted")
 
     def __init__(self, arguments: dict[str, object]) -> None:
         try:
@@ -31,22 +32,22 @@ class HeadersMatch:
             raise BrokerError("amqp:invalid-field", str(error)) from None
         self.any: bool = match.startswith("any")
         with_x = match.endswith("-with-x")
-        self._wanted: list[tuple[str, object]] = []
+        self.wanted: list[tuple[str, object]] = []
         for name, value in arguments.items():
-            if name != X_MATCH and (with_x or not name.startswith(_OURS)):
-                self._wanted.append((name, value))
+            if name != X_MATCH and (with_x or not is_annotation(name)):
+                self.wanted.append((name, value))
 
     def matches(self, view: MessageView) -> bool:
         """Return whether the message has the headers. Without arguments, *all* matches and *any*
         does not."""
         found = False
         properties = view.application_properties
-        for name, value in self._wanted:
+        for name, value in self.wanted:
             has = name in properties
             if has:
                 given = properties[name]
                 found = value is None or _equal(value, given)
-            elif name.startswith(_OURS):
+            elif is_annotation(name):
                 annotations = view.message_annotations
                 found = name in annotations and (value is None or _equal(value, annotations[name]))
             else:
@@ -54,6 +55,11 @@ class HeadersMatch:
             if found == self.any:
                 return found
         return not self.any
+
+
+def is_annotation(name: str) -> bool:
+    """Return whether a header of this name may be a message-annotation."""
+    return name.startswith(_OURS)
 
 
 def _equal(wanted: object, given: object) -> bool:
