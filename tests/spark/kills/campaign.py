@@ -122,6 +122,7 @@ def run(
             _kill(stage, report, plan(Random(seed), kills, victims), tell)
             stage.drain()
         except QueryHangs as error:
+            # Records that were not read count as lost too.
             report.add_violation("hangs", f"{error}\n{stage.driver.log[-4000:]}")
         for end in stage.ends:
             report.add_violation("ended", end)
