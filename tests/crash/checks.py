@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tests.crash.entity_checks import check_entities
 from tests.crash.history import REMOVING, Copy, History, Violation
+from tests.crash.lease_checks import check_leases
 from tests.crash.ledger import Entry
 from tests.crash.stream_checks import check_streams
 
@@ -29,6 +30,7 @@ def check(entries: Sequence[Entry]) -> list[Violation]:
         _check_fan_out,
         check_streams,
         check_entities,
+        check_leases,
     ):
         found.extend(rule(history))
     return found

@@ -56,6 +56,9 @@ duplicate-window = "10m"
 name = "once"
 
 [[queue]]
+name = "batches"
+
+[[queue]]
 name = "tight"
 max-length = 30
 overflow = "block"
@@ -117,6 +120,7 @@ QUEUES: Final = (
     "later",
     "again",
     "once",
+    "batches",
     "tight",
     "full",
     "spill",

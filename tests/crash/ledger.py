@@ -8,9 +8,12 @@ ledger that was kept can be judged again.
 |---|---|---|
 | `sent` | `id`, `to`, `txn`, `due`, `volatile`, `once` | about to be sent to these nodes |
 | `answered` | `id`, `outcome` | the broker's outcome of what was sent |
-| `got` | `id`, `node`, `drained`, `once` | a client has received it |
+| `got` | `id`, `node`, `drained`, `once`, `lease` | a client has received it |
 | `read` | `id`, `node`, `partition`, `offset`, `time` | a client has read a record of a stream |
-| `gives` | `id`, `node`, `outcome`, `txn`, `key` | a client is about to give an outcome |
+| `leased` | `lease`, `node`, `until` | a client has a lease; it lapses then |
+| `ends` | `lease`, `node`, `lapsed` | about to release a lease; or it has lapsed |
+| `overdue` | `lease`, `node` | a lease could be read after its time |
+| `gives` | `id`, `node`, `outcome`, `txn`, `key`, `lease` | a client is about to give an outcome |
 | `confirmed` | `id`, `node`, `key` | the broker has settled after the outcome |
 | `unsaid` | `id`, `node`, `key` | the outcome never left |
 | `commits` | `txn` | a commit is about to be asked for; without it the transaction is void |

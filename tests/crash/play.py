@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.crash.actors.actor import Actor
-from tests.crash.actors.consumers import REJECTING, Consumer, Subscriber
+from tests.crash.actors.consumers import REJECTING, RETURNING, Consumer, Subscriber
 from tests.crash.actors.declaring import Declarer, declare
 from tests.crash.actors.fencing import Fencer
+from tests.crash.actors.leasing import Leaser
 from tests.crash.actors.once import OnceReceiver, OnceSender
 from tests.crash.actors.producers import Producer, Repeater, Scheduler
 from tests.crash.actors.streams import Reader, Rereader
@@ -55,6 +56,10 @@ def cast(stage: ClientSide) -> list[Actor]:
         Declarer(stage, "declares"),
         OnceSender(stage, "sends-once", "once"),
         OnceReceiver(stage, "takes-once", "once"),
+        Producer(stage, "feeds", "batches"),
+        Leaser(stage, "leases-1", "batches"),
+        Leaser(stage, "leases-2", "batches"),
+        Consumer(stage, "returns", "batches", RETURNING),
     ]
 
 

@@ -81,6 +81,12 @@ def cut_off(id: str) -> list[Line]:
     return [sent(id, "work"), got(id, "work"), gives(id, "rejected", "work"), DIES]
 
 
+def leased(until: int, *more: Line) -> list[Line]:
+    """Sent, and read twice by a lease."""
+    there = [got("p.1", lease="h/1")] * 2
+    return [sent("p.1"), line("leased", lease="h/1", node="q", until=until), *there, *more]
+
+
 DIES = line("dies", how="killed")
 DRAINS = line("drains")
 
@@ -158,6 +164,10 @@ GOOD: dict[str, list[Line | list[Line]]] = {
         taken("p.1", once=True),
     ],
     "sent again": [sent("p.1"), DIES, sent("p.1"), answered("p.1"), drained("p.1")],
+    "leased and settled": [leased(1000, gives("p.1", lease="h/1"), confirmed("p.1")), DIES],
+    "leased and released": [leased(1000, line("ends", lease="h/1")), DIES, drained("p.1")],
+    "leased and lapsed": [leased(3), DIES, drained("p.1")],
+    "settled in vain": [leased(1000, gives("p.1", lease="h/1")), DIES, drained("p.1")],
     "declared": [
         line("declares", type="queue", name="x", settings={"max-length": 5}),
         line("declared", type="queue", name="x", settings={"max-length": 5}),
@@ -390,6 +400,27 @@ BAD: dict[str, tuple[str, list[Line | list[Line]]]] = {
             line("found", type="queue", name="x", settings={}),
         ],
     ),
+    "leased, and received by others": ("taken from a lease", [leased(1000), drained("p.1")]),
+    "leased again before its time": (
+        "taken from a lease",
+        [
+            leased(1000, line("leased", lease="h/2", node="q", until=3), got("p.1", lease="h/2")),
+            drained("p.1"),
+        ],
+    ),
+    "leased, settled, there": (
+        "redelivered",
+        [leased(1000, gives("p.1", lease="h/1"), confirmed("p.1")), DIES, drained("p.1")],
+    ),
+    "leased, gone before its time": (
+        "lapsed early",
+        [leased(1000, line("ends", lease="h/1", node="q", lapsed=True)), drained("p.1")],
+    ),
+    "leased, there after its time": (
+        "lapsed late",
+        [leased(3, line("overdue", lease="h/1", node="q")), drained("p.1")],
+    ),
+    "leased and lapsed, gone": ("lost", [leased(3), DIES, DRAINS]),
     "noticed by a client": ("wrong", [line("wrong", what="a traceback in the log")]),
 }
 

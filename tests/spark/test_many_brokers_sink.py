@@ -20,6 +20,7 @@ from pyspark_ferrymq.writing import many_brokers
 from pyspark_ferrymq.writing.broker_choice import SLOTS, BrokerChoice, brokers_of_slots, slot_of
 from pyspark_ferrymq.writing.many_brokers import finish_at, write_to
 from pyspark_ferrymq.writing.options import SinkOptions
+from pyspark_ferrymq.writing.targets import SinkTargets, targets_of
 from pyspark_ferrymq.writing.task_identity import TaskIdentity, WrittenRows, WrittenToBrokers
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.sinking import expected, ledger, messages_at
@@ -127,13 +128,17 @@ def id_of(broker: BrokerProcess) -> str:
         return identity_of(connection.remote_properties).id
 
 
-def sink(brokers: Sequence[BrokerProcess], address: str) -> tuple[SinkOptions, ...]:
+def sink(brokers: Sequence[BrokerProcess], address: str) -> SinkTargets:
     """What the driver finds."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     url = ",".join(broker.url for broker in brokers)
     options = SinkOptions.parse({"url": url, "address": address}, streaming=True)
-    return many_brokers.targets_of(options, StructType([StructField("body", StringType())]))
+    return targets_of(options, StructType([StructField("body", StringType())]))
+
+
+def delivering(targets: SinkTargets, delivery: str) -> SinkTargets:
+    return SinkTargets(tuple(replace(one, delivery=delivery) for one in targets.brokers))
 
 
 def task(address: str, batch: int = 0, partition: int = 0) -> TaskIdentity:
@@ -173,7 +178,7 @@ def fail_after(monkeypatch: pytest.MonkeyPatch, brokers: int) -> None:
 def test_one_batch_is_divided_among_two(three: list[BrokerProcess], address: str) -> None:
     pair = three[:2]
     targets = sink(pair[::-1], address)
-    assert [one.connection.url for one in targets] == [broker.url for broker in pair]
+    assert [one.connection.url for one in targets.brokers] == [broker.url for broker in pair]
     found = [
         write_to(targets, task(address, 0, n), rows(range(n * 500, n * 500 + 500))) for n in (0, 1)
     ]
@@ -244,7 +249,7 @@ def test_the_list_is_changed_in_the_middle_of_a_batch(
 
     old, new = sink(named(before), address), sink(named(after), address)
     write_to(old, task(address, 0, 0), rows(range(100)))
-    if len(old) > 1:
+    if len(before) > 1:
         with monkeypatch.context() as patch:
             fail_after(patch, 1)
             with pytest.raises(OSError, match="end of the task"):
@@ -252,7 +257,7 @@ def test_the_list_is_changed_in_the_middle_of_a_batch(
     written = all_rows(three, address)
     # A task that had written, one that was in the middle, one that had not begun.
     for partition, numbers in ((0, range(100)), (1, range(100, 200)), (2, range(200, 300))):
-        if len(new) == 1 and len(old) == 1 and partition:
+        if len(after) == 1 and len(before) == 1 and partition:
             continue
         with pytest.raises(AmqpWriteError, match=r"with other brokers than.*Restore the option"):
             write_to(new, task(address, 0, partition), rows(numbers))
@@ -276,7 +281,7 @@ def test_without_fences_rows_would_come_twice(
         fail_after(patch, 1)
         with pytest.raises(OSError, match="end of the task"):
             write_to(targets, task(address), rows(range(100)))
-    unfenced = tuple(replace(one, delivery="transactional") for one in targets)
+    unfenced = delivering(targets, "transactional")
     write_to(unfenced, task(address), rows(range(100)))
     found = all_rows(three[:2], address)
     assert set(found) == set(expected(range(100)))
@@ -284,7 +289,7 @@ def test_without_fences_rows_would_come_twice(
 
 
 def test_ids_of_messages_are_unique_over_brokers(three: list[BrokerProcess], address: str) -> None:
-    targets = tuple(replace(one, delivery="at-least-once") for one in sink(three[:2], address))
+    targets = delivering(sink(three[:2], address), "at-least-once")
     write_to(targets, task(address), rows(range(100)))
     ids = [
         message.message_id
@@ -295,10 +300,10 @@ def test_ids_of_messages_are_unique_over_brokers(three: list[BrokerProcess], add
 
 
 def test_a_url_that_leads_to_another_broker_now(three: list[BrokerProcess], address: str) -> None:
-    one, other = sink(three[:2], address)
+    one, other = sink(three[:2], address).brokers
     moved = replace(one, connection=replace(one.connection, url=three[2].url))
     with pytest.raises(Exception, match="led to the broker"):
-        write_to((moved, other), task(address), rows(range(10)))
+        write_to(SinkTargets((moved, other)), task(address), rows(range(10)))
     with blocking.connect(three[2].url) as connection, connection.sender(address) as sender:
         sender.send(Message(b"row-0", durable=True))
     assert all_rows(three, address) == expected(range(1))

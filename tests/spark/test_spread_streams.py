@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
 
 from ferrymq import blocking
+from ferrymq.partitioning import partition_of_key
 from pyspark_ferrymq.brokers.spread_streams import expect_here, with_placement
 from pyspark_ferrymq.errors import AmqpSourceError
 from pyspark_ferrymq.options import BrokerOptions, Values
@@ -18,6 +20,7 @@ from pyspark_ferrymq.stream_metadata import StreamRanges
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.brokers.process import free_ports
 from tests.spark.kit import drain, follow, numbers, read
+from tests.spark.sinking import forget_commit, lines, run, write_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +90,7 @@ def test_a_query_with_one_url_reads_all_partitions(
     assert {row.partition for row in only.collect()} == {3}
     checkpoint, output = tmp_path / "checkpoint", tmp_path / "output"
 
-    def run(broker: BrokerProcess) -> list[int]:
+    def copy(broker: BrokerProcess) -> list[int]:
         frame = follow(
             spark,
             broker,
@@ -99,14 +102,14 @@ def test_a_query_with_one_url_reads_all_partitions(
         drain(frame, checkpoint, output)
         return numbers(spark.read.schema("body binary").parquet(str(output)))
 
-    assert run(cluster.running[0]) == [*range(20)]
+    assert copy(cluster.running[0]) == [*range(20)]
     cluster.fill(20, 10)
     # The query goes on, whichever of the brokers it is given.
-    assert run(cluster.running[1]) == [*range(30)]
+    assert copy(cluster.running[1]) == [*range(30)]
     # Another broker adds partitions.
     cluster.start(3)
     cluster.fill(30, 30)
-    assert run(cluster.running[0]) == [*range(60)]
+    assert copy(cluster.running[0]) == [*range(60)]
 
 
 def test_a_broker_that_is_not_there_is_missed(spark: SparkSession, cluster: SpreadCluster) -> None:
@@ -116,13 +119,29 @@ def test_a_broker_that_is_not_there_is_missed(spark: SparkSession, cluster: Spre
         read(spark, cluster.running[0], subscribe="orders").collect()
 
 
-def test_the_sink_says_that_it_cannot_write_there(
-    spark: SparkSession, cluster: SpreadCluster
+def test_a_query_with_one_url_writes_to_all_partitions(
+    spark: SparkSession, cluster: SpreadCluster, tmp_path: Path
 ) -> None:
-    rows = spark.range(3).selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS body")
-    writer = rows.write.format("amqp").mode("append").option("address", "orders")
-    with pytest.raises(PySparkException, match="partitions of 'orders' are on several brokers"):
-        writer.option("url", cluster.running[0].url).save()
+    folder, checkpoint = tmp_path / "lines", tmp_path / "checkpoint"
+    write_lines(folder, 0, range(100))
+    write_lines(folder, 1, range(100, 200))
+    frame = lines(spark, folder).withColumn("partitionKey", F.col("body"))
+    for broker in cluster.running:
+        # The second time the batch is repeated.
+        run(frame, checkpoint, url=broker.url, address="orders")
+        forget_commit(checkpoint, 0)
+    write_lines(folder, 2, range(200, 300))
+    run(frame, checkpoint, url=cluster.running[0].url, address="orders")
+    job = {"address": "orders", "txnAppId": "job", "txnVersion": "1"}
+    more = spark.range(300, 400, 1, 2).selectExpr("concat('row-', id) as body")
+    for broker in cluster.running:
+        writer = more.withColumn("partitionKey", F.col("body")).write.format("amqp")
+        writer.options(url=broker.url, **job).mode("append").save()
+    columns = "body string, partition int"
+    found = read(spark, cluster.running[1], subscribe="orders", schema=columns).collect()
+    assert sorted((row.body, row.partition) for row in found) == sorted(
+        (f"row-{number}", partition_of_key(b"row-%d" % number, 4)) for number in range(400)
+    )
 
 
 # -- without Spark ------------------------------------------------------------------------------

@@ -257,12 +257,16 @@ class AddressSpace(Space):
     def existing_target(self, address: str) -> Node | None:
         """Return the target at an address as `target` does, but do not make a node. None if it does
         not exist."""
+        return self.target(address) if self.has(address) else None
+
+    def has(self, address: str) -> bool:
+        """Return whether there is a node at an address, or a node of which the address names a
+        part."""
         name = self.canonical(address)
-        if name not in self.nodes:
-            cut = self._cut(name)
-            if cut <= 0 or name[:cut] not in self.nodes:
-                return None
-        return self.target(name)
+        if name in self.nodes:
+            return True
+        cut = self._cut(name)
+        return cut > 0 and name[:cut] in self.nodes
 
     def _cut(self, address: str) -> i64:
         """Return where the part of an address begins, with its separator; at most 0 without a part.

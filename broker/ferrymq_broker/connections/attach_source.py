@@ -51,6 +51,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.parse import parse_filters
 from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.queues.lease_terms import LEASE_PROPERTY
 from ferrymq_broker.nodes.topics.find_durable_source import find_durable_source
 from ferrymq_broker.values.names import PART
 from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
@@ -173,8 +174,14 @@ class SourceAttach(LinkAttach):
         capabilities = asked.capabilities or []
         if asked.dynamic:
             self.node = self.make_dynamic(asked.dynamic_node_properties, capabilities)
-        else:
-            self.node, self.part = self.find_node(self.address, capabilities)
+            return
+        if LEASE_PROPERTY in self.properties and not self.parts.client.space.has(self.address):
+            # The queue of a lease exists. A new queue would hide that it was deleted.
+            raise BrokerError(
+                "amqp:not-found",
+                f"there is no queue {self.address[:200]!r}, and therefore no lease",
+            )
+        self.node, self.part = self.find_node(self.address, capabilities)
 
     def negotiate_terms(self) -> None:
         """Make the terms, and agree on the delivery mode; check the access rules of a

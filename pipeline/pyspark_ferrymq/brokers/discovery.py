@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.brokers.grouping import (
     Answer,
@@ -21,6 +21,9 @@ from pyspark_ferrymq.options import BrokerOptions, connect
 from pyspark_ferrymq.options.broker_identity import BrokerIdentity, identity_of
 from pyspark_ferrymq.options.connection import AmqpUnreachableError
 
+if TYPE_CHECKING:
+    from ferrymq.blocking import Connection
+
 LOGGER: Final = logging.getLogger("pyspark_ferrymq")
 
 # Seconds between two requests to URLs that have not answered.
@@ -29,17 +32,26 @@ _AGAIN: Final = 30.0
 _AT_A_TIME: Final = 16
 
 
-def ask_identity(settings: BrokerOptions) -> Answer:
-    """Connect to a URL and return what the broker there says of itself.
+def ask_identity(
+    settings: BrokerOptions, question: Callable[[Connection], None] | None = None
+) -> Answer:
+    """Connect to a URL and return what the broker there says of itself. `question` asks it
+    something else over the same connection.
 
     Raises `AmqpSourceError` if the broker refuses the login.
     """
+    from ferrymq import ConnectionClosed, SessionEnded
+
     try:
         connection = connect(settings, "driver/identity")
     except AmqpUnreachableError as error:
         return Unreached(str(error))
     try:
+        if question is not None:
+            question(connection)
         return identity_of(connection.remote_properties)
+    except (ConnectionClosed, SessionEnded, TimeoutError) as error:
+        return Unreached(f"{settings.place} gives no answer: {error}")
     finally:
         connection.close()
 
@@ -88,6 +100,17 @@ class BrokerDiscovery:
                 self._start(lambda: self._ask_again(silent))
         self._group()
         return self._brokers
+
+    def identities(self) -> dict[tuple[str, int], str]:
+        """Return the ids of the brokers that have answered, by host and port of their URLs."""
+        from ferrymq.url import parse_url
+
+        found: dict[tuple[str, int], str] = {}
+        for text, answer in self._answers.items():
+            if isinstance(answer, BrokerIdentity):
+                url = parse_url(text)
+                found[url.host, url.port] = answer.id
+        return found
 
     def extend(self, settings: BrokerOptions) -> None:
         """Use options with more URLs, and ask these. Raises as `find`."""

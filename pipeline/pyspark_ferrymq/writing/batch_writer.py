@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from pyspark_ferrymq.writing.targets import SinkTargets
+
 
 class BatchWriter(DataSourceArrowWriter):
     """The writer of a job, created in the driver and copied to tasks. A job has a unique name,
     unless the options `txnAppId` and `txnVersion` give it a name that stays the same in the next
     run."""
 
-    def __init__(self, options: SinkOptions, targets: tuple[SinkOptions, ...]) -> None:
+    def __init__(self, options: SinkOptions, targets: SinkTargets) -> None:
         self._options = options
         self._targets = targets
         self._group = options.app_id or f"job-{uuid4()}"
@@ -52,7 +54,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 def batch_writer(options: dict[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """Return the writer of a batch query. Raises `AmqpOptionError`."""
-    from pyspark_ferrymq.writing.many_brokers import targets_of
+    from pyspark_ferrymq.writing.targets import targets_of
 
     if overwrite:
         raise AmqpOptionError(

@@ -1,26 +1,22 @@
 """The choice of a broker for each row, if there are several.
 
-A row with a key (the column `partitionKey`, else `groupId`, as in a stream's own choice of a
-partition) goes to the broker of its key, so rows of one key keep their order. A row without a key
-goes to the broker of its encoded message, so a repeated batch is divided in the same way.
-
-The broker of a key: the CRC-32 (that of zlib and gzip) of the key, modulo 4096, is the slot of the
-key. A slot belongs to the broker for which BLAKE2b, with a digest of 8 bytes, of the text
-``BROKER/SLOT`` is highest (rendezvous hashing). So a new broker takes slots from all others, and no
-slot moves between these.
+The CRC-32 (that of zlib and gzip) of a key or of an encoded message, modulo 4096, is its slot. A
+slot belongs to the broker for which BLAKE2b, with a digest of 8 bytes, of the text ``BROKER/SLOT``
+is highest (rendezvous hashing). So a new broker takes slots from all others, and no slot moves
+between these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from pyspark_ferrymq.errors import AmqpWriteError
-from pyspark_ferrymq.writing.columns import renamed_batch
 from pyspark_ferrymq.writing.options import SinkOptions
+from pyspark_ferrymq.writing.row_choice import RowChoice, mapped
 from pyspark_ferrymq.writing.task_identity import TaskIdentity
 
 if TYPE_CHECKING:
@@ -28,7 +24,6 @@ if TYPE_CHECKING:
 
 SLOTS: Final = 4096
 BROKER_COLUMN: Final = "broker"
-_KEYS: Final = ("partitionKey", "groupId")
 
 
 @lru_cache(maxsize=16)
@@ -49,77 +44,35 @@ def _rank(broker: str, slot: int) -> bytes:
     return blake2b(f"{broker}/{slot}".encode(), digest_size=8).digest()
 
 
-class BrokerChoice:
+class BrokerChoice(RowChoice):
     """The division of a task's rows among the brokers with these `ids`, which are sorted."""
 
     def __init__(self, options: SinkOptions, work: TaskIdentity, ids: Sequence[str]) -> None:
-        self._options = options
-        self._work = work
+        super().__init__(options, work)
         self._ids = tuple(ids)
         self._by_slot = brokers_of_slots(self._ids)
-
-    @property
-    def count(self) -> int:
-        """The number of brokers."""
-        return len(self._ids)
 
     def divide(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the rows of each broker, in their order, with the index of the broker.
 
         Raises `AmqpWriteError` for a row that names a broker which is not there.
         """
+        yield from divided(batch, self.chosen(batch), len(self._ids))
+
+    def named(self, columns: dict[str, pa.Array]) -> pa.Array | None:
+        """Return the brokers in the column `broker`."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        chosen = self._chosen(renamed_batch(batch, self._options))
-        for index in range(len(self._ids)):
-            rows = batch.filter(pc.equal(chosen, pa.scalar(index, pa.int32())))
-            if rows.num_rows:
-                yield index, rows
+        if BROKER_COLUMN not in columns:
+            return None
+        return mapped(columns[BROKER_COLUMN].cast(pa.binary()), self._index_of)
 
-    def _chosen(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the index of the broker for each row."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
+    def place_of(self, text: bytes) -> int:
+        """Return the broker of the slot of a key or an encoded message."""
+        return self._by_slot[slot_of(text)]
 
-        chosen = pa.nulls(batch.num_rows, pa.int32())
-        if BROKER_COLUMN in batch.schema.names:
-            chosen = _mapped(batch.column(BROKER_COLUMN), self._named)
-        for keys in self._keys(batch):
-            if not chosen.null_count:
-                break
-            chosen = pc.coalesce(chosen, _mapped(keys, self._of_key))
-        if chosen.null_count:
-            without = pc.is_null(chosen)
-            slots = self._of_messages(batch.filter(without))
-            chosen = pc.replace_with_mask(chosen, without, pa.array(slots, pa.int32()))
-        return chosen
-
-    def _keys(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        if "raw" in batch.schema.names:
-            from ferrymq.arrow import RecordDecoder
-
-            payloads = [payload or b"" for payload in batch.column("raw").to_pylist()]
-            batch = RecordDecoder(_KEYS).decode_messages(payloads)
-        return [batch.column(name) for name in _KEYS if name in batch.schema.names]
-
-    def _of_key(self, key: str) -> int:
-        return self._by_slot[slot_of(key.encode())]
-
-    def _of_messages(self, batch: pa.RecordBatch) -> list[int]:
-        from ferrymq.arrow import MessageEncoder
-        from ferrymq.errors import EncodeError
-
-        try:
-            payloads = MessageEncoder(batch.schema).encode(batch)
-        except EncodeError as error:
-            raise AmqpWriteError(
-                f"{self._work}: {error} (rows without a key are counted from 0); nothing of the"
-                " task is written"
-            ) from None
-        return [self._by_slot[slot_of(payload)] for payload in payloads]
-
-    def _named(self, broker: str) -> int:
+    def _index_of(self, name: bytes) -> int:
+        broker = name.decode()
         if broker not in self._ids:
             raise AmqpWriteError(
                 f"{self._work}: a row has the broker {broker!r} in the column 'broker', and the"
@@ -129,10 +82,15 @@ class BrokerChoice:
         return self._ids.index(broker)
 
 
-def _mapped(column: pa.Array, index_of: Callable[[str], int]) -> pa.Array:
-    """Return the index for each value of a column of strings; null for null."""
+def divided(
+    batch: pa.RecordBatch, brokers: pa.Array, count: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each of `count` brokers, in their order. `brokers` has the index of the
+    broker for each row."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    encoded = column.cast(pa.string()).dictionary_encode()
-    indexes = pa.array([index_of(value) for value in encoded.dictionary.to_pylist()], pa.int32())
-    return indexes.take(encoded.indices)
+    for index in range(count):
+        rows = batch.filter(pc.equal(brokers, pa.scalar(index, pa.int32())))
+        if rows.num_rows:
+            yield index, rows

@@ -10,7 +10,7 @@ from pyspark_ferrymq.errors import AmqpWriteError
 from pyspark_ferrymq.writing.task_identity import TaskIdentity
 
 if TYPE_CHECKING:
-    from ferrymq import AmqpError, ManagementError
+    from ferrymq import AmqpError, LinkDetached, LocalProtocolError, ManagementError
     from ferrymq_types.transport import Error
 
 # The most rejected rows that an error names.
@@ -48,9 +48,31 @@ def too_large(work: TaskIdentity, address: str, row: int, size: int, limit: int)
     )
 
 
-def unattached(work: TaskIdentity, address: str, error: AmqpError) -> AmqpWriteError:
+def unattached(work: TaskIdentity, address: str, error: LinkDetached) -> AmqpWriteError:
     """Return the error for an address that refuses a link."""
+    from ferrymq.partitioning import PARTITIONS_ON
+
+    info = None if error.error is None else error.error.info
+    if info is not None and PARTITIONS_ON in info:
+        if address == work.target:
+            remedy = "They were on one broker when the batch was planned: run it again"
+        else:
+            remedy = "Rows get there only if the option 'address' names the stream, not a column"
+        return AmqpWriteError(
+            f"{work}: the partitions of {address!r} are on several brokers. {remedy}. {_NOTHING}"
+        )
     return AmqpWriteError(f"{work}: {address!r} takes no messages: {error}. {_NOTHING}")
+
+
+def on_another_broker(
+    work: TaskIdentity, address: str, error: LocalProtocolError
+) -> AmqpWriteError:
+    """Return the error for a partition to which a link is redirected: a transaction is on one
+    broker."""
+    return AmqpWriteError(
+        f"{work}: {address!r} is on another broker than the transaction: {error}. {_NOTHING}. Is it"
+        " a partition of a stream on several brokers? Then let the option 'address' name the stream"
+    )
 
 
 def no_transactions(work: TaskIdentity, place: str, error: AmqpError) -> AmqpWriteError:
@@ -105,9 +127,10 @@ def other_brokers(work: TaskIdentity) -> AmqpWriteError:
     """Return the error for a batch that was begun with another list of brokers."""
     return AmqpWriteError(
         f"batch {work.sequence} of {work.group!r} was begun with other brokers than those that the"
-        f" option 'url' leads to now, and rows are divided among the brokers. {_NOTHING} this time."
-        " Restore the option 'url' as it was until the batch is done, and change it after that. If"
-        " a broker of the batch is gone for good, delete the query's fences on the other brokers"
+        " option 'url' leads to now, or with other partitions on them, and rows are divided among"
+        f" these. {_NOTHING} this time. Restore the option 'url', or the partitions-on of the"
+        " stream, as it was until the batch is done, and change it after that. If a broker of the"
+        " batch is gone for good, delete the query's fences on the other brokers"
         f" (ferrymq admin delete fence {work.group}): then rows of this batch may be there twice"
     )
 

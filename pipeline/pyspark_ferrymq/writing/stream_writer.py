@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from pyspark_ferrymq.writing.targets import SinkTargets
+
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """The writer of a query, created in the driver for each batch and copied to tasks. The query's
     id comes from its checkpoint, and batches are identified by their numbers."""
 
-    def __init__(self, options: SinkOptions, targets: tuple[SinkOptions, ...]) -> None:
+    def __init__(self, options: SinkOptions, targets: SinkTargets) -> None:
         self._options = options
         self._targets = targets
 
@@ -56,7 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def stream_writer(options: dict[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Return the writer of a streaming query. Raises `AmqpOptionError`."""
-    from pyspark_ferrymq.writing.many_brokers import targets_of
+    from pyspark_ferrymq.writing.targets import targets_of
 
     if overwrite:
         raise AmqpOptionError(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_ferrymq.errors import AmqpWriteError
 from pyspark_ferrymq.writing.error_messages import (
+    on_another_broker,
     refused_row,
     refused_rows,
     rolled_back,
@@ -48,7 +49,7 @@ class TaskLinks:
 
         Raises `AmqpWriteError` if it is not accepted, and the error that ended the connection.
         """
-        from ferrymq import LinkDetached
+        from ferrymq import LinkDetached, LocalProtocolError
 
         sender = self._sender(shipment.address)
         limit = sender.max_message_size
@@ -61,6 +62,10 @@ class TaskLinks:
             )
         except LinkDetached as error:
             raise unattached(self._work, shipment.address, error) from None
+        except LocalProtocolError as error:
+            if error.condition != "amqp:not-allowed":
+                raise
+            raise on_another_broker(self._work, shipment.address, error) from None
         if errors:
             raise self._failure(shipment, errors)
         self._sent += len(shipment.payloads)

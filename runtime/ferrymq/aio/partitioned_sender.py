@@ -82,6 +82,11 @@ class PartitionedSender(Opened):
         return None if self._placement is None else len(self._placement)
 
     @property
+    def placement(self) -> list[tuple[str, ...]] | None:
+        """URLs of the broker of each partition, by number; None if the stream is on one broker."""
+        return None if self._placement is None else list(self._placement)
+
+    @property
     def closed(self) -> bool:
         """Whether the sender is over."""
         return self._closed or self._connection.closed

@@ -250,6 +250,11 @@ class PartitionedSender(Face[aio.PartitionedSender]):
         return self._behind.partitions
 
     @property
+    def placement(self) -> list[tuple[str, ...]] | None:
+        """URLs of the broker of each partition; see `aio.PartitionedSender.placement`."""
+        return self._behind.placement
+
+    @property
     def closed(self) -> bool:
         """Whether the sender is over."""
         return self._behind.closed

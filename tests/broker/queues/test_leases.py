@@ -229,6 +229,20 @@ def test_a_deleted_queue_ends_its_leases(net: Network, leasing: Leasing) -> None
     assert leasing.ask("RENEW-LEASES").status == 410
 
 
+def test_a_link_to_a_lease_makes_no_queue(net: Network, leasing: Leasing) -> None:
+    fill(net, 3)
+    leasing.lease(1)
+    assert leasing.asker.ask("DELETE", "queue", "q").status == 204
+    reader = read(net.connect(), "h", 1)
+    assert reader.error is not None and reader.error.condition == "amqp:not-found"
+    assert "q" not in net.space.nodes
+    # Any other link makes it.
+    net.connect().receiver("q")
+    assert "q" in net.space.nodes
+    reader = read(net.connect(), "h", 1)
+    assert reader.error is not None and reader.error.condition == "ferrymq:lease-lost"
+
+
 def test_a_last_value_that_was_replaced_does_not_come_back(net: Network) -> None:
     net.declare("q", QueuePolicy(last_value_key="k"))
     leasing = Leasing(net)

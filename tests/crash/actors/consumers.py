@@ -15,6 +15,7 @@ from tests.crash.client_side import ClientSide
 
 # How often which outcome is given; `hold` is none for a while, or for ever.
 ACCEPTING: Final = {"accepted": 85, "released": 8, "failed": 4, "hold": 3}
+RETURNING: Final = {"accepted": 15, "released": 60, "failed": 20, "hold": 5}
 REJECTING: Final = {"accepted": 40, "rejected": 30, "failed": 20, "released": 5, "hold": 5}
 
 

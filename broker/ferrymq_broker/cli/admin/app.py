@@ -16,6 +16,7 @@ from ferrymq_broker.cli.admin.entities import (
     update,
 )
 from ferrymq_broker.cli.admin.messages import move, peek, purge, remove, requeue
+from ferrymq_broker.cli.admin.queue_leases import leases, release_leases
 from ferrymq_broker.cli.admin.reload import reload
 from ferrymq_broker.cli.admin.session import VirtualHost
 from ferrymq_broker.cli.admin.stream_holds import holds, release
@@ -71,6 +72,8 @@ for _command in (
     peek,
     holds,
     release,
+    leases,
+    release_leases,
     reload,
 ):
     admin.command()(_command)
