@@ -8,7 +8,7 @@
 #   SECONDS=60          how long `make fuzz` goes on
 #   CYCLES=100 CUTS=30  how often `make crash` kills the broker, and cuts its power
 #   FAULTS=60           how many things `make failovers` does to a cluster
-#   OUTAGES=50          how often `make outages` kills the broker under a Spark query
+#   KILLS=200           how many processes of a Spark query on a cluster `make kills` kills
 
 PYTHON  ?= python3
 VENV    ?= .venv
@@ -17,7 +17,7 @@ SECONDS ?= 60
 CYCLES  ?= 100
 CUTS    ?= 30
 FAULTS  ?= 60
-OUTAGES ?= 50
+KILLS   ?= 200
 ARGS    ?=
 HTTP    ?= http://127.0.0.1:15692
 
@@ -54,7 +54,7 @@ INTERPRETED := $(addprefix tests/, arrow codec engine types types_0_9_1 \
 
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-all test-pure test-compiled regen check-generated lint type \
-        bench bench-spark spark-versions old-sparks core-on-old-sparks standstill interop foreign conformance fuzz fuzz-targets crash failovers outages audit docs check-docs \
+        bench bench-spark spark-versions old-sparks core-on-old-sparks standstill interop foreign conformance fuzz fuzz-targets crash failovers kills audit docs check-docs \
         wheels clean distclean
 
 help: ## list the targets
@@ -181,8 +181,8 @@ crash: $(READY_DEV) build ## kill the broker and cut its power, again and again;
 failovers: $(READY_DEV) build ## kill, stop and part brokers and their database, again and again; FAULTS=300
 	@$(BUILT) $(PY) -m tests.crash run --kills 0 --calls 0 --failures 0 --cuts 0 --failovers $(FAULTS) $(ARGS)
 
-outages: $(READY_DEV) build ## kill the broker under a Spark query, which must not end; OUTAGES=50
-	@OUTAGES=$(OUTAGES) $(BUILT) $(PY) -m pytest -q tests/spark/test_sink_outages.py $(ARGS)
+kills: $(READY_DEV) build ## kill brokers, executors, workers and the driver of a Spark query, again and again; KILLS=50
+	@$(BUILT) $(PY) -m tests.spark.kills run --kills $(KILLS) $(ARGS)
 
 # ── Checks ───────────────────────────────────────────────────────────────────────────────────────
 

@@ -409,7 +409,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "capture/test_files.py",
         "capture/test_names.py",
     ),
-    "pipeline/cluster": ("spark/test_cluster.py",),
+    "pipeline/cluster": ("spark/test_cluster.py", "spark/test_kills.py"),
     "pipeline/connect": ("spark/test_connect.py",),
     "pipeline/declarative": ("spark/test_declarative_pipelines.py",),
     "pipeline/foreign": ("spark/test_foreign_event_hubs.py",),

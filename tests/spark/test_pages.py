@@ -53,7 +53,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 def here(code: str, broker: BrokerProcess, folder: Path) -> str:
     """The code of a page, with the broker and a folder of the test."""
-    code = re.sub(r"amqps?://(localhost|broker\.example)", broker.url, code)
+    code = re.sub(r"amqps?://(localhost|(broker|a|b)\.example)", broker.url, code)
     code = re.sub(r'"/(srv|etc|checkpoints)/', f'"{folder}/', code)
     # That broker has no users; `test_source_credentials.py` is about them.
     code = re.sub(r' *\.option\("(username|passwordFile)", [^\n]*\n', "", code)

@@ -1,7 +1,8 @@
 """A broker that is killed, or started again, under a query that may fail at nothing.
 
 The driver runs with `local[2]`, where Spark tries no task twice: the source and the sink have to
-get over it by themselves. Every row is in the target once.
+get over it by themselves. Every row is in the target once. `tests.spark.kills` does more to a query
+on a cluster.
 """
 
 from __future__ import annotations
@@ -62,9 +63,7 @@ print("started", flush=True)
 query.awaitTermination()
 """
 
-_FEW = 3
-# `make outages` wants more, and longer ones.
-KILLS = int(os.environ.get("OUTAGES", _FEW))
+KILLS = 3
 # Rows that come between two kills.
 _ROWS = 200
 
@@ -112,10 +111,9 @@ def start(broker: BrokerProcess) -> None:
         broker.start()
 
 
-def kill_and_start(kills: int, longest: float, tmp_path: Path, address: str) -> None:
-    """Kill the broker, or stop it, so many times at random moments; it is away for `longest`
-    seconds at most, and the time it takes to start."""
-    dice = random.Random(kills)
+@pytest.mark.slow
+def test_kills_of_the_broker_end_no_query(tmp_path: Path, address: str) -> None:
+    dice = random.Random(KILLS)
     source, target = f"{address}-source", f"{address}-target"
     config = f'[[stream]]\npattern = "*"\npartitions = 2\n[store]\npath = "{tmp_path / "store"}"\n'
     with BrokerProcess(config) as broker:
@@ -135,7 +133,7 @@ def kill_and_start(kills: int, longest: float, tmp_path: Path, address: str) -> 
                     assert process.poll() is None, (tmp_path / "driver.txt").read_text()[-5000:]
                     threading.Event().wait(0.1)
 
-            for kill in range(1, kills + 1):
+            for kill in range(1, KILLS + 1):
                 wait_for(kill * _ROWS - dice.randrange(0, _ROWS))
                 fill(kill * _ROWS)
                 # Anywhere in a batch: planning, tasks, the driver's last step.
@@ -144,13 +142,7 @@ def kill_and_start(kills: int, longest: float, tmp_path: Path, address: str) -> 
                     broker.stop()
                 else:
                     broker.kill()
-                threading.Event().wait(dice.uniform(0, longest))
+                threading.Event().wait(dice.uniform(0, 1.0))
                 start(broker)
-            wait_for((kills + 1) * _ROWS)
-            assert ledger(broker.url, target) == expected(range((kills + 1) * _ROWS))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300 + 60 * KILLS)
-def test_kills_of_the_broker_end_no_query(tmp_path: Path, address: str) -> None:
-    kill_and_start(KILLS, 1.0 if KILLS <= _FEW else 10.0, tmp_path, address)
+            wait_for((KILLS + 1) * _ROWS)
+            assert ledger(broker.url, target) == expected(range((KILLS + 1) * _ROWS))
