@@ -1,4 +1,4 @@
-"""The policy `target-latency`: producers get as much credit as their messages will not wait long."""
+"""The policy `target-latency`: producers get credit at the rate of the consumers."""
 
 from __future__ import annotations
 
