@@ -53,11 +53,11 @@ def test_a_wall_clock_that_is_set_holds_nothing_up(first: int) -> None:
     assert delayed > 20
 
 
-@pytest.mark.parametrize("first", range(4000, 4000 + 4 * FIVE, FIVE))
-def test_links_in_unusual_states_keep_their_promises(first: int) -> None:
+def test_links_in_unusual_states_keep_their_promises() -> None:
     """Transactions side by side, refusals before a commit, drains behind shut windows."""
     happened: Counter[str] = Counter()
-    for seed in range(first, first + FIVE):
+    # One in two seeds has a transaction in doubt.
+    for seed in range(4000, 4000 + 4 * FIVE):
         world = LinkWorld(seed)
         world.run()
         happened += world.happened

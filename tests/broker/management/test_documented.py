@@ -27,7 +27,8 @@ def test_the_commands_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve("--listen", "amqp://127.0.0.1:0") as (_, printed):
         monkeypatch.setenv("FERRYMQ_URL", f"amqp://127.0.0.1:{port_in(printed[0])}")
         # What the page takes to be there.
-        assert runner.invoke(make_app(), ["admin", "create", "queue", "later"]).exit_code == 0
+        for queue in ("later", "work"):
+            assert runner.invoke(make_app(), ["admin", "create", "queue", queue]).exit_code == 0
         for line in lines:
             words = shlex.split(line)
             assert words.pop(0) == "ferrymq"
