@@ -41,7 +41,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Took:
-    """What a load took: seconds, and processor time of this process in seconds."""
+    """Cost of a load: seconds, and processor time of this process in seconds."""
 
     seconds: float
     processor: float

@@ -98,6 +98,8 @@ def _take(key: tuple[BrokerOptions, str]) -> WorkerConnection | None:
             if not waiting:
                 return None
             found, timer = waiting.pop()
+            if not waiting:
+                del _idle[key]
         timer.cancel()
         if not found.connection.closed:
             return found

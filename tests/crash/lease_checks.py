@@ -13,8 +13,8 @@ _CLOCK: Final = 5
 
 
 def check_leases(history: History) -> Iterator[Violation]:
-    """Nobody receives a leased message unless its holder has settled or released the lease, or did
-    not renew it in time. A lease lapses at its time."""
+    """Check that leased messages go to nobody else before their holder has settled or released the
+    lease, or let it lapse, and that a lease lapses at its time."""
     until: dict[str, int] = {}
     over: set[str] = set()
     # By message and node: the lease by which it was received last.

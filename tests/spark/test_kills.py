@@ -55,7 +55,7 @@ def sent(*keys: int) -> SentRecords:
 
 
 def judged(*copies: str, keys: tuple[int, ...] = (1, 2, 1, 1)) -> dict[str, int]:
-    """What is wrong with copies, each "NUMBER PLACE"."""
+    """Violations of copies, each "NUMBER PLACE"."""
     found = [CopiedRecord(f"p {one.split()[0]}".encode(), one.split()[1]) for one in copies]
     return dict(Judgement([sent(*keys)], found).violations)
 

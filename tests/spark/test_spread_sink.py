@@ -61,7 +61,7 @@ def spread(brokers: list[BrokerProcess], stream: str, owners: str = "aabb") -> N
 
 
 def sink(broker: BrokerProcess, address: str, *columns: str, **options: str) -> SinkTargets:
-    """What the driver finds with the URL of one broker."""
+    """Targets that the driver finds with the URL of one broker."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     given = {"url": broker.url, "address": address, **options}
@@ -74,7 +74,7 @@ def task(address: str, batch: int = 0, partition: int = 0) -> TaskIdentity:
 
 
 def rows(numbers: Iterable[int], **columns: Iterable[object]) -> Iterator[pa.RecordBatch]:
-    """One batch, with a key for each row."""
+    """Batch with a key for each row."""
     bodies = [f"row-{number}" for number in numbers]
     data: dict[str, list[Any]] = {"body": bodies, "partitionKey": list(bodies)}
     yield pa.RecordBatch.from_pydict(data | {name: list(each) for name, each in columns.items()})
@@ -367,7 +367,7 @@ def test_without_the_placement_in_the_digest_rows_would_be_lost(
 def test_partitions_that_are_added_in_the_middle_of_a_batch(
     three: list[BrokerProcess], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They cannot be taken away again: other producers may have used them."""
+    """Added partitions cannot be taken away again: other producers may have used them."""
     spread(three, address)
     begin(sink(three[0], address), address, range(200), monkeypatch)
     spread(three, address, "aabbcc")

@@ -1,4 +1,4 @@
-"""A task that reads a part of a lease over a connection of its own.
+"""A task that reads a part of a lease over a connection.
 
 The messages of a lease have positions, which stay the same: if the connection is lost, the task
 opens another one and continues. If the lease is over, its messages are in the queue again: they are
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.data_loss import LOGGER
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpSourceError
-from pyspark_ferrymq.options.connection import AmqpUnreachableError, connect
+from pyspark_ferrymq.options.connection import AmqpUnreachableError
 from pyspark_ferrymq.reading.lease_renewal import lapsed
 from pyspark_ferrymq.reading.read_task import role_of_reader
+from pyspark_ferrymq.worker_connections import worker_connection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,21 +48,26 @@ def read_lease(
     # How often the connection was lost since the last chunk.
     lost = 0
     while at < part.until:
-        connection: Connection | None = None
         try:
-            connection = connect(options.connection, role_of_reader(), patient=True)
-            receiver = _attach(connection, options, part, at)
-            while at < part.until:
-                delivery = receiver.receive(timeout=options.connection.timeout)
-                chunk = Chunk(delivery.payload)
-                if chunk.first != at:
-                    raise AmqpSourceError(f"{part}: a chunk begins at {chunk.first}, not at {at}")
-                at = chunk.next
-                lost = 0
-                if len(chunk):
-                    payloads = [chunk.payload(i) for i in range(len(chunk))]
-                    formats = [chunk.format(i) for i in range(len(chunk))]
-                    yield decoder.decode_messages(payloads, formats)
+            with (
+                worker_connection(
+                    options.connection, role_of_reader(), patient=True, new=lost > 0
+                ) as kept,
+                _attach(kept.connection, options, part, at) as receiver,
+            ):
+                while at < part.until:
+                    delivery = receiver.receive(timeout=options.connection.timeout)
+                    chunk = Chunk(delivery.payload)
+                    if chunk.first != at:
+                        raise AmqpSourceError(
+                            f"{part}: a chunk begins at {chunk.first}, not at {at}"
+                        )
+                    at = chunk.next
+                    lost = 0
+                    if len(chunk):
+                        payloads = [chunk.payload(i) for i in range(len(chunk))]
+                        formats = [chunk.format(i) for i in range(len(chunk))]
+                        yield decoder.decode_messages(payloads, formats)
         except LinkDetached as error:
             _detached(error, options, part)
             return
@@ -77,9 +83,6 @@ def read_lease(
                     f"{part}: {options.connection.place} was lost {lost} times at position {at}"
                     f" (option 'fetchOffset.numRetries'): {reason}"
                 ) from None
-        finally:
-            if connection is not None:
-                connection.close()
 
 
 def _attach(connection: Connection, options: SourceOptions, part: OffsetRange, at: int) -> Receiver:

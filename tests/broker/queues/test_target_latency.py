@@ -69,7 +69,7 @@ def test_without_consumers_producers_wait(net: Network) -> None:
     assert sum(flow.taken[-500:]) >= 0.95 * 500 * 20
 
 
-def test_another_target(net: Network) -> None:
+def test_an_update_ends_it(net: Network) -> None:
     flow = Flow(net, target=5)
     flow.run(200, rate=20)
     net.queue("q").change_policy(QueuePolicy())

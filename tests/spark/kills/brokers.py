@@ -51,7 +51,7 @@ class SingleBroker:
 
     @property
     def log(self) -> str:
-        """What it has written to its standard error."""
+        """Standard error of the broker so far."""
         return self._process.log
 
     def start(self) -> None:
@@ -84,7 +84,7 @@ class ReplicatedBroker:
 
     @property
     def log(self) -> str:
-        """What the members have written to their standard errors."""
+        """Standard errors of the members so far."""
         return "\n".join(member.process.log for member in self._members)
 
     def start(self) -> None:

@@ -26,8 +26,8 @@ _MOMENT: Final = 1.5
 
 @dataclass
 class KillReport:
-    """What a run has done and found. `stalls` are by victim, in seconds: the longest time without a
-    batch after each kill."""
+    """Result of a run. `stalls` are by victim, in seconds: the longest time without a batch after
+    each kill."""
 
     seed: int
     stalls: dict[str, list[float]] = field(default_factory=dict)

@@ -54,7 +54,7 @@ class CopiedRecord(NamedTuple):
 
 
 class Judgement:
-    """What is wrong with a target: how many `violations` of each rule, and `examples` of them.
+    """Comparison of a target with what was sent: `violations` by rule, and `examples` of them.
 
     | rule | |
     |---|---|

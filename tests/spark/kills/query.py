@@ -29,7 +29,7 @@ class DriverProcess:
 
     @property
     def log(self) -> str:
-        """What it has written over all its starts."""
+        """Output of the driver over all its starts."""
         return self._log.read_text("utf-8", errors="replace") if self._log.exists() else ""
 
     @property

@@ -1,4 +1,4 @@
-"""What is killed, and how: each by SIGKILL, and started again if nobody else does that."""
+"""Victims: each is killed by SIGKILL, and started again if nobody else does that."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The policy `target-latency`: the length of a queue follows the rate of its consumers.
 
 A message waits for as long as the consumers need for the messages before it. So the queue has room
-for as many messages as the consumers take in the wanted time. If producers have used all of the
-room and few messages wait nevertheless, the producers are far away, and the room grows.
+for as many messages as the consumers take in the wanted time. If the queue becomes empty although
+producers have used the room, the producers are far away, and the room grows.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _MOST: Final = 1_000_000
 class TargetLatency:
     """The length of one queue at which messages wait for `target` milliseconds."""
 
-    __slots__ = ("target", "_length", "_fitting", "_since", "_taken", "_shortest", "_used_up")
+    __slots__ = ("_target", "_length", "_fitting", "_since", "_taken", "_shortest", "_used_up")
 
     def __init__(self, target: i64, now: i64, taken: i64) -> None:
-        self.target: i64 = target
+        self._target: i64 = target
         self._length: i64 = _LEAST
         # How many messages go to consumers in that time.
         self._fitting: i64 = 0
@@ -43,7 +43,7 @@ class TargetLatency:
         if passed >= _WINDOW:
             # Messages that consumers give back wait again.
             gone = taken - self._taken if taken > self._taken else 0
-            fitting = gone * self.target // passed
+            fitting = gone * self._target // passed
             # Consumers take messages in bursts, so a single measurement says little.
             self._fitting = (3 * self._fitting + fitting + 3) // 4
             self._adapt()
@@ -59,7 +59,7 @@ class TargetLatency:
         return self._length
 
     def _adapt(self) -> None:
-        """Set the length."""
+        """Set the length: less if messages wait too long, more if consumers wait."""
         length = self._length
         excess = self._shortest - self._fitting
         if excess > 0:
