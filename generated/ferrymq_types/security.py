@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Final
 
 from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
 
 from ferrymq_codec.codes import NULL
 from ferrymq_codec.composite import Composite, as_bytes
@@ -113,6 +114,7 @@ def write_sasl_code(w: BytesWriter, value: SaslCode, field: str) -> None:
     write_ubyte(w, value, field)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class SaslMechanisms(Composite):
     """Mechanisms on offer.
@@ -196,6 +198,7 @@ def read_sasl_mechanisms(r: Reader, field: str) -> SaslMechanisms:
     return decode_sasl_mechanisms(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslInit(Composite):
     """Choice of mechanism.
@@ -318,6 +321,7 @@ def read_sasl_init(r: Reader, field: str) -> SaslInit:
     return decode_sasl_init(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslChallenge(Composite):
     """Question from the server.
@@ -397,6 +401,7 @@ def read_sasl_challenge(r: Reader, field: str) -> SaslChallenge:
     return decode_sasl_challenge(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslResponse(Composite):
     """Answer from the client.
@@ -476,6 +481,7 @@ def read_sasl_response(r: Reader, field: str) -> SaslResponse:
     return decode_sasl_response(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslOutcome(Composite):
     """Result of authentication.

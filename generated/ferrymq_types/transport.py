@@ -15,7 +15,7 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Final, TypeAlias
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from ferrymq_codec.codes import NULL
 from ferrymq_codec.composite import Composite, as_bytes
@@ -351,6 +351,7 @@ class LinkErrorCondition(StrEnum):
     """The same link was attached in another place, which ended this attachment."""
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Open(Composite):
     """Negotiate a connection.
@@ -605,6 +606,7 @@ def read_open(r: Reader, field: str) -> Open:
     return decode_open(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Begin(Composite):
     """Start a session.
@@ -810,6 +812,7 @@ def read_begin(r: Reader, field: str) -> Begin:
     return decode_begin(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Attach(Composite):
     """Attach a link.
@@ -1131,6 +1134,7 @@ def read_attach(r: Reader, field: str) -> Attach:
     return decode_attach(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Flow(Composite):
     """Update windows and credit.
@@ -1393,6 +1397,7 @@ def read_flow(r: Reader, field: str) -> Flow:
     return decode_flow(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Transfer(Composite):
     """Carry message data.
@@ -1660,6 +1665,7 @@ def read_transfer(r: Reader, field: str) -> Transfer:
     return decode_transfer(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Disposition(Composite):
     """Report delivery states.
@@ -1828,6 +1834,7 @@ def read_disposition(r: Reader, field: str) -> Disposition:
     return decode_disposition(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Detach(Composite):
     """Detach or close a link.
@@ -1941,6 +1948,7 @@ def read_detach(r: Reader, field: str) -> Detach:
     return decode_detach(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class End(Composite):
     """End a session.
@@ -2022,6 +2030,7 @@ def read_end(r: Reader, field: str) -> End:
     return decode_end(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Close(Composite):
     """Close the connection.
@@ -2103,6 +2112,7 @@ def read_close(r: Reader, field: str) -> Close:
     return decode_close(r)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Error(Composite):
     """What went wrong.

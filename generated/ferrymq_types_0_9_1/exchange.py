@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be
-from mypy_extensions import i64, u8
+from mypy_extensions import i64, mypyc_attr, u8
 
 from ferrymq_codec.composite import as_bytes
 from ferrymq_codec.declared import declare
@@ -25,6 +25,7 @@ CLASS_ID: Final = 40
 """The index of the class exchange."""
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeDeclare(Method):
     """Makes an exchange, or checks that there is an equal one.
@@ -169,6 +170,7 @@ def read_declare(r: FieldReader) -> ExchangeDeclare:
     )
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeDeclareOk(Method):
     """The exchange is there.
@@ -224,6 +226,7 @@ def read_declare_ok(r: FieldReader) -> ExchangeDeclareOk:
     return ExchangeDeclareOk()
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeDelete(Method):
     """Deletes an exchange.
@@ -318,6 +321,7 @@ def read_delete(r: FieldReader) -> ExchangeDelete:
     )
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeDeleteOk(Method):
     """The exchange is deleted.
@@ -373,6 +377,7 @@ def read_delete_ok(r: FieldReader) -> ExchangeDeleteOk:
     return ExchangeDeleteOk()
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeBind(Method):
     """Binds an exchange to another one, from which it takes messages.
@@ -484,6 +489,7 @@ def read_bind(r: FieldReader) -> ExchangeBind:
     )
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeBindOk(Method):
     """The binding is there.
@@ -539,6 +545,7 @@ def read_bind_ok(r: FieldReader) -> ExchangeBindOk:
     return ExchangeBindOk()
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeUnbind(Method):
     """Removes a binding between two exchanges.
@@ -650,6 +657,7 @@ def read_unbind(r: FieldReader) -> ExchangeUnbind:
     )
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeUnbindOk(Method):
     """The binding is removed.

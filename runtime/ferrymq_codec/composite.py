@@ -11,7 +11,8 @@ from ferrymq_codec.declared import mistyped, pydantic_schema
 from ferrymq_codec.errors import DecodeError, EncodeError
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+# The garbage collector does not visit values: they are in no cycle, and there are many.
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Composite:
     """A described list (or other described value) with a typed class of its own.
 

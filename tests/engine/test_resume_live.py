@@ -67,7 +67,7 @@ def test_a_suspended_link_is_resumed_on_any_session(other_session: bool) -> None
         pair.run()
     pair.retained = dict(pair.receiver.unsettled)
     again = pair.attach(dict(link.unsettled))
-    assert old.outgoing.unsettled == {}
+    assert not old.outgoing.unsettled
     assert again.session is pair.session and second.link is again
     assert again.resume(first, MESSAGE) is Resolution.SETTLE
     assert again.resume(second, MESSAGE) is Resolution.CONTINUE
@@ -79,8 +79,8 @@ def test_a_suspended_link_is_resumed_on_any_session(other_session: bool) -> None
     assert second.remote_state == Accepted()
     second.settle()
     pair.run()
-    assert pair.receiver.session.incoming.unsettled == {}
-    assert pair.session.outgoing.unsettled == {}
+    assert not pair.receiver.session.incoming.unsettled
+    assert not pair.session.outgoing.unsettled
 
 
 @pytest.mark.spec("2.7.3")
@@ -245,4 +245,4 @@ def test_exactly_once_however_often_the_link_is_lost(seed: int, moves: int) -> N
     assert sorted(model.arrived) == sorted(model.messages)
     assert not model.sent and not model.undecided
     assert isinstance(model.pair.receiver, ReceiverLink)
-    assert model.pair.receiver.session.incoming.unsettled == {}
+    assert not model.pair.receiver.session.incoming.unsettled

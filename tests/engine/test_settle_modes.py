@@ -93,7 +93,7 @@ def test_receiving_in_mode_first(play, session, snd):
     delivery = play.event(DeliveryReceived).delivery
     delivery.settle(Accepted())
     play << Disposition(role=Role.RECEIVER, first=0, last=0, settled=True, state=Accepted())
-    assert delivery.settled and session.incoming.unsettled == {}
+    assert delivery.settled and not session.incoming.unsettled
 
 
 @pytest.mark.spec("2.6.12")
@@ -104,11 +104,11 @@ def test_receiving_in_mode_second(play, session, snd):
     delivery = play.event(DeliveryReceived).delivery
     delivery.settle(Accepted())
     play << Disposition(role=Role.RECEIVER, first=0, last=0, settled=False, state=Accepted())
-    assert not delivery.settled and session.incoming.unsettled == {0: delivery}
+    assert not delivery.settled and session.incoming.unsettled.items() == [(0, delivery)]
     play >> Disposition(role=Role.SENDER, first=0, settled=True, state=Accepted())
     assert play.event(SettlementReceived).delivery is delivery
     assert delivery.settled and delivery.remote_settled
-    assert session.incoming.unsettled == {}
+    assert not session.incoming.unsettled
     delivery.settle(Released())
     play.quiet()
 
@@ -121,7 +121,7 @@ def test_receiving_what_was_sent_settled(play, session, rcv):
     delivery = play.event(DeliveryReceived).delivery
     delivery.settle(Accepted())
     play.quiet()
-    assert delivery.settled and session.incoming.unsettled == {}
+    assert delivery.settled and not session.incoming.unsettled
 
 
 @pytest.mark.spec("2.6.12")
@@ -143,10 +143,10 @@ def test_sending_to_mode_second(play, session):
     play << Transfer
     play >> Disposition(role=Role.RECEIVER, first=0, state=Accepted())
     assert play.event(OutcomeReceived).delivery is delivery
-    assert session.outgoing.unsettled == {0: delivery}
+    assert session.outgoing.unsettled.items() == [(0, delivery)]
     delivery.settle()
     play << Disposition(role=Role.SENDER, first=0, last=0, settled=True, state=Accepted())
-    assert session.outgoing.unsettled == {}
+    assert not session.outgoing.unsettled
 
 
 @pytest.mark.parametrize("snd", SND)

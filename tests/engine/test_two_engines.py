@@ -303,7 +303,8 @@ class TwoEngines(RuleBasedStateMachine):
         """The sending half of one against the receiving half of the other."""
         assert {(name, not sends) for name, sends in session.links} == set(other.links)
         # What was on its way to a link that its receiver had detached is the sender's alone.
-        known, held = other.incoming.unsettled, session.outgoing.unsettled
+        known = dict(other.incoming.unsettled.items())
+        held = dict(session.outgoing.unsettled.items())
         assert known.keys() <= held.keys()
         assert known.keys() >= {id for id, delivery in held.items() if delivery.link.usable}
         assert session.outgoing.next_id == other.incoming.next_id

@@ -36,7 +36,7 @@ class BegunSession(ShownSession):
             "channel": int(session.channel),
             "remote-channel": int(session.remote_channel),
             "links": len(session.links),
-            "unsettled": len(session.outgoing.unsettled) + len(session.incoming.unsettled),
+            "unsettled": session.outgoing.unsettled.count + session.incoming.unsettled.count,
             "incoming-window": int(session.incoming.window),
             "remote-incoming-window": int(session.outgoing.remote_window),
             "handle-max": None if remote is None else remote.handle_max,

@@ -116,7 +116,7 @@ class Allowance:
         if not self._spent:
             held: i64 = 0
             for session in connection.channels.by_remote.values():
-                held += len(session.outgoing.unsettled)
+                held += session.outgoing.unsettled.count
             self.spare = self.limits.unsettled_total - held
             self._spent = self.spare <= 0
         return self._spent
@@ -229,7 +229,7 @@ def forget_begin(session: Session) -> None:
 def count_walk(slices: Slices, link: Link) -> None:
     """Count the work of a detach: the engine visits the unsettled deliveries of the session."""
     session = link.session
-    deliveries = len(session.outgoing.unsettled) + len(session.incoming.unsettled)
+    deliveries = session.outgoing.unsettled.count + session.incoming.unsettled.count
     slices.spend(deliveries // _WALK)
 
 

@@ -219,7 +219,7 @@ class ConsumerLink(ConsumerPort):
             outgoing.remote_window <= 0
             or link.parked > 0
             or self.held >= self._most
-            or len(outgoing.unsettled) >= allowance.share
+            or outgoing.unsettled.count >= allowance.share
             or allowance.is_spent(output.connection)
         ):
             # A message is acquired only when its sending can begin: until then it may go to others
@@ -377,7 +377,7 @@ class ConsumerLink(ConsumerPort):
         output = self.output
         return (
             self.held >= self._most
-            or len(self.link.session.outgoing.unsettled) >= output.allowance.share
+            or self.link.session.outgoing.unsettled.count >= output.allowance.share
             or output.allowance.is_spent(output.connection)
         )
 

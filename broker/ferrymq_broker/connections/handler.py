@@ -325,7 +325,7 @@ class ConnectionHandler(ClientHandler):
         """Return how many deliveries are not settled, in both directions."""
         count: i64 = 0
         for session in self.connection.channels.by_local.values():
-            count += len(session.outgoing.unsettled) + len(session.incoming.unsettled)
+            count += session.outgoing.unsettled.count + session.incoming.unsettled.count
         return count
 
     def traffic(self) -> MessageTraffic:

@@ -517,7 +517,7 @@ class ProducerLink(ProducerPort):
         if credit.withheld and (node is None or node.kind != "service"):
             credit.wait(self)
             return
-        if len(self.link.session.incoming.unsettled) >= output.allowance.sent_share:
+        if self.link.session.incoming.unsettled.count >= output.allowance.sent_share:
             # The client does not settle, or has too much in its transactions.
             output.await_settlements(self)
             return

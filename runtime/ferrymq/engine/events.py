@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
     from ferrymq.engine.link import Link
@@ -26,12 +28,15 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import DeliveryState
 
 
+# An event lives for one pass and is in no cycle: the garbage collector need not visit it.
+@mypyc_attr(acyclic=True)
 class Event:
     """The base class of all events."""
 
     __slots__ = ()
 
 
+@mypyc_attr(acyclic=True)
 class HeaderReceived(Event):
     """The peer's protocol header has been accepted; once per layer (SASL, AMQP)."""
 
@@ -41,6 +46,7 @@ class HeaderReceived(Event):
         self.protocol_id: int = protocol_id
 
 
+@mypyc_attr(acyclic=True)
 class TlsAgreed(Event):
     """Both headers have named TLS: the handshake has to start now (AMQP 1.0 §5.2).
 
@@ -53,6 +59,7 @@ class TlsAgreed(Event):
     __slots__ = ()
 
 
+@mypyc_attr(acyclic=True)
 class AuthenticationRequested(Event):
     """A client chose a mechanism and gave its credentials (server only; AMQP 1.0 §5.3.2).
 
@@ -79,6 +86,7 @@ class AuthenticationRequested(Event):
         self.token: str | None = token
 
 
+@mypyc_attr(acyclic=True)
 class ScramKeysRequested(Event):
     """A client began a SCRAM exchange (server only). Answer with `Connection.provide_scram_keys`.
 
@@ -93,6 +101,7 @@ class ScramKeysRequested(Event):
         self.hostname: str | None = hostname
 
 
+@mypyc_attr(acyclic=True)
 class Authenticated(Event):
     """SASL succeeded, on either side. `username` is None for ANONYMOUS."""
 
@@ -103,6 +112,7 @@ class Authenticated(Event):
         self.username: str | None = username
 
 
+@mypyc_attr(acyclic=True)
 class OpenReceived(Event):
     """The peer's open arrived. Fires once."""
 
@@ -112,6 +122,7 @@ class OpenReceived(Event):
         self.open: Open = open
 
 
+@mypyc_attr(acyclic=True)
 class CloseReceived(Event):
     """The peer closed the connection; answer with `Connection.close` if not yet closed."""
 
@@ -121,6 +132,7 @@ class CloseReceived(Event):
         self.error: Error | None = error
 
 
+@mypyc_attr(acyclic=True)
 class Terminated(Event):
     """The connection is over: always the last event, fires once.
 
@@ -135,6 +147,7 @@ class Terminated(Event):
         self.error: AmqpError | None = error
 
 
+@mypyc_attr(acyclic=True)
 class BeginReceived(Event):
     """The peer began a session, or answered ours (then `session.initiated` is true)."""
 
@@ -144,6 +157,7 @@ class BeginReceived(Event):
         self.session: Session = session
 
 
+@mypyc_attr(acyclic=True)
 class EndReceived(Event):
     """The peer ended the session; answered by `Session.end` unless the end was ours."""
 
@@ -154,6 +168,7 @@ class EndReceived(Event):
         self.error: Error | None = error
 
 
+@mypyc_attr(acyclic=True)
 class SessionTerminated(Event):
     """The session is over on both sides, or the engine ended it for a violation by the peer.
 
@@ -168,6 +183,7 @@ class SessionTerminated(Event):
         self.error: AmqpError | None = error
 
 
+@mypyc_attr(acyclic=True)
 class AttachReceived(Event):
     """The peer attached a link, or answered our attach (then `link.initiated` is true).
 
@@ -180,6 +196,7 @@ class AttachReceived(Event):
         self.link: Link = link
 
 
+@mypyc_attr(acyclic=True)
 class DetachReceived(Event):
     """The peer detached (`closed` false) or closed the link.
 
@@ -195,6 +212,7 @@ class DetachReceived(Event):
         self.error: Error | None = error
 
 
+@mypyc_attr(acyclic=True)
 class LinkFailed(Event):
     """The engine detached the link because the peer broke a rule on it."""
 
@@ -205,6 +223,7 @@ class LinkFailed(Event):
         self.error: AmqpError = error
 
 
+@mypyc_attr(acyclic=True)
 class CreditReceived(Event):
     """A flow for one of our sender links arrived: its `credit`, `drain` or properties changed.
 
@@ -219,6 +238,7 @@ class CreditReceived(Event):
         self.properties: dict[str, object] | None = properties
 
 
+@mypyc_attr(acyclic=True)
 class DrainCompleted(Event):
     """The sender has used or given back the credit of a receiver link that we drained."""
 
@@ -228,6 +248,7 @@ class DrainCompleted(Event):
         self.link: ReceiverLink = link
 
 
+@mypyc_attr(acyclic=True)
 class DeliveryReceived(Event):
     """A whole message arrived; all of its frames are in `delivery.payload`."""
 
@@ -238,6 +259,7 @@ class DeliveryReceived(Event):
         self.delivery: IncomingDelivery = delivery
 
 
+@mypyc_attr(acyclic=True)
 class PostingBegun(Event):
     """A frame of a delivery arrived that names a transaction, and the delivery is not whole yet.
 
@@ -253,6 +275,7 @@ class PostingBegun(Event):
         self.state: TransactionalState = state
 
 
+@mypyc_attr(acyclic=True)
 class TransferIgnored(Event):
     """A transfer was dropped, because we have detached its link or the link has failed.
 
@@ -267,6 +290,7 @@ class TransferIgnored(Event):
         self.state: DeliveryState = state
 
 
+@mypyc_attr(acyclic=True)
 class DeliveryAborted(Event):
     """The sender aborted a delivery after part of it had arrived (AMQP 1.0 §2.6.14)."""
 
@@ -277,6 +301,7 @@ class DeliveryAborted(Event):
         self.delivery: IncomingDelivery = delivery
 
 
+@mypyc_attr(acyclic=True)
 class MessageTooLarge(Event):
     """A message of more than `max_message_size` bytes has arrived, and none of it is kept.
 
@@ -290,6 +315,7 @@ class MessageTooLarge(Event):
         self.delivery: IncomingDelivery = delivery
 
 
+@mypyc_attr(acyclic=True)
 class OutcomeReceived(Event):
     """The receiver of one of our deliveries gave it a state, settled it, or both."""
 
@@ -299,6 +325,7 @@ class OutcomeReceived(Event):
         self.delivery: OutgoingDelivery = delivery
 
 
+@mypyc_attr(acyclic=True)
 class TransactionalStateReceived(Event):
     """The receiver of one of our deliveries gave it a state that names a transaction.
 
@@ -316,6 +343,7 @@ class TransactionalStateReceived(Event):
         self.settled: bool = settled
 
 
+@mypyc_attr(acyclic=True)
 class TransactionalStateIgnored(Event):
     """The receiver gave an outcome in a transaction to a delivery whose link had ended.
 
@@ -329,6 +357,7 @@ class TransactionalStateIgnored(Event):
         self.state: TransactionalState = state
 
 
+@mypyc_attr(acyclic=True)
 class SettlementReceived(Event):
     """The sender of a delivery we received gave it a state, settled it, or both."""
 

@@ -23,6 +23,7 @@ from ferrymq.engine.events import (
     SettlementReceived,
 )
 from ferrymq.engine.resumption import is_outcome
+from ferrymq.engine.unsettled import UnsettledDeliveries
 from ferrymq.errors import RemoteProtocolError, Scope
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Disposition, Flow, ReceiverSettleMode, Role, Transfer
@@ -53,7 +54,7 @@ class IncomingHalf:
 
     def __init__(self, session: Session, window: i64) -> None:
         self.session: Session = session
-        self.unsettled: dict[int, IncomingDelivery] = {}
+        self.unsettled: UnsettledDeliveries[IncomingDelivery] = UnsettledDeliveries()
         # next-incoming-id: the transfer-id expected next.
         self.next_id: i64 = 0
         self.window: i64 = window
@@ -113,7 +114,7 @@ class IncomingHalf:
                 link.partial = partial
                 if not partial.remote_settled and not partial.ignored:
                     # The sender may state the state of an incomplete delivery (§2.7.6).
-                    self.unsettled[partial.id] = partial
+                    self._add_unsettled(partial)
             if not partial.complete:
                 partial._add(payload)
                 if not self.session.connection.channels.unfinished.add(link, len(payload)):
@@ -151,7 +152,7 @@ class IncomingHalf:
         frame, and rejects it."""
         link._end_partial()
         delivery._drop()
-        self.unsettled[delivery.id] = delivery
+        self._add_unsettled(delivery)
         if more:
             link.partial = delivery
             return
@@ -164,17 +165,22 @@ class IncomingHalf:
     def _drop_partial(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
         """Drop the received part of a delivery that is too large, as if it had never arrived."""
         link._end_partial()
-        self.unsettled.pop(delivery.id, None)
+        self.unsettled.remove(delivery.id)
         delivery._drop()
+
+    def _add_unsettled(self, delivery: IncomingDelivery) -> None:
+        """Add an unsettled delivery, unless an earlier frame has done so."""
+        if self.unsettled.find(delivery.id) is None:
+            self.unsettled.add(delivery.id, delivery)
 
     def _on_last_frame(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
         if delivery.remote_settled:
-            self.unsettled.pop(delivery.id, None)
+            self.unsettled.remove(delivery.id)
             link._forget_tag(delivery.tag)
         elif link.always_settled:
             raise _mode_broken(link, delivery, "unsettled")
         else:
-            self.unsettled[delivery.id] = delivery
+            self._add_unsettled(delivery)
         if delivery.complete:
             self._on_taken_up(delivery)
         else:
@@ -191,7 +197,7 @@ class IncomingHalf:
         if delivery.remote_settled:
             delivery.settled = True
         elif delivery.settled:
-            del self.unsettled[delivery.id]
+            self.unsettled.remove(delivery.id)
             delivery.link._forget(delivery)
             self.dispositions.add(delivery.id, state, True)
             return
@@ -209,7 +215,7 @@ class IncomingHalf:
         link._end_partial()
         link._count_delivery()
         if not delivery.ignored:
-            self.unsettled.pop(delivery.id, None)
+            self.unsettled.remove(delivery.id)
             link._forget_tag(delivery.tag)
             delivery.remote_settled = True
             delivery.settled = True
@@ -282,7 +288,7 @@ class IncomingHalf:
                 f"transfer of delivery {id} on link {link.name!r} without credit",
                 Scope.LINK,
             )
-        if id in self.unsettled:
+        if self.unsettled.find(id) is not None:
             raise RemoteProtocolError(
                 "amqp:invalid-field",
                 f"delivery-id {id} is in use by an unsettled delivery",
@@ -360,8 +366,9 @@ class IncomingHalf:
         if self._errant:
             for id in live_ids(input, self._errant, first, last):
                 raise errant_link(self._errant[id].name, f"disposition of delivery {id}")
-        for id in live_ids(input, self.unsettled, first, last):
-            delivery = self.unsettled[id]
+        unsettled = self.unsettled
+        input.work += unsettled.work(first, last)
+        for delivery in unsettled.between(first, last):
             state = disposition.state
             if state is not None and not is_outcome(delivery.remote_state):
                 delivery.remote_state = state
@@ -369,7 +376,7 @@ class IncomingHalf:
                 delivery.remote_settled = True
                 # An incomplete delivery is not settled here yet.
                 delivery.settled = delivery.complete
-                del self.unsettled[id]
+                unsettled.remove(delivery.id)
                 delivery.link._forget(delivery)
             if delivery.complete:
                 self.session.connection._emit(SettlementReceived(delivery))
@@ -378,8 +385,8 @@ class IncomingHalf:
 
     def drop(self, delivery: IncomingDelivery) -> None:
         """Remove a delivery that is resumed on another link: its delivery-id is void here."""
-        if self.unsettled.get(delivery.id) is delivery:
-            del self.unsettled[delivery.id]
+        if self.unsettled.find(delivery.id) is delivery:
+            self.unsettled.remove(delivery.id)
 
     def suspend(self, link: Link, live: bool) -> None:
         """Keep the unsettled deliveries of a link that ends.
@@ -390,7 +397,7 @@ class IncomingHalf:
         for delivery in [d for d in self.unsettled.values() if d.link is link]:
             delivery.link._keep(delivery)
             if not live:
-                del self.unsettled[delivery.id]
+                self.unsettled.remove(delivery.id)
 
     def disown(self, link: ReceiverLink) -> None:
         """Make references to the deliveries of a failed link an error (AMQP 1.0 §2.6.5)."""

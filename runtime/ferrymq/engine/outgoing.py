@@ -27,6 +27,7 @@ from ferrymq.engine.events import (
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq.engine.resumption import is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
+from ferrymq.engine.unsettled import UnsettledDeliveries
 from ferrymq.errors import LocalProtocolError, Scope
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Disposition, Flow, Role, Transfer, encode_transfer
@@ -101,7 +102,7 @@ class OutgoingHalf:
 
     def __init__(self, session: Session) -> None:
         self.session: Session = session
-        self.unsettled: dict[int, OutgoingDelivery] = {}
+        self.unsettled: UnsettledDeliveries[OutgoingDelivery] = UnsettledDeliveries()
         # next-outgoing-id: the transfer-id of the next transfer frame.
         self.next_id: i64 = 0
         # remote-incoming-window, in frames.
@@ -208,7 +209,7 @@ class OutgoingHalf:
                 delivery.id = id
                 settled = delivery.settled
                 if not settled:
-                    self.unsettled[id] = delivery
+                    self.unsettled.add(id, delivery)
                 elif delivery.link.never_settled and not resume:
                     # The delivery was settled while it waited; in this mode a disposition after the
                     # first frame settles it for the peer.
@@ -280,7 +281,7 @@ class OutgoingHalf:
         self.next_id = (self.next_id - 1) & 0xFFFFFFFF
         if transfer.delivery_id is not None:
             self.next_delivery_id = delivery.id
-            self.unsettled.pop(delivery.id, None)
+            self.unsettled.remove(delivery.id)
             delivery.id = -1
 
     def find(self, link: Link, tag: bytes) -> OutgoingDelivery | None:
@@ -303,7 +304,7 @@ class OutgoingHalf:
     def restate(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         """Send a new state of a delivery to the receiver: with its first frame, if that frame is
         not sent yet."""
-        if delivery.id in self.unsettled and self.unsettled[delivery.id] is delivery:
+        if self.unsettled.find(delivery.id) is delivery:
             self.dispositions.add(delivery.id, state, False)
             return
         for parked in [*self._backlog, *self._withheld.get(delivery.link, ())]:
@@ -394,14 +395,16 @@ class OutgoingHalf:
         if self._cut_off and isinstance(disposition.state, TransactionalState):
             self._check_cut_off(disposition.state, first, first if last is None else last)
         if last is None or last == first:
-            delivery = self.unsettled.get(first)
+            delivery = self.unsettled.find(first)
             if delivery is not None:
                 self._update(delivery, disposition)
             return
-        for id in live_ids(self.session.connection._input, self.unsettled, first, last):
-            delivery = self.unsettled.get(id)
-            if delivery is not None:
-                self._update(delivery, disposition)
+        unsettled = self.unsettled
+        self.session.connection._input.work += unsettled.work(first, last)
+        for each in unsettled.between(first, last):
+            # A contradiction ends the link, and with it the deliveries that follow.
+            if unsettled.find(each.id) is each:
+                self._update(each, disposition)
 
     def _check_cut_off(self, state: TransactionalState, first: i64, last: i64) -> None:
         """Report an outcome in a transaction for a delivery whose link has ended."""
@@ -424,7 +427,7 @@ class OutgoingHalf:
                 delivery.remote_state = state
         if disposition.settled:
             delivery.remote_settled = True
-            del self.unsettled[delivery.id]
+            self.unsettled.remove(delivery.id)
             link = delivery.link
             if link.own_tags is not None or not link.usable:
                 link._forget(delivery)
@@ -438,8 +441,8 @@ class OutgoingHalf:
 
     def drop(self, delivery: OutgoingDelivery) -> None:
         """Remove a delivery that is resumed on another link: its delivery-id is void here."""
-        if self.unsettled.get(delivery.id) is delivery:
-            del self.unsettled[delivery.id]
+        if self.unsettled.find(delivery.id) is delivery:
+            self.unsettled.remove(delivery.id)
 
     def disown(self, link: SenderLink) -> None:
         """Make references to the deliveries of a failed link an error (AMQP 1.0 §2.6.5)."""
@@ -462,7 +465,7 @@ class OutgoingHalf:
         for delivery in [d for d in self.unsettled.values() if d.link is link]:
             delivery.link.unsettled[delivery.tag] = delivery
             if not live:
-                del self.unsettled[delivery.id]
+                self.unsettled.remove(delivery.id)
                 self._cut_off[int(delivery.id)] = None
         while len(self._cut_off) > _MOST_CUT_OFF:
             del self._cut_off[next(iter(self._cut_off))]

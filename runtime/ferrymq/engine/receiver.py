@@ -248,10 +248,10 @@ class ReceiverLink(Link):
         incoming = self.session.incoming
         # Once the sender has stated its outcome, no answer has to be awaited.
         settles = not delivery.second or is_outcome(delivery.remote_state)
-        if not delivery.remote_settled and delivery.id in incoming.unsettled:
+        if not delivery.remote_settled and incoming.unsettled.find(delivery.id) is not None:
             incoming.dispositions.add(delivery.id, state, settles)
             if settles:
-                del incoming.unsettled[delivery.id]
+                incoming.unsettled.remove(delivery.id)
         else:
             expect_encodable(state)
         if settles and (self._tags is not None or not self.usable):
@@ -265,8 +265,8 @@ class ReceiverLink(Link):
         The link remembers its number only, so that the user decides how long its bytes are kept.
         """
         incoming = self.session.incoming
-        if not delivery.settled and delivery.id in incoming.unsettled:
-            del incoming.unsettled[delivery.id]
+        if not delivery.settled and incoming.unsettled.find(delivery.id) is not None:
+            incoming.unsettled.remove(delivery.id)
             self._set_aside.append(int(delivery.id))
             delivery.settled = True
 
@@ -282,7 +282,7 @@ class ReceiverLink(Link):
         if delivery.settled or delivery.remote_settled:
             return
         incoming = self.session.incoming
-        if delivery.id in incoming.unsettled:
+        if incoming.unsettled.find(delivery.id) is not None:
             incoming.dispositions.add(delivery.id, state, False)
         else:
             expect_encodable(state)

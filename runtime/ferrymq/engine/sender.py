@@ -215,7 +215,7 @@ class SenderLink(Link):
         """Return the unsettled delivery with this tag, which begins with `tag_prefix`, also after
         the end of the link; None if there is none."""
         outgoing = self.session.outgoing
-        delivery = outgoing.unsettled.get(int.from_bytes(tag[12:], "big"))
+        delivery = outgoing.unsettled.find(int.from_bytes(tag[12:], "big"))
         if delivery is not None and delivery.link is self and delivery.tag == tag:
             return delivery
         return self.unsettled.get(tag) or outgoing.find_waiting(self, tag)
@@ -375,9 +375,9 @@ class SenderLink(Link):
         if is_outcome(delivery.state) and state != delivery.state:
             raise illegal(f"delivery {delivery.id} has the outcome {delivery.state} already")
         outgoing = self.session.outgoing
-        if not delivery.remote_settled and delivery.id in outgoing.unsettled:
+        if not delivery.remote_settled and outgoing.unsettled.find(delivery.id) is not None:
             outgoing.dispositions.add(delivery.id, state, True)
-            del outgoing.unsettled[delivery.id]
+            outgoing.unsettled.remove(delivery.id)
         if self.own_tags is not None or not self.usable:
             self._forget(delivery)
         delivery.state = state

@@ -405,7 +405,7 @@ class Session:
         self._flush_dispositions()
         link._keep_unresumed()
         # The deliveries of all links are searched for the deliveries of this link.
-        self.connection._input.work += len(self.outgoing.unsettled) + len(self.incoming.unsettled)
+        self.connection._input.work += self.outgoing.unsettled.count + self.incoming.unsettled.count
         self.outgoing.suspend(link, live)
         self.incoming.suspend(link, live)
 
