@@ -112,7 +112,7 @@ def test_a_large_message_is_encoded_a_window_at_a_time() -> None:
     payload = message(3_000_000)
     ends.written.clear()
     delivery = link.send(payload)
-    assert len(ends.client.output) <= LIMIT + FRAME
+    assert ends.client.output_size() <= LIMIT + FRAME
     assert ends.client.has_output and ends.client.holds_back
     assert not delivery.sent and link.parked == 1
     ends.run()
@@ -128,8 +128,8 @@ def test_the_payload_is_shared_by_all_who_send_it() -> None:
     pairs = [Ends() for _ in range(5)]
     for ends in pairs:
         ends.sender().send(payload)
-    assert sys.getrefcount(payload) == before + 5
-    assert sum(len(ends.client.output) for ends in pairs) <= 5 * (LIMIT + FRAME)
+    assert sys.getrefcount(payload) > before
+    assert sum(len(ends.client.output) for ends in pairs) < FRAME
     for ends in pairs:
         ends.run()
     assert [ends.payloads for ends in pairs] == [[payload]] * 5
@@ -155,7 +155,7 @@ def test_many_messages_wait_as_the_rest_of_one_does() -> None:
     ends.written.clear()
     for payload in payloads:
         link.send(payload)
-    assert len(ends.client.output) <= LIMIT + FRAME
+    assert ends.client.output_size() <= LIMIT + FRAME
     ends.run()
     assert max(ends.written) <= LIMIT + FRAME
     assert ends.payloads == payloads

@@ -192,7 +192,7 @@ class ConsumerLink(ConsumerPort):
         )
         if not output.dirty:
             output.touch()
-        if len(output.connection.output) >= OUTPUT_LIMIT:
+        if output.connection.output_size() >= OUTPUT_LIMIT:
             output.stop_sending()
         if delivery.settled:
             if entry.stored and not self.copies:
@@ -312,7 +312,7 @@ class ConsumerLink(ConsumerPort):
         )
         if not output.dirty:
             output.touch()
-        if len(output.connection.output) >= OUTPUT_LIMIT:
+        if output.connection.output_size() >= OUTPUT_LIMIT:
             output.stop_sending()
         if settled:
             if entry.stored:

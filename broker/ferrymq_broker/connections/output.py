@@ -361,7 +361,7 @@ class ConnectionOutput(ClientOutput):
 
     def pending_bytes(self) -> i64:
         """Return how many bytes wait in the engine."""
-        return len(self.connection.output)
+        return self.connection.output_size()
 
     def is_opened(self) -> bool:
         """Return whether the broker's open has been sent."""

@@ -22,6 +22,7 @@ from ferrymq_broker.server.housekeeping import (
     Housekeeping,
     find_trim,
     find_unmap,
+    keep_large_blocks,
     tune_garbage_collector,
 )
 from ferrymq_broker.server.live_config import Reread
@@ -128,6 +129,7 @@ async def _serve(
         announce("ready")
         _tell_service_manager("READY=1")
         tune_garbage_collector()
+        keep_large_blocks()
         keeper = asyncio.create_task(_keep_house(server))
         await stop.wait()
         keeper.cancel()

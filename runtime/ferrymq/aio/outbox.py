@@ -331,7 +331,7 @@ class Outbox:
 def _has_room(engine: SenderLink) -> bool:
     return (
         engine.usable and engine.credit > 0 and engine.parked == 0
-        and len(engine.session.connection.output) < _WRITE_SIZE
+        and engine.session.connection.output_size() < _WRITE_SIZE
     )  # fmt: skip
 
 

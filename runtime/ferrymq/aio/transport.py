@@ -212,7 +212,7 @@ class EngineTransport:
     def write_soon(self, alone: bool = False) -> None:
         """Write the application's output: now if it is much, or if it is sent `alone` and nothing
         else waits to be written; else at the next turn of the loop."""
-        now = len(self.engine.output) >= _WRITE_SIZE or (alone and not self._flush_wanted)
+        now = self.engine.output_size() >= _WRITE_SIZE or (alone and not self._flush_wanted)
         if now and not self._resuming:
             self.flush()
         else:

@@ -87,6 +87,8 @@ class Connection:
         "channels",
         "output",
         "output_limit",
+        "_spliced",
+        "_spliced_bytes",
         "context",
         "_timers",
         "_now",
@@ -122,6 +124,9 @@ class Connection:
         self.channels: Channels = Channels(Unfinished(settings.max_unfinished, settings.unfinished))
         self.output: BytesWriter = BytesWriter()
         self.output_limit: OutputLimit = OutputLimit(settings.max_output)
+        # Long parts of payloads, each with its position in `output`, and their bytes.
+        self._spliced: list[tuple[i64, memoryview]] = []
+        self._spliced_bytes: i64 = 0
         self.context: object = None
         self._timers = ConnectionTimers(now, settings.idle_time_out, settings.handshake_timeout)
         self._now = now
@@ -164,6 +169,21 @@ class Connection:
         """Whether `data_to_send` has bytes to return."""
         return bool(self._touched) or len(self.output) > 0 or bool(self.output_limit.waiting)
 
+    def output_size(self) -> i64:
+        """Return how many bytes are in the output."""
+        return i64(len(self.output)) + self._spliced_bytes
+
+    def splice(self, payload: bytes, start: i64, end: i64) -> None:
+        """Add bytes of a payload to the output without a copy: `data_to_send` copies them once."""
+        self._spliced.append((i64(len(self.output)), memoryview(payload)[start:end]))
+        self._spliced_bytes += end - start
+
+    def truncate_output(self, size: i64) -> None:
+        """Remove what was added when `output` had `size` bytes, and later."""
+        self.output.truncate(size)
+        while self._spliced and self._spliced[-1][0] > size:
+            self._spliced_bytes -= len(self._spliced.pop()[1])
+
     @property
     def holds_back(self) -> bool:
         """Whether transfers wait for room in the output, which further calls of `data_to_send`
@@ -177,7 +197,7 @@ class Connection:
         output. Without `transfers`, transfers that wait for room in the output continue to wait.
         """
         if transfers and self.output_limit.waiting:
-            self.output_limit.fill(self.output)
+            self.output_limit.fill(self)
         if self._touched:
             touched = self._touched
             self._touched = []
@@ -187,10 +207,26 @@ class Connection:
             return b""
         data = self.output.getvalue()
         self.output = BytesWriter()
+        if self._spliced:
+            data = self._join(data)
         timers = self._timers
         timers.sent_since = True
         timers.sent_after = self._now
         return data
+
+    def _join(self, data: bytes) -> bytes:
+        """Return `data` with the spliced parts at their positions."""
+        view = memoryview(data)
+        parts: list[memoryview] = []
+        begin: i64 = 0
+        for position, part in self._spliced:
+            parts.append(view[begin:position])
+            parts.append(part)
+            begin = position
+        parts.append(view[begin:])
+        self._spliced = []
+        self._spliced_bytes = 0
+        return b"".join(parts)
 
     @property
     def awaited(self) -> str:

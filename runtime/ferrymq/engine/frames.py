@@ -28,9 +28,10 @@ def begin_frame(w: BytesWriter, channel: i64, frame_type: u8 = 0) -> i64:
     return mark
 
 
-def end_frame(w: BytesWriter, mark: i64) -> i64:
-    """Fill in the size of the frame begun at `mark` and return it, in bytes."""
-    size: i64 = len(w) - mark
+def end_frame(w: BytesWriter, mark: i64, spliced: i64 = 0) -> i64:
+    """Fill in the size of the frame begun at `mark` and return it, in bytes. The last `spliced`
+    bytes of the frame are not in `w`."""
+    size: i64 = len(w) - mark + spliced
     w[mark] = u8((size >> 24) & 0xFF)
     w[mark + 1] = u8((size >> 16) & 0xFF)
     w[mark + 2] = u8((size >> 8) & 0xFF)

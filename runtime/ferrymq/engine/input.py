@@ -16,6 +16,9 @@ from ferrymq_codec.reader import Reader
 MAX_WORK: Final = 20_000
 # A buffer that was read and is larger than this, in bytes, is not kept until more data arrives.
 _WORTH_DROPPING: Final = 4096
+# The rest of a read, after the end of a frame that began in an earlier one, is not joined with that
+# frame if it has at least so many bytes.
+_WORTH_CUTTING: Final = 16_384
 
 
 @final
@@ -34,7 +37,7 @@ class FrameInput:
     """
 
     __slots__ = ("data", "reader", "channel", "work", "unread", "whole", "types", "_pos", "_chunks",
-                 "_buffered", "_needed")  # fmt: skip
+                 "_later", "_later_pos", "_buffered", "_needed")  # fmt: skip
 
     def __init__(self, types: DescribedTypes | None = None) -> None:
         self.data: bytes = b""
@@ -45,7 +48,10 @@ class FrameInput:
         self.whole: bool = False
         self.types: DescribedTypes | None = types
         self._pos: i64 = 0
-        # The data after `data`, and how many bytes are needed before reading can continue.
+        # Bytes after `data` that begin with a frame; those from `_later_pos` on are not read yet.
+        self._later: bytes = b""
+        self._later_pos: i64 = 0
+        # The data after these, and how many bytes are needed before reading can continue.
         self._chunks: list[bytes] = []
         self._buffered: i64 = 0
         self._needed: i64 = 0
@@ -53,23 +59,45 @@ class FrameInput:
     def feed(self, data: bytes) -> bool:
         """Add received bytes; return whether a complete header or frame may be there."""
         self.go_on()
-        if self._pos < len(self.data):
+        if self._pos < len(self.data) or self._later:
             if not self._chunks:
-                self._chunks.append(self.data[self._pos :] if self._pos else self.data)
+                self._chunks.append(self._unread_data())
+                self._later = b""
                 self._buffered = len(self._chunks[0])
+            had = self._buffered
             self._chunks.append(data)
             self._buffered += len(data)
             if self._buffered < self._needed:
                 if is_wasteful(len(self._chunks), self._buffered):
                     self._chunks = [b"".join(self._chunks)]
                 return False
+            cut = self._needed - had
+            # The size of the frame is known if more than its header is needed.
+            if self._needed > 8 and cut > 0 and len(data) - cut >= _WORTH_CUTTING:
+                self._chunks[-1] = data[:cut]
+                self._later = data
+                self._later_pos = cut
             data = b"".join(self._chunks)
             self._chunks = []
+        self._begin(data, 0)
+        return True
+
+    def _begin(self, data: bytes, pos: i64) -> None:
         self.data = data
-        self._pos = 0
+        self._pos = pos
         self.reader = Reader(data, 0, 0)
         self.reader.types = self.types
-        return True
+
+    def _begin_later(self) -> None:
+        """Read on in the bytes after `data`."""
+        data = self._later
+        self._later = b""
+        self._begin(data, self._later_pos)
+
+    def _unread_data(self) -> bytes:
+        """Return the bytes that are not in `_chunks`."""
+        unread = self.data[self._pos :] if self._pos else self.data
+        return unread + self._later[self._later_pos :] if self._later else unread
 
     def go_on(self) -> None:
         """Resume reading with a new share of work."""
@@ -78,7 +106,10 @@ class FrameInput:
 
     def held(self) -> int:
         """Return how many unread bytes are held."""
-        return self._buffered if self._chunks else len(self.data) - self._pos
+        if self._chunks:
+            return self._buffered
+        held = len(self.data) - self._pos
+        return held + len(self._later) - self._later_pos if self._later else held
 
     def hold(self) -> None:
         """Pause reading: join all later data, because the size of the next part is unknown."""
@@ -86,7 +117,7 @@ class FrameInput:
 
     def take(self) -> bytes:
         """Return all unread data and forget it."""
-        unread = b"".join(self._chunks) if self._chunks else self.data[self._pos :]
+        unread = b"".join(self._chunks) if self._chunks else self._unread_data()
         self.clear()
         return unread
 
@@ -96,10 +127,13 @@ class FrameInput:
         self.data = b""
         self.reader = Reader(self.data, 0, 0)
         self._pos = 0
+        self._later = b""
         self._chunks = []
 
     def next_header(self) -> bytes | None:
         """Return the next 8 bytes; None until they have arrived."""
+        if self._later and self._pos == len(self.data):
+            self._begin_later()
         pos = self._pos
         if len(self.data) - pos < 8:
             self._needed = 8
@@ -115,6 +149,8 @@ class FrameInput:
         of at most `limit` bytes of the expected type. The position of later frames is then unknown,
         so all later data is dropped.
         """
+        if self._later and self._pos == len(self.data):
+            self._begin_later()
         data = self.data
         pos = self._pos
         left = i64(len(data)) - pos

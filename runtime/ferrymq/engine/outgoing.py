@@ -3,7 +3,7 @@
 Transfers are numbered by `next_id` and sent while the peer's incoming window, `remote_window`
 frames, is open (AMQP 1.0 §2.5.6) and the output of the connection has room (`OutputLimit`). The
 others wait in `_backlog` in order. A delivery may be sent in part and wait in part. The backlog
-refers to the payload, whose bytes are copied frame by frame when they are sent. If the receiver
+refers to the payload, whose bytes are copied once, when the output is taken. If the receiver
 takes its credit back while a delivery waits, that delivery is not sent (§2.6.7): it waits in
 `_withheld` until there is credit again.
 """
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 _MOST_CUT_OFF: Final = 4096
 # Bytes of a transfer frame without its state, at most, and some bytes for the message.
 TRANSFER_ROOM: Final = 128
+# A part of a payload with at least so many bytes is not copied into the output; below, a copy costs
+# less than a reference.
+_SPLICED: Final = 8192
 # The result of `_write` when the whole delivery is in the output.
 _DONE: Final = -0x4000_0000_0000_0000
 
@@ -194,7 +197,7 @@ class OutgoingHalf:
         channel = session.channel
         late = False
         while self.remote_window > 0:
-            if len(w) >= most:
+            if connection.output_size() >= most:
                 output_limit.wait(self)
                 break
             self.remote_window -= 1
@@ -247,8 +250,12 @@ class OutgoingHalf:
                     if offset < start:
                         w.write(head[offset - start + len(head) :])
                         offset = start
-                    w.write(payload if offset == 0 else payload[offset:])
-                    end_frame(w, mark)
+                    if total - offset >= _SPLICED:
+                        connection.splice(payload, offset, total)
+                        end_frame(w, mark, total - offset)
+                    else:
+                        w.write(payload if offset == 0 else payload[offset:])
+                        end_frame(w, mark)
                     if late:
                         self.dispositions.add(delivery.id, delivery.state, True)
                     return _DONE
@@ -261,9 +268,13 @@ class OutgoingHalf:
                     first = offset - start + len(head)
                     w.write(head[first : first + room])
                     offset = min(end, start)
-                if offset < end:
-                    w.write(payload[offset:end])
-                end_frame(w, mark)
+                if end - offset >= _SPLICED:
+                    connection.splice(payload, offset, end)
+                    end_frame(w, mark, end - offset)
+                else:
+                    if offset < end:
+                        w.write(payload[offset:end])
+                    end_frame(w, mark)
                 if late:
                     late = False
                     self.dispositions.add(delivery.id, delivery.state, True)
@@ -276,7 +287,7 @@ class OutgoingHalf:
     def _unwrite(self, mark: i64, delivery: OutgoingDelivery, transfer: Transfer) -> None:
         """Remove a frame that could not be encoded: its bytes, its place in the window and, if it
         was the first of the delivery, the delivery-id."""
-        self.session.connection.output.truncate(mark)
+        self.session.connection.truncate_output(mark)
         self.remote_window += 1
         self.next_id = (self.next_id - 1) & 0xFFFFFFFF
         if transfer.delivery_id is not None:

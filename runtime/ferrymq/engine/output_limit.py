@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 if TYPE_CHECKING:
+    from ferrymq.engine.connection import Connection
     from ferrymq.engine.outgoing import OutgoingHalf
 
 # The longest transfer frame, in bytes, where output is limited. Larger frames save nothing.
@@ -42,11 +42,11 @@ class OutputLimit:
             half.queued = True
             self.waiting.append(half)
 
-    def fill(self, output: BytesWriter) -> None:
+    def fill(self, connection: Connection) -> None:
         """Write transfers of the waiting sessions in turns, until there is no room or none can be
         written."""
         waiting = self.waiting
-        while waiting and len(output) < self.most:
+        while waiting and connection.output_size() < self.most:
             half = waiting.popleft()
             half.queued = False
             half.go_on()
