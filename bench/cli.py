@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from rich.console import Console
 
 import hatch_build
-from bench import markdown, profile, summary
+from bench import compare, markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
 from bench.parts import amqp_0_9_1, azure, start
 from bench.parts.broker import CASES, BrokerBench, Candidate
@@ -77,7 +77,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measure ferrymq beside its peers. `python -m bench profile broker --help` "
-        "shows where the broker spends its time.",
+        "shows where the broker spends its time, `python -m bench compare --help` what has moved "
+        "between two runs.",
     )
     made.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     made.add_argument("--quick", action="store_true", help="a short run with rough figures")
@@ -129,6 +130,8 @@ def main(argv: list[str] | None = None) -> int:
         return profile.profile_broker(
             chosen.tool, chosen.out, seconds=chosen.seconds, case=chosen.case
         )
+    if given[:1] == ["compare"]:
+        return compare.main(given[1:])
     if "--readme" in given:
         parser().parse_args(given)
         return 0 if summary.write(PAGE) else 1
