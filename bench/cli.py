@@ -19,10 +19,10 @@ from urllib.parse import unquote, urlsplit
 from rich.console import Console
 
 import hatch_build
-from bench import compare, markdown, profile, summary
+from bench import compare, foreign, markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
 from bench.parts import amqp_0_9_1, azure, start
-from bench.parts.broker import CASES, BrokerBench, Candidate
+from bench.parts.broker import DURABLE, IN_MEMORY, BrokerBench, Candidate, Case
 from bench.parts.clients import ClientBench
 from bench.parts.durable import DurableBench
 from bench.parts.features import CONFIGURATION, FeatureBench
@@ -33,7 +33,15 @@ from bench.parts.replicated import FAILOVERS, ReplicatedBench
 from bench.parts.security import SCHEMES, SecurityBench, make_certificates
 from bench.parts.watching import NODES as WATCHED_NODES
 from bench.parts.watching import PERIODS, WatchingBench
-from bench.process import Server, broker, echo, paging_broker, proton_broker, roomy_broker
+from bench.process import (
+    Server,
+    broker,
+    durable_broker,
+    echo,
+    paging_broker,
+    proton_broker,
+    roomy_broker,
+)
 from bench.results import Report
 from bench.tables import show
 from bench.tree import ROOT, Trees, command, environment, variant_on
@@ -98,6 +106,11 @@ def parser() -> argparse.ArgumentParser:
         "part amqp-0-9-1, which needs the URL's port",
     )  # fmt: skip
     made.add_argument(
+        "--with", dest="peers", action="append", default=[], choices=sorted(foreign.PEERS),
+        help="start this broker as a peer, if it is installed: nats for the part broker, rabbitmq "
+        "for the parts broker, clients and amqp-0-9-1; may be given several times",
+    )  # fmt: skip
+    made.add_argument(
         "--amqpload", metavar="PATH", default=os.environ.get("AMQPLOAD") or None,
         help="an external load tool to use besides our own client; also from $AMQPLOAD",
     )  # fmt: skip
@@ -115,8 +128,8 @@ def profile_parser() -> argparse.ArgumentParser:
     made.add_argument("what", choices=["broker"])
     made.add_argument("--tool", choices=profile.TOOLS, default="perf")
     made.add_argument("--seconds", type=float, default=5.0)
-    cases = ", ".join(f"{i}: {case.name}" for i, case in enumerate(CASES))
-    made.add_argument("--case", type=int, choices=range(len(CASES)), default=0, help=cases)
+    cases = ", ".join(f"{i}: {case.name}" for i, case in enumerate(IN_MEMORY))
+    made.add_argument("--case", type=int, choices=range(len(IN_MEMORY)), default=0, help=cases)
     made.add_argument("--out", type=Path, default=Path("build/broker.profile"))
     return made
 
@@ -223,13 +236,7 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             with tempfile.TemporaryDirectory() as folder:
                 reports.append(azure.measure(trees, Path(folder), shrink=extent.memory_shrink))
         elif part == "amqp-0-9-1":
-            with tempfile.TemporaryDirectory() as folder:
-                reports.append(
-                    amqp_0_9_1.measure(
-                        trees, Path(folder), _other_ports(arguments.peer), extent.broker_rounds,
-                        extent.memory_shrink,
-                    )
-                )  # fmt: skip
+            reports.append(other_version(trees, extent, arguments))
         else:
             reports.append(occupied(trees, extent))
     if trees.pure:
@@ -243,6 +250,24 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
         "machine": where,
         "reports": [report.to_json() for report in reports],
     }
+
+
+def other_version(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:
+    """Measure the part `amqp-0-9-1`, with ferrymq's broker and the given ones."""
+    ports, notes = _other_ports(arguments.peer), []
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if "rabbitmq" in arguments.peers:
+            try:
+                peer = foreign.rabbitmq(stack, trees, folder)[0]
+                ports[peer.name] = urlsplit(peer.url).port or 0
+            except foreign.NotInstalled as error:
+                notes.append(str(error))
+        report = amqp_0_9_1.measure(
+            trees, folder, ports, extent.broker_rounds, extent.memory_shrink
+        )
+    report.notes += notes
+    return report
 
 
 def _other_ports(peers: list[str]) -> dict[str, int]:
@@ -429,21 +454,26 @@ def occupied(trees: Trees, extent: Extent) -> Report:
 
 
 def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:
-    """Measure the part `broker`: ours, a small one on Proton's binding, and the given ones."""
+    """Measure the part `broker`: ours, a small one on Proton's binding, the given ones, and a
+    relay."""
     with contextlib.ExitStack() as stack:
         candidates: list[Candidate] = []
         notes: list[str] = []
-        for start in (broker, proton_broker):
+        folder = Path(stack.enter_context(folder_on_disk()))
+        ours = stack.enter_context(broker(trees))
+        candidates.append(_candidate(ours, IN_MEMORY))
+        stored = stack.enter_context(durable_broker(trees, folder / "ferrymq", {}))
+        candidates.append(_candidate(stored, (DURABLE,)))
+        try:
+            candidates.append(_candidate(stack.enter_context(proton_broker(trees)), IN_MEMORY))
+        except RuntimeError as error:
+            notes.append(str(error).strip().splitlines()[-1])
+        candidates += [peer_of(peer) for peer in arguments.peer]
+        for start in (foreign.relay, *(foreign.PEERS[name] for name in arguments.peers)):
             try:
-                server: Server = stack.enter_context(start(trees))
-            except RuntimeError as error:
-                if start is broker:
-                    raise
-                notes.append(str(error).strip().splitlines()[-1])
-                continue
-            candidates.append(Candidate(server.name, f"amqp://127.0.0.1:{server.port}", server))
-        for peer in arguments.peer:
-            candidates.append(peer_of(peer))
+                candidates += start(stack, trees, folder)
+            except foreign.NotInstalled as error:
+                notes.append(str(error))
         bench = BrokerBench(
             trees,
             candidates,
@@ -461,14 +491,26 @@ def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Repo
     return report
 
 
+def _candidate(server: Server, cases: tuple[Case, ...]) -> Candidate:
+    return Candidate(server.name, f"amqp://127.0.0.1:{server.port}", server.pid, cases=cases)
+
+
 def clients(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:
     """Measure the part `clients`, with ferrymq's broker and the given ones."""
-    with broker(trees) as ours:
+    with contextlib.ExitStack() as stack:
+        ours = stack.enter_context(broker(trees))
         candidates = [Candidate(ours.name, f"amqp://127.0.0.1:{ours.port}")]
         candidates += [peer_of(peer) for peer in arguments.peer]
+        notes = []
+        if "rabbitmq" in arguments.peers:
+            try:
+                candidates += foreign.rabbitmq(stack, trees, Path())
+            except foreign.NotInstalled as error:
+                notes.append(str(error))
         report = ClientBench(
             trees, candidates, rounds=extent.broker_rounds, count=extent.client_messages
         ).measure()
+    report.notes += notes
     report.build = {
         "broker": trees.broker_variant(),
         "client": variant_on(trees.loops, "ferrymq.engine.connection"),
