@@ -21,7 +21,7 @@ from rich.console import Console
 import hatch_build
 from bench import compare, foreign, markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
-from bench.parts import amqp_0_9_1, azure, start
+from bench.parts import amqp_0_9_1, azure, start, target_latency
 from bench.parts.broker import DURABLE, IN_MEMORY, BrokerBench, Candidate, Case
 from bench.parts.clients import ClientBench
 from bench.parts.durable import DurableBench
@@ -48,7 +48,7 @@ from bench.tree import ROOT, Trees, command, environment, variant_on
 
 PARTS: Final = (
     "codec", "broker", "clients", "features", "security", "latency", "durable", "memory",
-    "azure", "amqp-0-9-1", "start", "watching", "replicated",
+    "azure", "amqp-0-9-1", "start", "watching", "replicated", "target-latency",
 )  # fmt: skip
 FORMAT: Final = 1
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -156,12 +156,8 @@ def carry_out(
     argv: Sequence[str] | None,
     parts: Collection[str],
     measure: Callable[[argparse.Namespace, Console], dict[str, Any]],
-    marks: tuple[str, str] = (markdown.BEGIN, markdown.END),
 ) -> int:
-    """Measure the given parts, or read results from a file; show them and return the exit status.
-
-    `marks` are the lines of a document between which its tables are.
-    """
+    """Measure the given parts, or read results from a file; show them, return the exit status."""
     arguments = made.parse_args(argv)
     unknown = [part for part in arguments.parts if part not in parts]
     if unknown:
@@ -185,9 +181,9 @@ def carry_out(
         Path(arguments.json).write_text(json.dumps(run, indent=1) + "\n", "utf-8")
     if arguments.markdown is not None:
         page = Path(arguments.markdown)
-        markdown.update(page, markdown.render(run), *marks)
+        markdown.write(page, run)
         if summary.write(page):
-            console.print("README.md and its chart are written from it", style="dim")
+            console.print("README.md and the charts are written from it", style="dim")
     return verdict(run, check=arguments.check)
 
 
@@ -232,6 +228,12 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(replicated(trees, extent))
         elif part == "watching":
             reports.append(watching(trees, extent))
+        elif part == "target-latency":
+            reports.append(
+                target_latency.measure(
+                    trees, rounds=extent.broker_rounds, seconds=2 * extent.broker_seconds
+                )
+            )
         elif part == "azure":
             with tempfile.TemporaryDirectory() as folder:
                 reports.append(azure.measure(trees, Path(folder), shrink=extent.memory_shrink))

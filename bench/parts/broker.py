@@ -241,9 +241,10 @@ class BrokerBench:
         pid = candidate.pid
         before = 0.0 if pid is None else processor_seconds(pid)
         rate = self._rate(candidate, case, count, warm_up)
-        self._add(case.name, candidate.name, MESSAGES, rate)
         if case.in_flight == 1:
             self._add(case.name, candidate.name, TIME, 1e6 / rate)
+        else:
+            self._add(case.name, candidate.name, MESSAGES, rate)
         if pid is not None:
             micros = 1e6 * (processor_seconds(pid) - before) / (count + warm_up)
             self._add(case.name, cost_of(candidate.name), COST, micros)
@@ -292,6 +293,7 @@ class BrokerBench:
             for name in dict.fromkeys(candidate.name for candidate in self.candidates):
                 if name not in (OURS, RELAY):
                     self._compare(wanted, OURS, name, MESSAGES)
+                    self._compare(wanted, OURS, name, TIME)
             for name in dict.fromkeys(candidate.name for candidate in self.candidates):
                 if name != OURS:
                     limit = AT_MOST if name == RELAY and wanted == ALONE.name else None
