@@ -19,10 +19,10 @@ from urllib.parse import unquote, urlsplit
 from rich.console import Console
 
 import hatch_build
-from bench import markdown, profile, summary
+from bench import compare, foreign, markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
-from bench.parts import amqp_0_9_1, azure, start
-from bench.parts.broker import CASES, BrokerBench, Candidate
+from bench.parts import amqp_0_9_1, azure, start, target_latency
+from bench.parts.broker import DURABLE, IN_MEMORY, BrokerBench, Candidate, Case
 from bench.parts.clients import ClientBench
 from bench.parts.durable import DurableBench
 from bench.parts.features import CONFIGURATION, FeatureBench
@@ -33,14 +33,22 @@ from bench.parts.replicated import FAILOVERS, ReplicatedBench
 from bench.parts.security import SCHEMES, SecurityBench, make_certificates
 from bench.parts.watching import NODES as WATCHED_NODES
 from bench.parts.watching import PERIODS, WatchingBench
-from bench.process import Server, broker, echo, paging_broker, proton_broker, roomy_broker
+from bench.process import (
+    Server,
+    broker,
+    durable_broker,
+    echo,
+    paging_broker,
+    proton_broker,
+    roomy_broker,
+)
 from bench.results import Report
 from bench.tables import show
 from bench.tree import ROOT, Trees, command, environment, variant_on
 
 PARTS: Final = (
     "codec", "broker", "clients", "features", "security", "latency", "durable", "memory",
-    "azure", "amqp-0-9-1", "start", "watching", "replicated",
+    "azure", "amqp-0-9-1", "start", "watching", "replicated", "target-latency",
 )  # fmt: skip
 FORMAT: Final = 1
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -77,7 +85,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measure ferrymq beside its peers. `python -m bench profile broker --help` "
-        "shows where the broker spends its time.",
+        "shows where the broker spends its time, `python -m bench compare --help` what has moved "
+        "between two runs.",
     )
     made.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     made.add_argument("--quick", action="store_true", help="a short run with rough figures")
@@ -97,6 +106,11 @@ def parser() -> argparse.ArgumentParser:
         "part amqp-0-9-1, which needs the URL's port",
     )  # fmt: skip
     made.add_argument(
+        "--with", dest="peers", action="append", default=[], choices=sorted(foreign.PEERS),
+        help="start this broker as a peer, if it is installed: nats for the part broker, rabbitmq "
+        "for the parts broker, clients and amqp-0-9-1; may be given several times",
+    )  # fmt: skip
+    made.add_argument(
         "--amqpload", metavar="PATH", default=os.environ.get("AMQPLOAD") or None,
         help="an external load tool to use besides our own client; also from $AMQPLOAD",
     )  # fmt: skip
@@ -114,8 +128,8 @@ def profile_parser() -> argparse.ArgumentParser:
     made.add_argument("what", choices=["broker"])
     made.add_argument("--tool", choices=profile.TOOLS, default="perf")
     made.add_argument("--seconds", type=float, default=5.0)
-    cases = ", ".join(f"{i}: {case.name}" for i, case in enumerate(CASES))
-    made.add_argument("--case", type=int, choices=range(len(CASES)), default=0, help=cases)
+    cases = ", ".join(f"{i}: {case.name}" for i, case in enumerate(IN_MEMORY))
+    made.add_argument("--case", type=int, choices=range(len(IN_MEMORY)), default=0, help=cases)
     made.add_argument("--out", type=Path, default=Path("build/broker.profile"))
     return made
 
@@ -129,6 +143,8 @@ def main(argv: list[str] | None = None) -> int:
         return profile.profile_broker(
             chosen.tool, chosen.out, seconds=chosen.seconds, case=chosen.case
         )
+    if given[:1] == ["compare"]:
+        return compare.main(given[1:])
     if "--readme" in given:
         parser().parse_args(given)
         return 0 if summary.write(PAGE) else 1
@@ -140,12 +156,8 @@ def carry_out(
     argv: Sequence[str] | None,
     parts: Collection[str],
     measure: Callable[[argparse.Namespace, Console], dict[str, Any]],
-    marks: tuple[str, str] = (markdown.BEGIN, markdown.END),
 ) -> int:
-    """Measure the given parts, or read results from a file; show them and return the exit status.
-
-    `marks` are the lines of a document between which its tables are.
-    """
+    """Measure the given parts, or read results from a file; show them, return the exit status."""
     arguments = made.parse_args(argv)
     unknown = [part for part in arguments.parts if part not in parts]
     if unknown:
@@ -169,9 +181,9 @@ def carry_out(
         Path(arguments.json).write_text(json.dumps(run, indent=1) + "\n", "utf-8")
     if arguments.markdown is not None:
         page = Path(arguments.markdown)
-        markdown.update(page, markdown.render(run), *marks)
+        markdown.write(page, run)
         if summary.write(page):
-            console.print("README.md and its chart are written from it", style="dim")
+            console.print("README.md and the charts are written from it", style="dim")
     return verdict(run, check=arguments.check)
 
 
@@ -216,17 +228,17 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(replicated(trees, extent))
         elif part == "watching":
             reports.append(watching(trees, extent))
+        elif part == "target-latency":
+            reports.append(
+                target_latency.measure(
+                    trees, rounds=extent.broker_rounds, seconds=2 * extent.broker_seconds
+                )
+            )
         elif part == "azure":
             with tempfile.TemporaryDirectory() as folder:
                 reports.append(azure.measure(trees, Path(folder), shrink=extent.memory_shrink))
         elif part == "amqp-0-9-1":
-            with tempfile.TemporaryDirectory() as folder:
-                reports.append(
-                    amqp_0_9_1.measure(
-                        trees, Path(folder), _other_ports(arguments.peer), extent.broker_rounds,
-                        extent.memory_shrink,
-                    )
-                )  # fmt: skip
+            reports.append(other_version(trees, extent, arguments))
         else:
             reports.append(occupied(trees, extent))
     if trees.pure:
@@ -240,6 +252,24 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
         "machine": where,
         "reports": [report.to_json() for report in reports],
     }
+
+
+def other_version(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:
+    """Measure the part `amqp-0-9-1`, with ferrymq's broker and the given ones."""
+    ports, notes = _other_ports(arguments.peer), []
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if "rabbitmq" in arguments.peers:
+            try:
+                peer = foreign.rabbitmq(stack, trees, folder)[0]
+                ports[peer.name] = urlsplit(peer.url).port or 0
+            except foreign.NotInstalled as error:
+                notes.append(str(error))
+        report = amqp_0_9_1.measure(
+            trees, folder, ports, extent.broker_rounds, extent.memory_shrink
+        )
+    report.notes += notes
+    return report
 
 
 def _other_ports(peers: list[str]) -> dict[str, int]:
@@ -426,21 +456,26 @@ def occupied(trees: Trees, extent: Extent) -> Report:
 
 
 def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:
-    """Measure the part `broker`: ours, a small one on Proton's binding, and the given ones."""
+    """Measure the part `broker`: ours, a small one on Proton's binding, the given ones, and a
+    relay."""
     with contextlib.ExitStack() as stack:
         candidates: list[Candidate] = []
         notes: list[str] = []
-        for start in (broker, proton_broker):
+        folder = Path(stack.enter_context(folder_on_disk()))
+        ours = stack.enter_context(broker(trees))
+        candidates.append(_candidate(ours, IN_MEMORY))
+        stored = stack.enter_context(durable_broker(trees, folder / "ferrymq", {}))
+        candidates.append(_candidate(stored, (DURABLE,)))
+        try:
+            candidates.append(_candidate(stack.enter_context(proton_broker(trees)), IN_MEMORY))
+        except RuntimeError as error:
+            notes.append(str(error).strip().splitlines()[-1])
+        candidates += [peer_of(peer) for peer in arguments.peer]
+        for start in (foreign.relay, *(foreign.PEERS[name] for name in arguments.peers)):
             try:
-                server: Server = stack.enter_context(start(trees))
-            except RuntimeError as error:
-                if start is broker:
-                    raise
-                notes.append(str(error).strip().splitlines()[-1])
-                continue
-            candidates.append(Candidate(server.name, f"amqp://127.0.0.1:{server.port}", server))
-        for peer in arguments.peer:
-            candidates.append(peer_of(peer))
+                candidates += start(stack, trees, folder)
+            except foreign.NotInstalled as error:
+                notes.append(str(error))
         bench = BrokerBench(
             trees,
             candidates,
@@ -458,14 +493,26 @@ def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Repo
     return report
 
 
+def _candidate(server: Server, cases: tuple[Case, ...]) -> Candidate:
+    return Candidate(server.name, f"amqp://127.0.0.1:{server.port}", server.pid, cases=cases)
+
+
 def clients(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:
     """Measure the part `clients`, with ferrymq's broker and the given ones."""
-    with broker(trees) as ours:
+    with contextlib.ExitStack() as stack:
+        ours = stack.enter_context(broker(trees))
         candidates = [Candidate(ours.name, f"amqp://127.0.0.1:{ours.port}")]
         candidates += [peer_of(peer) for peer in arguments.peer]
+        notes = []
+        if "rabbitmq" in arguments.peers:
+            try:
+                candidates += foreign.rabbitmq(stack, trees, Path())
+            except foreign.NotInstalled as error:
+                notes.append(str(error))
         report = ClientBench(
             trees, candidates, rounds=extent.broker_rounds, count=extent.client_messages
         ).measure()
+    report.notes += notes
     report.build = {
         "broker": trees.broker_variant(),
         "client": variant_on(trees.loops, "ferrymq.engine.connection"),

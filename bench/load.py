@@ -170,6 +170,9 @@ class Load:
         else:
             # Arrivals are unknown: a message counts as in flight only until it is written.
             sender.arrived = sender.sent
+        if self.plan.in_flight == 1 and sender.arrived < sender.sent:
+            # An outcome may come before the message has arrived.
+            return False
         return sender.pump()
 
     def _broken(self) -> bool:

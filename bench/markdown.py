@@ -20,6 +20,12 @@ from bench.rows import (
 
 BEGIN: Final = "<!-- results: written by `python -m bench --markdown`, do not edit -->"
 END: Final = "<!-- end of results -->"
+SPARK_BEGIN: Final = "<!-- results: written by `python -m bench.spark --markdown`, do not edit -->"
+SPARK_END: Final = "<!-- end of results of Spark -->"
+OF_SPARK: Final = (
+    "reading", "archive", "sink", "query-latency", "query-memory", "brokers", "scale",
+)  # fmt: skip
+"""The parts whose tables have a place of their own."""
 _HEADING: Final = "### "
 TITLES: Final = {
     "codec": "Codec",
@@ -34,6 +40,7 @@ TITLES: Final = {
     "start": "Start",
     "watching": "Watching a broker",
     "replicated": "A cluster on PostgreSQL",
+    "target-latency": "Short waits",
     "amqp-0-9-1": "AMQP 0-9-1 beside another broker",
     "reading": "Streams into Spark",
     "archive": "Streams to Parquet",
@@ -65,6 +72,18 @@ def render(run: dict[str, Any]) -> str:
             for remark in remarks:
                 lines += [f"{kind}: {remark}", ""]
     return "\n".join(lines)
+
+
+def write(page: Path, run: dict[str, Any]) -> None:
+    """Update the document with the results of a run, the parts of Spark in their place.
+
+    Raises:
+        ValueError: the document has no place for a part.
+    """
+    for marks, of_spark in (((BEGIN, END), False), ((SPARK_BEGIN, SPARK_END), True)):
+        reports = [data for data in run["reports"] if (data["part"] in OF_SPARK) == of_spark]
+        if reports:
+            update(page, render({**run, "reports": reports}), *marks)
 
 
 def _table(head: tuple[str, ...], rows: list[Row], numbers: set[int]) -> list[str]:

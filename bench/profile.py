@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bench.parts.broker import CASES, Candidate, LoadFailed, run_client
+from bench.parts.broker import IN_MEMORY, Candidate, LoadFailed, run_client
 from bench.process import Server, broker
 from bench.tree import Trees, environment
 
@@ -64,11 +64,11 @@ def _watch(tool: str, server: Server, out: Path) -> subprocess.Popen[bytes] | No
 
 
 def _load(trees: Trees, server: Server, seconds: float, case: int) -> None:
-    to = Candidate("ferrymq", f"amqp://127.0.0.1:{server.port}", server, f"profile-{os.getpid()}")
+    to = Candidate("ferrymq", f"amqp://127.0.0.1:{server.port}", address=f"profile-{os.getpid()}")
     count = 5_000
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        rate = run_client(trees, to, CASES[case], count, 200)["rate"]
+        rate = run_client(trees, to, IN_MEMORY[case], count, 200)["rate"]
         count = max(5_000, int(min(seconds, max(0.5, end - time.monotonic())) * rate))
 
 

@@ -1,4 +1,4 @@
-"""The figures that README.md shows: a table and a chart, made from the tables of the results.
+"""The figures that README.md shows, and the charts: made from the tables of the results.
 
 The page with the results is the record. Nothing is measured or written by hand for README.md, and
 all figures of its table are those of one run.
@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench import chart, markdown
+from bench.results import LESS_IS_BETTER
 
 BEGIN: Final = "<!-- figures: written by `python -m bench --markdown`, do not edit -->"
 END: Final = "<!-- end of figures -->"
 OURS: Final = "ferrymq"
 _HEAD: Final = ("", "ratio", "ferrymq", "beside it")
-_PROCESSOR: Final = "ferrymq, broker's processor time"
+_COST: Final = ", broker's processor time"
+_PROCESSOR: Final = f"ferrymq{_COST}"
 
 
 class Value(NamedTuple):
@@ -64,6 +66,8 @@ LINES: Final = (
          OURS, "", "rate"),
     Line("through a queue, 1 KiB, every outcome awaited", "Broker", "1 KiB, unsettled",
          OURS, "", "rate"),
+    Line("processor time of the broker, 100 B, every outcome awaited", "Broker", "100 B, unsettled",
+         _PROCESSOR, "", "processor time"),
     Line("the client on RabbitMQ, a classic queue: send, durable, 100 B", "Clients",
          "RabbitMQ, classic: send", OURS, "python-qpid-proton", "rate"),
     Line("the client on RabbitMQ, a classic queue: receive and accept", "Clients",
@@ -144,7 +148,7 @@ def table(parts: dict[str, Part]) -> str:
 
 
 def _rows(part: Part, line: Line) -> list[tuple[str, ...]]:
-    peers = [line.peer] if line.peer else peers_of(part, line.case)
+    peers = [line.peer] if line.peer else peers_of(part, line.case, line.ours)
     made: list[tuple[str, ...]] = []
     title = line.title
     for peer in peers:
@@ -153,17 +157,19 @@ def _rows(part: Part, line: Line) -> list[tuple[str, ...]]:
         ratio = part.ratios.get((line.case, line.ours, peer))
         if ours is None or theirs is None or ratio is None:
             continue
-        named = NAMES.get(peer, peer)
+        named = NAMES.get(peer, peer).removesuffix(_COST)
         ratio = f"× {ratio} the {line.quantity}"
         made.append((title, ratio, _shown(ours), f"{named}: {_shown(theirs)}"))
         title = ""
     return made
 
 
-def peers_of(part: Part, case: str) -> list[str]:
+def peers_of(part: Part, case: str, ours: str = OURS) -> list[str]:
     """Return the peers that the page compares ferrymq with in a case, the fastest first."""
-    peers = [peer for named, ours, peer in part.ratios if (named, ours) == (case, OURS)]
-    return sorted(peers, key=lambda peer: -part.figures[case, peer].number)
+    peers = [peer for named, contender, peer in part.ratios if (named, contender) == (case, ours)]
+    mine = part.figures[case, ours]
+    rated = -1 if mine.unit not in LESS_IS_BETTER else 1
+    return sorted(peers, key=lambda peer: rated * part.figures[case, peer].number)
 
 
 def _shown(value: Value) -> str:
@@ -174,31 +180,76 @@ def _row(cells: tuple[str, ...]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def picture(parts: dict[str, Part]) -> str:
-    """Return the chart for README.md: the brokers beside each other, as SVG."""
-    part = parts["Broker"]
-    groups: list[chart.Group] = []
-    for title, case in (
-        ("100 B", "100 B, unsettled"),
-        ("1 KiB", "1 KiB, unsettled"),
-    ):
-        bars = [chart.Bar("ferrymq", part.figures[case, OURS].number, "")]
-        for peer in peers_of(part, case):
-            ratio = part.ratios[case, OURS, peer]
-            bars.append(chart.Bar(peer, part.figures[case, peer].number, f"ferrymq × {ratio}"))
-        groups.append(chart.Group(title, bars))
-    run = part.measured.partition(" on: ")
-    where = ", ".join(run[2].split(", ")[:3])
-    return chart.render(
-        "Messages per second through one queue",
-        "one producer, one consumer, 500 in flight, every outcome awaited, messages not durable",
-        groups,
-        f"one run, {run[0]}: {where}; clients and broker share the cores",
-    )
+def pictures(parts: dict[str, Part]) -> dict[str, str]:
+    """Return the charts as SVG, by what the names of their files have after the name of the page:
+    rates of the brokers, processor time for a message, and the time of one message in flight.
+
+    A chart without figures is left out, and so are figures of another run than the chart's.
+    """
+    made = {
+        "": _picture(
+            parts, "Messages per second through one queue",
+            "one producer, one consumer, 500 in flight, every outcome awaited, "
+            "messages not durable",
+            [("100 B", "Broker", "100 B, unsettled", OURS),
+             ("1 KiB", "Broker", "1 KiB, unsettled", OURS)],
+        ),
+        "-processor": _picture(
+            parts, "Processor time of the broker for a message, µs",
+            "one producer, one consumer, 500 in flight; less is better",
+            [(title, "Broker", case, _PROCESSOR)
+             for title, case in (("100 B", "100 B, unsettled"),
+                                 ("100 B, pre-settled", "100 B, pre-settled"),
+                                 ("1 KiB", "1 KiB, unsettled"),
+                                 ("1 KiB, durable", "1 KiB, durable, unsettled"))],
+        ),
+        "-latency": _picture(
+            parts, "One message in flight, µs",
+            "100 B, from the call that sends to the message at the consumer; less is better",
+            [("p50, pre-settled", "Latency", "pre-settled, back to back, p50", OURS),
+             ("p50, unsettled", "Latency", "unsettled, back to back, p50", OURS),
+             ("p99, pre-settled", "Latency", "pre-settled, back to back, p99", OURS),
+             ("mean, pre-settled", "Broker", "100 B, one in flight, pre-settled", OURS),
+             ("mean, unsettled", "Broker", "100 B, one in flight, unsettled", OURS)],
+        ),
+    }  # fmt: skip
+    return {name: text for name, text in made.items() if text}
+
+
+def _picture(
+    parts: dict[str, Part], title: str, subtitle: str, groups: list[tuple[str, str, str, str]]
+) -> str:
+    """Return a chart with the groups that have figures: title, part, case and our contender."""
+    drawn: list[chart.Group] = []
+    run = ""
+    for name, of, case, ours in groups:
+        part = parts.get(of, Part())
+        mine = part.figures.get((case, ours))
+        if mine is None or (run and part.measured != run):
+            continue
+        run = part.measured
+        bars = [chart.Bar("ferrymq", mine.number, "")]
+        peers = peers_of(part, case, ours) or [
+            contender
+            for (named, contender), value in part.figures.items()
+            if named == case and contender != ours and value.unit == mine.unit
+        ]
+        for peer in peers:
+            ratio = part.ratios.get((case, ours, peer))
+            remark = "" if ratio is None else f"ferrymq × {ratio}"
+            value = part.figures[case, peer].number
+            bars.append(chart.Bar(peer.removesuffix(_COST), value, remark))
+        drawn.append(chart.Group(name, bars))
+    if not drawn:
+        return ""
+    day, _, machine = run.partition(" on: ")
+    where = ", ".join(machine.split(", ")[:3])
+    source = f"one run, {day}: {where}; clients and broker share the cores"
+    return chart.render(title, subtitle, drawn, source)
 
 
 def write(page: Path) -> bool:
-    """Write the table of README.md and the chart beside the page, from the results on the page.
+    """Write the table of README.md and the charts beside the page, from the results on the page.
 
     Return false if the page's repository has no README.md with a place for the table.
     """
@@ -209,5 +260,6 @@ def write(page: Path) -> bool:
     if "Broker" not in parts:
         return False
     markdown.replace(readme, table(parts), BEGIN, END)
-    page.with_suffix(".svg").write_text(picture(parts), "utf-8")
+    for name, text in pictures(parts).items():
+        page.with_name(f"{page.stem}{name}.svg").write_text(text, "utf-8")
     return True

@@ -130,10 +130,12 @@ def _measure(
     report: Report, program: Path, ports: dict[str, int], case: Case, rounds: int, count: int
 ) -> None:
     found = {name: _Turns() for name in ports}
-    bare: list[float] = []
+    bare, of_bare = [], []
     for _ in range(rounds):
         if case.mode == "latency" and not case.apart:
-            bare.append(_run(program, 0, case._replace(mode="bare"), count)["median"])
+            told = _run(program, 0, case._replace(mode="bare"), count)
+            bare.append(told["median"])
+            of_bare.append(told["relay"] / count * 1e6)
         for name, port in ports.items():
             pid = listening_process(port)
             with _placed(pid, case.apart):
@@ -151,6 +153,16 @@ def _measure(
     for name, turns in found.items():
         report.figures.append(Figure(case.name, name, COST, turns.costs))
         report.figures.append(Figure(case.name, f"client of {name}", COST, turns.client_costs))
+    if bare:
+        report.figures.append(Figure(case.name, "bare relay", COST, of_bare))
+        report.comparisons.append(
+            Comparison(
+                case.name,
+                f"processor time of {OURS}",
+                "of the bare relay",
+                _ratio(found[OURS].costs, of_bare),
+            )
+        )
     if case.mode != "latency":
         report.notes.append(_busy(case, found))
     ours = found[OURS]

@@ -1,18 +1,21 @@
 """The broker: messages per second, end to end, from one producer to one consumer.
 
-Brokers take turns under the same client, which is a separate process. Every message is numbered and
-checked; a run in which one is lost, repeated or out of order has no rate and counts as a failure.
+Brokers of AMQP 1.0 take turns under the same client, which is a separate process. Every message is
+numbered and checked; a run in which one is lost, repeated or out of order has no rate and counts as
+a failure. Others may take their turns under a client of their own: see `bench.foreign`.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from bench.process import Server
+from bench.encoding import DURABLE_HEADER
+from bench.machine import PEAK, memory_of
+from bench.process import processor_seconds
 from bench.results import Figure, Report
 from bench.tree import Trees, command, environment
 
@@ -22,6 +25,11 @@ IN_FLIGHT: Final = 500
 CREDIT: Final = 500
 DEMAND: Final = 100_000
 EXTERNAL: Final = "external tool"
+COST: Final = "µs/message"
+TIME: Final = "µs"
+RELAY: Final = "relay without a protocol"
+# What the broker's processor time for one message in flight may be, in that of the relay.
+AT_MOST: Final = 1.25
 PROBE: Final = 2_000
 
 
@@ -30,25 +38,45 @@ class Case(NamedTuple):
 
     size: int
     settled: bool
+    durable: bool = False
+    in_flight: int = IN_FLIGHT
 
     @property
     def name(self) -> str:
         """The name in tables."""
         size = f"{self.size} B" if self.size < 1024 else f"{self.size // 1024} KiB"
-        return f"{size}, {'pre-settled' if self.settled else 'unsettled'}"
+        kept = ", durable" if self.durable else ""
+        alone = ", one in flight" if self.in_flight == 1 else ""
+        return f"{size}{kept}{alone}, {'pre-settled' if self.settled else 'unsettled'}"
 
 
-CASES: Final = (Case(100, False), Case(100, True), Case(1024, False), Case(1024, True))
+IN_MEMORY: Final = (
+    Case(100, False),
+    Case(100, True),
+    Case(1024, False),
+    Case(1024, True),
+    Case(100, False, in_flight=1),
+    Case(100, True, in_flight=1),
+)
+DURABLE: Final = Case(1024, False, durable=True)
+ALONE: Final = Case(100, False, in_flight=1)
+CASES: Final = (*IN_MEMORY[:4], DURABLE, *IN_MEMORY[4:])
 
 
 @dataclass
 class Candidate:
-    """A broker to measure: its URL, and its process if we started it."""
+    """A broker to measure: its URL, and its process if its processor time counts.
+
+    `run` is its client: it sends so many measured messages after so many that are not, and returns
+    the messages per second. Several candidates may have one name, with different cases.
+    """
 
     name: str
     url: str
-    server: Server | None = None
+    pid: int | None = None
     address: str = "bench"
+    cases: tuple[Case, ...] = CASES
+    run: Callable[[Candidate, Case, int, int], float] | None = None
     counts: dict[Case, int] = field(default_factory=dict)
 
 
@@ -68,11 +96,13 @@ def run_client(trees: Trees, to: Candidate, case: Case, count: int, warm_up: int
         f"--count={count}",
         f"--warm-up={warm_up}",
         f"--size={case.size}",
-        f"--in-flight={IN_FLIGHT}",
+        f"--in-flight={case.in_flight}",
         f"--credit={CREDIT}",
     ]
     if case.settled:
         arguments.append("--settled")
+    if case.durable:
+        arguments.append(f"--head={DURABLE_HEADER.hex()}")
     return run_load(trees, arguments)
 
 
@@ -125,6 +155,16 @@ def run_external(tool: str, to: Candidate, case: Case, count: int, warm_up: int)
     return rate
 
 
+def cost_of(name: str) -> str:
+    """Return the contender whose figure is the processor time of a broker's process."""
+    return f"{name}, broker's processor time"
+
+
+def _only_ours(candidate: Candidate, case: Case) -> bool:
+    """Return whether the external tool cannot have this load."""
+    return candidate.run is not None or case.durable or case.in_flight == 1
+
+
 class BrokerBench:
     """The whole part: all cases with all candidates, in rounds."""
 
@@ -153,8 +193,9 @@ class BrokerBench:
     def measure(self) -> Report:
         """Run everything and return the report, which includes failures."""
         for case in CASES:
-            for candidate in list(self.candidates):
-                self._attempt(candidate, case, self._calibrate)
+            for candidate in self.candidates:
+                if case in candidate.cases:
+                    self._attempt(candidate, case, self._calibrate)
         for round in range(self.rounds):
             self._round(round, self._run)
             if round == 0:
@@ -168,7 +209,8 @@ class BrokerBench:
         shift = round % len(self.candidates)
         for case in CASES:
             for candidate in [*self.candidates[shift:], *self.candidates[:shift]]:
-                if case in candidate.counts:
+                external = step == self._run_external
+                if case in candidate.counts and not (external and _only_ours(candidate, case)):
                     self._attempt(candidate, case, step)
 
     def _attempt(self, candidate: Candidate, case: Case, step: Any) -> None:
@@ -180,24 +222,32 @@ class BrokerBench:
     def _calibrate(self, candidate: Candidate, case: Case) -> None:
         """Choose the number of messages that takes about the configured time."""
         count = PROBE
-        rate = run_client(self.trees, candidate, case, count, 200)["rate"]
+        rate = self._rate(candidate, case, count, 200)
         if rate > 20 * PROBE:
             # The probe was too short: repeat it with more messages.
             count = int(rate * self.seconds / 4)
-            rate = run_client(self.trees, candidate, case, count, PROBE)["rate"]
+            rate = self._rate(candidate, case, count, PROBE)
         candidate.counts[case] = max(PROBE, int(rate * self.seconds))
+
+    def _rate(self, candidate: Candidate, case: Case, count: int, warm_up: int) -> float:
+        if candidate.run is not None:
+            return candidate.run(candidate, case, count, warm_up)
+        rate: float = run_client(self.trees, candidate, case, count, warm_up)["rate"]
+        return rate
 
     def _run(self, candidate: Candidate, case: Case) -> None:
         count = candidate.counts[case]
         warm_up = max(200, count // 20)
-        server = candidate.server
-        before = None if server is None else server.cpu_seconds()
-        result = run_client(self.trees, candidate, case, count, warm_up)
-        after = None if server is None else server.cpu_seconds()
-        self._add(case.name, candidate.name, MESSAGES, result["rate"])
-        if before is not None and after is not None:
-            micros = 1e6 * (after - before) / (count + warm_up)
-            self._add(case.name, f"{candidate.name}, broker's processor time", "µs/message", micros)
+        pid = candidate.pid
+        before = 0.0 if pid is None else processor_seconds(pid)
+        rate = self._rate(candidate, case, count, warm_up)
+        if case.in_flight == 1:
+            self._add(case.name, candidate.name, TIME, 1e6 / rate)
+        else:
+            self._add(case.name, candidate.name, MESSAGES, rate)
+        if pid is not None:
+            micros = 1e6 * (processor_seconds(pid) - before) / (count + warm_up)
+            self._add(case.name, cost_of(candidate.name), COST, micros)
 
     def _run_external(self, candidate: Candidate, case: Case) -> None:
         count = candidate.counts[case]
@@ -208,11 +258,20 @@ class BrokerBench:
     def _note_memory(self) -> None:
         """Record the brokers' peak memory with our client, which limits its messages in flight."""
         for candidate in self.candidates:
-            peak = None if candidate.server is None else candidate.server.peak_memory()
-            if peak is not None:
+            if candidate.pid is None or DURABLE in candidate.cases or candidate.name == RELAY:
+                continue
+            if (peak := memory_of(candidate.pid, PEAK)) is not None:
                 self.memory.append(
                     Figure("peak memory, all of the above", candidate.name, "MiB", [peak / 2**20])
                 )
+
+    def _compare(
+        self, case: str, ours: str, peer: str, unit: str, at_most: float | None = None
+    ) -> None:
+        """Compare two contenders, if both have had their turn in every round."""
+        values = [self.values.get((case, name, unit), []) for name in (ours, peer)]
+        if values[0] and len(values[0]) == len(values[1]):
+            self.report.compare(case, ours, peer, unit=unit, at_most=at_most)
 
     def _add(self, case: str, contender: str, unit: str, value: float) -> None:
         self.values.setdefault((case, contender, unit), []).append(value)
@@ -225,13 +284,18 @@ class BrokerBench:
         for wanted in cases:
             for (case, contender, unit), values in self.values.items():
                 if case == wanted:
-                    demanded = contender == OURS and case.startswith(CASES[0].name)
+                    demanded = (contender, unit) == (OURS, MESSAGES) and case.startswith(
+                        CASES[0].name
+                    )
                     report.figures.append(
                         Figure(case, contender, unit, values, demand=DEMAND if demanded else None)
                     )
-            mine = self.values.get((wanted, OURS, MESSAGES), [])
-            for candidate in self.candidates:
-                other = self.values.get((wanted, candidate.name, MESSAGES), [])
-                if candidate.name != OURS and mine and len(mine) == len(other):
-                    report.compare(wanted, OURS, candidate.name, unit=MESSAGES)
+            for name in dict.fromkeys(candidate.name for candidate in self.candidates):
+                if name not in (OURS, RELAY):
+                    self._compare(wanted, OURS, name, MESSAGES)
+                    self._compare(wanted, OURS, name, TIME)
+            for name in dict.fromkeys(candidate.name for candidate in self.candidates):
+                if name != OURS:
+                    limit = AT_MOST if name == RELAY and wanted == ALONE.name else None
+                    self._compare(wanted, cost_of(OURS), cost_of(name), COST, limit)
         report.figures += self.memory

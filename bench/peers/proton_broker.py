@@ -7,14 +7,13 @@ turn. It is measured beside ferrymq's broker, with the same client, in the same 
 from __future__ import annotations
 
 import signal
+import socket
 from collections import deque
 from typing import Any
 
 from proton import Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
-
-from bench.process import free_port
 
 
 class Queue:
@@ -101,7 +100,9 @@ class Broker(MessagingHandler):  # type: ignore[misc]
 def main() -> None:
     """Run `python -m bench.peers.proton_broker`."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    Container(Broker(free_port())).run()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    Container(Broker(port)).run()
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ from bench.results import Report
 from bench.spark.parts import FULL_SIZES, PARTS, SIZES
 from bench.tree import ROOT, Trees, command, environment
 
-BEGIN: Final = "<!-- results: written by `python -m bench.spark --markdown`, do not edit -->"
-END: Final = "<!-- end of results of Spark -->"
 ROWS: Final = 1_000_000
 ROUNDS: Final = 3
 
@@ -45,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return the exit status."""
-    return carry_out(parser(), argv, PARTS, measure, (BEGIN, END))
+    return carry_out(parser(), argv, PARTS, measure)
 
 
 def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:

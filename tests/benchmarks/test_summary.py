@@ -51,7 +51,8 @@ def test_readme_has_the_figures_of_the_page() -> None:
     parts = summary.parse(PAGE.read_text("utf-8"))
     shown = README.partition(summary.BEGIN)[2].partition(summary.END)[0].strip()
     assert shown == summary.table(parts), "run `python -m bench --readme`"
-    assert PAGE.with_suffix(".svg").read_text("utf-8") == summary.picture(parts)
+    for name, picture in summary.pictures(parts).items():
+        assert PAGE.with_name(f"performance{name}.svg").read_text("utf-8") == picture
 
 
 def test_readme_has_no_other_figures() -> None:
@@ -81,7 +82,7 @@ def test_figures_of_another_run_are_left_out() -> None:
 
 
 def test_the_chart_has_every_broker_with_its_ratio() -> None:
-    picture = summary.picture(summary.parse(document(("2026-01-02 03:04 UTC", broker()))))
+    picture = summary.pictures(summary.parse(document(("2026-01-02 03:04 UTC", broker()))))[""]
     texts = [node.text or "" for node in ElementTree.fromstring(picture).iter() if node.text]
     assert "Known & fast" in texts and "ferrymq × 15.0   60 000" in texts
     bars = re.findall(r'class="(ours|peer)" x="\d+" y="\d+" width="([\d.]+)"', picture)
@@ -90,6 +91,13 @@ def test_the_chart_has_every_broker_with_its_ratio() -> None:
     assert widths[0] == pytest.approx(15 * widths[1], abs=1)
     assert widths[0] == pytest.approx(3 * widths[3], abs=1), "both groups have one scale"
     assert not re.search(r"<script|href|@import|url\(", picture)
+
+
+def test_the_charts_are_those_with_figures() -> None:
+    day = "2026-01-02 03:04 UTC"
+    assert set(summary.pictures(summary.parse(document((day, broker()))))) == {"", "-processor"}
+    made = summary.pictures(summary.parse(document((day, broker()), (day, latency()))))
+    assert "ferrymq × 1.50   10.0" in made["-latency"] and "TCP echo" in made["-latency"]
 
 
 def test_the_command_that_writes_the_page_writes_readme_and_the_chart(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -57,11 +58,11 @@ class Pki:
         signed = builder.sign(key, hashes.SHA256())
         self.path("crl").write_bytes(signed.public_bytes(Encoding.PEM))
 
-    def tls(self, server: str = "server", **more: object) -> Tls:
+    def tls(self, server: str = "server", **more: Any) -> Tls:
         """Settings with the certificate of a server."""
-        return Tls(certificate=self.path(server), key=self.path(f"{server}-key"), **more)  # type: ignore[arg-type]
+        return Tls(certificate=self.path(server), key=self.path(f"{server}-key"), **more)
 
-    def asking(self, how: str = "optional", **more: object) -> Tls:
+    def asking(self, how: str = "optional", **more: Any) -> Tls:
         """Settings with which clients are asked for certificates of the authority."""
         return self.tls(client_certificates=how, client_ca=self.path("ca"), **more)
 
@@ -73,8 +74,8 @@ class Pki:
         return context
 
 
-def serving(tls: Tls, url: str = "amqps://127.0.0.1:0", **more: object) -> BrokerServer:
+def serving(tls: Tls, url: str = "amqps://127.0.0.1:0", **more: Any) -> BrokerServer:
     """A broker with one listener; a setting of the listener, ``upgrade_tls``, may be among the
     others."""
     listener = {"url": url, "upgrade_tls": more.pop("upgrade_tls", "off")}
-    return BrokerServer(Config(listener=[listener], tls=tls, **more))  # type: ignore[arg-type]
+    return BrokerServer(Config(listener=[listener], tls=tls, **more))  # type: ignore[list-item]

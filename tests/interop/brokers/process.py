@@ -147,6 +147,11 @@ class ForeignBroker(ABC):
         return self._processes[0].log
 
     @property
+    def pid(self) -> int:
+        """The broker's process, while it runs."""
+        return self._processes[0].pid
+
+    @property
     def running(self) -> bool:
         """Whether the broker runs: some requests end it."""
         return self._processes[0].running
