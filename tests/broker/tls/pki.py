@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.tls import Tls
 from ferrymq_broker.security.dev_ca import Authority, Issued
@@ -77,5 +78,5 @@ class Pki:
 def serving(tls: Tls, url: str = "amqps://127.0.0.1:0", **more: Any) -> BrokerServer:
     """A broker with one listener; a setting of the listener, ``upgrade_tls``, may be among the
     others."""
-    listener = {"url": url, "upgrade_tls": more.pop("upgrade_tls", "off")}
-    return BrokerServer(Config(listener=[listener], tls=tls, **more))  # type: ignore[list-item]
+    listener = Listener(url=url, upgrade_tls=more.pop("upgrade_tls", "off"))
+    return BrokerServer(Config(listener=[listener], tls=tls, **more))
