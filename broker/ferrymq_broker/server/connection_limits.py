@@ -47,12 +47,26 @@ def _descriptors_in_use() -> int:
 
 
 class ConnectionLimits:
-    """The connections of one server. `total` and `per_address` are the limits; 0 is no limit."""
+    """The connections of one server. `total` and `per_address` are the limits; 0 is no limit.
 
-    def __init__(self, total: int, per_address: int, counters: Counters) -> None:
+    `shared` has the numbers of connections of all workers of a broker, this worker's at `place`.
+    Relays have a place here, but the worker to which they relay counts their connections.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        per_address: int,
+        counters: Counters,
+        shared: memoryview[int] | list[int] | None = None,
+        place: int = 0,
+    ) -> None:
         self.total = total
         self.per_address = per_address
         self._counters = counters
+        self._shared: memoryview[int] | list[int] = [0] if shared is None else shared
+        self._place = place
+        self._relays: set[object] = set()
         self._host_of: dict[object, str] = {}
         self._of_host: dict[str, int] = {}
         # Descriptors that are used for other things than connections.
@@ -80,16 +94,33 @@ class ConnectionLimits:
     def enter(self, who: object, host: str) -> bool:
         """Count the connection `who` from this address. Return False, and count a refusal, if it is
         over a limit."""
-        if self.total and len(self._host_of) >= self.total:
+        if self.total and sum(self._shared) >= self.total:
             self._counters.connections_refused_total += 1
             return False
+        return self._enter(who, host)
+
+    def adopt(self, who: object, host: str) -> bool:
+        """Count the connection `who`, which another worker has accepted and counted so far. Return
+        False if this address has too many here, or there is no descriptor for it."""
+        return self.has_descriptors() and self._enter(who, host)
+
+    def begin_relay(self, who: object) -> None:
+        """Count the connection `who` no more in the total, because another worker counts it."""
+        self._relays.add(who)
+        self._publish()
+
+    def _enter(self, who: object, host: str) -> bool:
         count = self._of_host.get(host, 0)
         if self.per_address and host and count >= self.per_address:
             self._counters.connections_refused_address += 1
             return False
         self._host_of[who] = host
         self._of_host[host] = count + 1
+        self._publish()
         return True
+
+    def _publish(self) -> None:
+        self._shared[self._place] = len(self._host_of) - len(self._relays)
 
     def hand_over(self, who: object, successor: object) -> None:
         """Count `successor` from now on for the connection `who`, if that was counted."""
@@ -102,6 +133,8 @@ class ConnectionLimits:
         host = self._host_of.pop(who, None)
         if host is None:
             return
+        self._relays.discard(who)
+        self._publish()
         count = self._of_host[host] - 1
         if count:
             self._of_host[host] = count

@@ -181,8 +181,12 @@ class WebProtocol(AmqpProtocol):
         super().connection_lost(exc)
         self._limits.is_through = never_through
 
+    def can_pass_socket(self) -> bool:
+        """Return False: the bytes of the client are inside messages."""
+        return False
+
     def _has_opened(self) -> bool:
-        return self.handler.is_opened()
+        return self._passed or self.handler.is_opened()
 
 
 def _extra_info(transport: asyncio.BaseTransport | None) -> Callable[[str, object], object]:

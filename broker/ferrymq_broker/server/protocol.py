@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Final, Literal
 
-from ferrymq_broker.connections.authentication import ClientTransport
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.event_log import log
@@ -14,6 +14,7 @@ from ferrymq_broker.management.traces import RECEIVED, SENT, FrameTap
 from ferrymq_broker.server.peer_address import host_of, name_of
 from ferrymq_broker.server.read_fairness import ReadTurns
 from ferrymq_broker.server.tls_stream import TlsStream, mark_secured
+from ferrymq_broker.server.workers.passed_connection import HandshakeRecord, PassedConnection
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ WRITE_LIMIT: Final = 8 * 1024 * 1024
 LINGER: Final = 5.0
 # Bytes of a protocol header (AMQP 1.0 §2.2).
 HEADER_SIZE: Final = 8
+# Seconds until a connection looks again whether its last bytes are written.
+FLUSH: Final = 0.005
 
 
 class AmqpProtocol(asyncio.Protocol):
@@ -58,6 +61,13 @@ class AmqpProtocol(asyncio.Protocol):
         # What wants a copy of the bytes.
         self.taps: tuple[FrameTap, ...] = ()
         self._turns = ReadTurns(self._take, self._stop_reading, self._start_reading, server.round)
+        # The bytes of the handshake, as long as the connection may have to go to another worker.
+        self._record: HandshakeRecord | None = None
+        if server.worker is not None:
+            self._record = HandshakeRecord()
+        # Whether the connection goes, or has gone, to another worker.
+        self._moving = False
+        self._passed = False
 
     # -- from the event loop -------------------------------------------------------------
 
@@ -70,10 +80,9 @@ class AmqpProtocol(asyncio.Protocol):
         if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
             # In addition to AMQP's own idle time-out (AMQP 1.0 §2.4.5).
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        peername = transport.get_extra_info("peername")
-        client = ClientTransport(name_of(peername), host_of(peername), self._loopback)
+        client = self._client_transport(transport)
         self.handler: ClientHandler = self._server.new_handler(
-            client, self._write, self._hang_up, self._began
+            client, self._write, self._hang_up, self._began, self._authenticator(client)
         )
         self.handler.rearm = self._rearm
         self._server.connections.add(self)
@@ -84,6 +93,13 @@ class AmqpProtocol(asyncio.Protocol):
         self._arm()
         if self._tls is not None:
             self._begin_tls(self._tls)
+
+    def _client_transport(self, transport: asyncio.BaseTransport) -> ClientTransport:
+        peername = transport.get_extra_info("peername")
+        return ClientTransport(name_of(peername), host_of(peername), self._loopback)
+
+    def _authenticator(self, client: ClientTransport) -> Authenticator:
+        return self._server.admission.authenticator_for(client)
 
     def data_received(self, data: bytes) -> None:
         """Handle a read: in one turn, or in several with turns of other connections in between."""
@@ -98,6 +114,11 @@ class AmqpProtocol(asyncio.Protocol):
         if self.taps:
             self._copy(RECEIVED, data)
         handler = self.handler
+        if self._record is not None:
+            if handler.is_opened():
+                self._record = None
+            else:
+                self._record.received += data
         try:
             handler.receive_data(data, self._clock.now())
         except Exception:
@@ -124,8 +145,14 @@ class AmqpProtocol(asyncio.Protocol):
         make = protocols.get(data[:HEADER_SIZE])
         if make is not None:
             before = self.handler
+            client = before.client
             handler = self._server.admission.other_handler(
-                make, before.client, self._write, self._hang_up, self._clock.now()
+                make,
+                client,
+                self._write,
+                self._hang_up,
+                self._clock.now(),
+                self._authenticator(client.transport),
             )
             before.abandon()
             self.handler = handler
@@ -134,7 +161,7 @@ class AmqpProtocol(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Handle that the client sends no more: answer with a close at most."""
-        if not self.handler.is_behind():
+        if not self.handler.is_behind() and not self._moving:
             self._turns.finish()
             self._receive_eof()
         return False
@@ -146,6 +173,11 @@ class AmqpProtocol(asyncio.Protocol):
         if self._lingering is not None:
             # The timer would keep all objects of the connection in memory.
             self._lingering.cancel()
+        if self._passed:
+            # Another worker has it.
+            self._server.connection_limits.leave(self)
+            self._turns.close()
+            return
         self._turns.finish()
         self._receive_eof()
         self._server.connection_gone(self)
@@ -165,6 +197,8 @@ class AmqpProtocol(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Handle that the client has read most of what was written."""
+        if self._moving:
+            return
         if not self.handler.is_behind():
             # Otherwise `_rearm` goes on.
             self._turns.go_on()
@@ -177,6 +211,8 @@ class AmqpProtocol(asyncio.Protocol):
 
     def _begin_tls(self, tls: TlsFiles, data: bytes = b"") -> None:
         """Begin TLS. `data` are bytes of TLS that were read already."""
+        if self._record is not None:
+            self._record = HandshakeRecord()
         stream = TlsStream(
             tls.context, self._transport, self, self._on_secured, self._on_tls_failed
         )
@@ -235,6 +271,8 @@ class AmqpProtocol(asyncio.Protocol):
         the transport began to close and before `connection_lost`."""
         if self.taps:
             self._copy(SENT, data)
+        if self._record is not None:
+            self._record.sent += data
         if not self._transport.is_closing():
             self._transport.write(data)
 
@@ -282,11 +320,16 @@ class AmqpProtocol(asyncio.Protocol):
         """Set the timer again after the handler worked in another pass, and read on if it caught
         up."""
         self._arm()
+        if self._moving:
+            return
         if not self.handler.is_behind() and not self.handler.output.paused:
             self._turns.go_on()
 
     def _arm(self) -> None:
         """Set the timer for the handler's next deadline."""
+        if self.handler.moves_to >= 0:
+            self._move()
+            return
         due = self.handler.next_deadline()
         if due is None or self.handler.output.over:
             return
@@ -309,6 +352,66 @@ class AmqpProtocol(asyncio.Protocol):
                 self._failed()
                 return
         self._arm()
+
+    # -- to another worker ---------------------------------------------------------------
+
+    def _move(self) -> None:
+        """Pass the connection to another worker, as soon as everything is written."""
+        if self._moving:
+            return
+        self._moving = True
+        self._turns.hold()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._until = self._clock.now() + self._server.config.limits.handshake_timeout
+        self._loop.call_soon(self._pass_on)
+
+    def _pass_on(self) -> None:
+        transport = self._transport
+        worker, record, identity = self._server.worker, self._record, self.handler.client.identity
+        if transport.is_closing():
+            return
+        assert worker is not None and record is not None and identity is not None
+        if transport.get_write_buffer_size():
+            if self._clock.now() > self._until:
+                self.abort()
+            else:
+                self._loop.call_later(FLUSH, self._pass_on)
+            return
+        record.received += self._turns.take_rest()
+        received, sent = record.from_amqp()
+        client = self.handler.client
+        relayed = not self.can_pass_socket()
+        passed = PassedConnection.of(received, sent, relayed, client.transport, identity)
+        number = int(self.handler.moves_to)
+        try:
+            if relayed:
+                ours, theirs = socket.socketpair()
+                with theirs:
+                    worker.peers.pass_connection(number, passed, theirs)
+            else:
+                worker.peers.pass_connection(number, passed, transport.get_extra_info("socket"))
+        except OSError as error:
+            log.warning(
+                "another worker takes no connection",
+                peer=client.peer,
+                worker=number,
+                reason=str(error),
+            )
+            self.abort()
+            return
+        self._passed = True
+        self.handler.abandon()
+        self._server.connection_passed(self)
+        if relayed:
+            self._server.relay(transport, ours, self._turns.take_rest, self)
+        else:
+            # The socket itself stays open: the other worker has it.
+            transport.abort()
+
+    def can_pass_socket(self) -> bool:
+        """Return whether the bytes of the client are those of its socket, without TLS."""
+        return not isinstance(self._transport, TlsStream)
 
 
 class UpgradableProtocol(AmqpProtocol):
