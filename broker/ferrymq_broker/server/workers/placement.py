@@ -91,7 +91,7 @@ def _read(path: Path) -> dict[str, int]:
     file = path / FILE
     try:
         text = file.read_text("utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from None
