@@ -57,8 +57,9 @@ def run_broker(
     listener cannot listen on its address, `StoreError` if the store cannot be used. If the store
     fails later, the process ends at once, with the status `STORE_FAILED`.
 
-    `worker` is set if this is one of several processes of a broker. It stops, too, when nobody has
-    the other end of `orphaned` any more.
+    `worker` is set if this is one of several processes of a broker. Then SIGINT is for the process
+    that has started it, and SIGUSR1 stands for a second signal: a terminal and systemd send theirs
+    to all processes. It stops, too, when nobody has the other end of `orphaned` any more.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(config, announce, on_progress, reread, worker, orphaned))
@@ -121,15 +122,17 @@ async def _serve(
     server.on_reload.append(reopen_logs)
 
     def on_signal() -> None:
-        if stop.is_set():
+        if stop.is_set() and worker is None:
             # A second signal: do not wait for outcomes.
             server.hurry()
         stop.set()
 
+    if worker is not None:
+        loop.add_signal_handler(signal.SIGUSR1, server.hurry)
     if orphaned is not None:
         orphaned.setblocking(False)
         loop.add_reader(orphaned, _read_end, loop, orphaned, stop)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT) if worker is None else (signal.SIGTERM,):
         # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, on_signal)

@@ -409,6 +409,11 @@ class AmqpProtocol(asyncio.Protocol):
             # The socket itself stays open: the other worker has it.
             transport.abort()
 
+    def relay_ended(self) -> None:
+        """Handle that the client, whose connection another worker had, is gone."""
+        # Break the reference cycles.
+        self._turns.close()
+
     def can_pass_socket(self) -> bool:
         """Return whether the bytes of the client are those of its socket, without TLS."""
         return not isinstance(self._transport, TlsStream)

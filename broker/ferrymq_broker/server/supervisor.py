@@ -192,7 +192,10 @@ class _Supervisor:
                 tell_service_manager("STOPPING=1")
             # New clients are refused from now on.
             self._close_listening()
-        self._send_all(signal.SIGTERM)
+            self._send_all(signal.SIGTERM)
+        else:
+            # A second signal: do not wait for outcomes.
+            self._send_all(signal.SIGUSR1)
 
     def _send_all(self, number: signal.Signals) -> None:
         for process in self._processes:
@@ -305,8 +308,10 @@ class _Supervisor:
 
     def _serve(self, number: int, reports: socket.socket) -> int:
         signal.set_wakeup_fd(-1)
-        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(each, signal.SIG_DFL)
+        # A terminal sends it to all processes; the supervisor tells the workers.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.environ.pop("NOTIFY_SOCKET", None)
         self._selector.close()
         for other, sockets in enumerate(self._shared):
