@@ -45,6 +45,7 @@ from ferrymq_broker.server.adopted_protocol import AdoptedProtocol
 from ferrymq_broker.server.cluster_role import BROKER_ID, ClusterRole
 from ferrymq_broker.server.connection_limits import ConnectionLimits
 from ferrymq_broker.server.dismissal import dismiss
+from ferrymq_broker.server.handler_runs import HandlerRuns
 from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.http_handlers import HttpHandlers
 from ferrymq_broker.server.kick_users import UserKick
@@ -207,6 +208,12 @@ class BrokerServer:
             self.broker.refusal = self._role.refusal
             if self._role.may_write is not None:
                 self.broker.output.gate = OutputGate(self._role.may_write)
+        self.handler_runs: HandlerRuns = HandlerRuns(
+            self.broker,
+            self.clock.now,
+            self.http_handlers,
+            None if self.worker is None else self.worker.peers,
+        )
         try:
             self.tls: TlsRegistry = TlsRegistry(config)
             self.on_reload.append(lambda: self.tls.refresh(force=True))
