@@ -1,0 +1,109 @@
+"""What the workers of one broker tell each other, beside connections and HTTP requests: whether
+they are ready, their metrics, and that what all of them share has changed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker.config.errors import ConfigError
+from ferrymq_broker.event_log import log
+from ferrymq_broker.monitoring.readiness import Readiness
+from ferrymq_broker.server.workers.peers import PeerError, Peers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ferrymq_broker.config.apply.differences import Difference
+    from ferrymq_broker.config.model import Config
+    from ferrymq_broker.server.live_config import LiveConfig
+    from ferrymq_broker.server.server import BrokerServer
+
+_READY: Final = "ready"
+_FOLLOW: Final = "follow"
+_RELOAD: Final = "reload"
+# Seconds for another worker to say whether it is ready.
+_PATIENCE: Final = 1.0
+
+
+class WorkerAnswers:
+    """The answers of one worker to the others."""
+
+    def __init__(self, server: BrokerServer, peers: Peers) -> None:
+        self._server = server
+        self._peers = peers
+        peers.answerers[_READY] = self._ready
+        peers.answerers[_FOLLOW] = self._follow
+        peers.answerers[_RELOAD] = self._reload
+
+    def files_changed(self) -> None:
+        """Make the others read the files of users and of rules again."""
+        self._peers.tell_all(_FOLLOW)
+
+    async def readiness_of_others(self) -> tuple[Readiness, set[str]]:
+        """Return whether all others are ready, and their alarms."""
+        readiness = Readiness(True, "")
+        alarms: set[str] = set()
+        for number, answer in (await self._peers.ask_all(_READY, b"", _PATIENCE)).items():
+            if isinstance(answer, PeerError):
+                readiness = Readiness(False, str(answer))
+                continue
+            ready, reason, theirs = json.loads(answer)
+            alarms.update(theirs)
+            if not ready:
+                readiness = Readiness(False, f"worker {number}: {reason}")
+        return readiness, alarms
+
+    # -- inside --------------------------------------------------------------------------
+
+    async def _ready(self, content: bytes) -> bytes:
+        ready, reason = self._server.readiness
+        return json.dumps([ready, reason, sorted(self._server.broker.alarms)]).encode()
+
+    async def _follow(self, content: bytes) -> bytes:
+        server = self._server
+        server.admission.authenticators.refresh(force=True)
+        server.broker.begin_pass(server.clock.now())
+        try:
+            server.rules.take(server.config)
+        except ConfigError as error:
+            log.error("the rules stay as they were", reason=str(error))
+            raise PeerError(str(error)) from None
+        finally:
+            server.broker.finish_pass()
+        return b""
+
+    async def _reload(self, content: bytes) -> bytes:
+        server = self._server
+        server.broker.begin_pass(server.clock.now())
+        try:
+            server.live.reload()
+        except ConfigError as error:
+            raise PeerError(str(error)) from None
+        finally:
+            server.broker.finish_pass()
+        return b""
+
+
+class SharedConfig:
+    """The configuration of all workers. `live` is that of this one."""
+
+    def __init__(self, live: LiveConfig, peers: Peers) -> None:
+        self._live = live
+        self._peers = peers
+
+    @property
+    def in_force(self) -> Config:
+        """The configuration that is in force in this worker."""
+        return self._live.in_force
+
+    def compare(self) -> tuple[str, Sequence[Difference]]:
+        """See `LiveConfig.compare`."""
+        return self._live.compare()
+
+    def reload(self) -> Sequence[Difference]:
+        """Read all files again in this worker; if they are right, in the others, too. See
+        `LiveConfig.reload`."""
+        found = self._live.reload()
+        self._peers.tell_all(_RELOAD)
+        return found
