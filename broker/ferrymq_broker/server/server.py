@@ -276,7 +276,14 @@ class BrokerServer:
                 keeper = self._storage if is_default else None
                 cluster = self._role.keeper if is_default and self._role is not None else None
                 self.managers[space.name] = install_management(
-                    space, self.broker, keeper, self.tables.dialects, traces, keepers, cluster
+                    space,
+                    self.broker,
+                    keeper,
+                    self.tables.dialects,
+                    traces,
+                    keepers,
+                    cluster,
+                    self._answers,
                 )
             if config.history.enabled:
                 self.history: Sampler = Sampler(self.broker, config.history.max_bytes)

@@ -3,11 +3,16 @@ they are ready, their metrics, and that what all of them share has changed."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.event_log import log
+from ferrymq_broker.management.definitions import BrokerDefinitions, definitions_of_worker
+from ferrymq_broker.management.live import LiveKeepers
+from ferrymq_broker.management.overview import figures_of
+from ferrymq_broker.management.workers import DEFINITIONS, FIGURES
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.server.workers.peers import PeerError, Peers
 
@@ -35,6 +40,8 @@ class WorkerAnswers:
         peers.answerers[_READY] = self._ready
         peers.answerers[_FOLLOW] = self._follow
         peers.answerers[_RELOAD] = self._reload
+        peers.answerers[FIGURES] = self._figures
+        peers.answerers[DEFINITIONS] = self._definitions
 
     def files_changed(self) -> None:
         """Make the others read the files of users and of rules again."""
@@ -54,7 +61,29 @@ class WorkerAnswers:
                 readiness = Readiness(False, f"worker {number}: {reason}")
         return readiness, alarms
 
+    def ask(
+        self, question: str, content: object = None, number: int | None = None
+    ) -> PendingAnswers:
+        """Ask the others a question of management. See `management.workers`."""
+        return PendingAnswers(self._peers, question, json.dumps(content).encode(), number)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the others."""
+        return self._peers.numbers
+
     # -- inside --------------------------------------------------------------------------
+
+    async def _figures(self, content: bytes) -> bytes:
+        return json.dumps(figures_of(self._server.broker)).encode()
+
+    async def _definitions(self, content: bytes) -> bytes:
+        server = self._server
+        keepers = LiveKeepers(server.live, server.users, server.rules)
+        found = BrokerDefinitions()
+        part = definitions_of_worker(server.broker, keepers, json.loads(content), found)
+        told = {"hosts": part.hosts, "personal": part.personal, "omitted": found.omitted}
+        return json.dumps(told).encode()
 
     async def _ready(self, content: bytes) -> bytes:
         ready, reason = self._server.readiness
@@ -83,6 +112,28 @@ class WorkerAnswers:
         finally:
             server.broker.finish_pass()
         return b""
+
+
+class PendingAnswers:
+    """Answers that come in. With a `number` only this worker is asked."""
+
+    def __init__(self, peers: Peers, question: str, content: bytes, number: int | None) -> None:
+        self.found: dict[int, Any] = {}
+        numbers = peers.numbers if number is None else [number]
+        self._asked = [
+            asyncio.ensure_future(self._ask(peers, each, question, content)) for each in numbers
+        ]
+
+    @property
+    def over(self) -> bool:
+        """Whether all have answered, or have taken too long."""
+        return all(each.done() for each in self._asked)
+
+    async def _ask(self, peers: Peers, number: int, question: str, content: bytes) -> None:
+        try:
+            self.found[number] = json.loads(await peers.ask(number, question, content, _PATIENCE))
+        except PeerError as error:
+            log.warning("a worker is missing", worker=number, what=question, reason=str(error))
 
 
 class SharedConfig:
