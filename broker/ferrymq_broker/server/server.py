@@ -60,6 +60,7 @@ from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.server.startup_progress import OnProgress, readiness_of
 from ferrymq_broker.server.tapped_connections import TappedConnections
 from ferrymq_broker.server.worker_answers import SharedConfig, WorkerAnswers
+from ferrymq_broker.server.worker_backups import SharedStorage
 from ferrymq_broker.server.workers.passed_connection import PassedConnection
 from ferrymq_broker.server.workers.relay import Relay
 from ferrymq_broker.store.errors import StoreError
@@ -269,11 +270,16 @@ class BrokerServer:
             )
             live = self.live if self.worker is None else SharedConfig(self.live, self.worker.peers)
             keepers = LiveKeepers(live, self.users, self.rules)
+            storage: Storage | SharedStorage | None = self._storage
+            if self._storage is not None and self.worker is not None:
+                storage = SharedStorage(
+                    self._storage, self._storage.figures.path, self.worker.peers
+                )
             traces = ConnectionTraces(TappedConnections(self.connections), time.time)
             for space in self.broker.served_spaces():
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 is_default = space is self.broker.default
-                keeper = self._storage if is_default else None
+                keeper = storage if is_default else None
                 cluster = self._role.keeper if is_default and self._role is not None else None
                 self.managers[space.name] = install_management(
                     space,
