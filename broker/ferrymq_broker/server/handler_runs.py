@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.event_log import log
 from ferrymq_broker.server.http_handlers import (
     HttpHandlers,
+    HttpPart,
     HttpParts,
     HttpRequest,
     HttpResponse,
@@ -103,13 +105,14 @@ class HandlerRuns:
     async def _run_parts(self, space: str, parts: HttpParts) -> HttpResponse:
         """Let each worker do its part. Raises `PeerError` if one cannot."""
         assert self._peers is not None
-        first = await self._run_here(space, parts.request)
-        asked = [self._ask(number, space, parts.request) for number in self._peers.numbers]
-        found = [
-            each
-            for each in (first, *await asyncio.gather(*asked))
-            if isinstance(each, HttpResponse)
-        ]
+        first = await self._run_here(space, replace(parts.request, part=HttpPart.FIRST))
+        other = replace(parts.request, part=HttpPart.OTHER)
+        asked = [self._ask(number, space, other) for number in self._peers.numbers]
+        found: list[HttpResponse] = []
+        for answer in (first, *await asyncio.gather(*asked)):
+            # What all workers do a part of concerns no virtual host of one worker.
+            assert isinstance(answer, HttpResponse)
+            found.append(answer)
         return await self._finish(await self._in_pass(partial(parts.combine, found)))
 
     async def _finish(self, answer: HttpResponse | HttpSteps | HttpParts) -> HttpResponse:

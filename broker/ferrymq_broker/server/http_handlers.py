@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ferrymq_broker.connections.authentication import ClientTransport
@@ -22,6 +23,15 @@ API: Final = "/management/v1"
 CONSOLE: Final = "/console"
 
 
+class HttpPart(IntEnum):
+    """The part of a request that a worker does: the whole, the first of several parts, which has
+    what does not belong to a virtual host, or another one."""
+
+    WHOLE = 0
+    FIRST = 1
+    OTHER = 2
+
+
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """A complete request.
@@ -30,7 +40,7 @@ class HttpRequest:
     path as it came, with percent-encoding. The names of `headers` are in lower case. `base` is the
     URL of the server as the client wrote it, without a path. `identity` is that of the client, if
     the handler was mounted with a login; None if the client has to name itself, and did not.
-    `is_part` says that other workers of the broker do their parts of the request, too.
+    `part` says whether other workers of the broker do parts of the request, too.
     """
 
     method: str
@@ -42,7 +52,7 @@ class HttpRequest:
     client: ClientTransport
     raw_path: str = ""
     identity: UserIdentity | None = None
-    is_part: bool = False
+    part: HttpPart = HttpPart.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +71,9 @@ HttpSteps: TypeAlias = Generator[None, None, HttpResponse]
 
 @dataclass(frozen=True, slots=True)
 class HttpParts:
-    """The work for a request of which each worker of the broker does a part: `request`. `combine`
-    makes one response of those of all workers, of which the first one is that of this worker, which
-    is made before the others begin."""
+    """The work for a request of which each worker of the broker does a part: `request`. This worker
+    does the first part, then the others begin. `combine` makes one response of theirs, the first
+    one first."""
 
     request: HttpRequest
     combine: Callable[[Sequence[HttpResponse]], HttpResponse | HttpSteps]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.connections.authentication import ClientTransport
-from ferrymq_broker.server.http_handlers import HttpRequest, HttpResponse
+from ferrymq_broker.server.http_handlers import HttpPart, HttpRequest, HttpResponse
 
 
 def encode_request(space: str, request: HttpRequest) -> bytes:
@@ -24,7 +24,7 @@ def encode_request(space: str, request: HttpRequest) -> bytes:
         "headers": dict(request.headers),
         "base": request.base,
         "raw_path": request.raw_path,
-        "is_part": request.is_part,
+        "part": int(request.part),
         "client": [client.peer, client.host, client.loopback, client.encrypted],
         "identity": None if who is None else _identity_fields(who),
     }
@@ -39,7 +39,8 @@ def decode_request(data: bytes) -> tuple[str, HttpRequest]:
     client = ClientTransport(*fields.pop("client"))
     told = fields.pop("identity")
     identity = None if told is None else _identity_of(told)
-    return space, HttpRequest(body=body, client=client, identity=identity, **fields)
+    part = HttpPart(fields.pop("part"))
+    return space, HttpRequest(body=body, client=client, identity=identity, part=part, **fields)
 
 
 def encode_answer(answer: HttpResponse | str) -> bytes:
