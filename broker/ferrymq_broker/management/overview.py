@@ -12,11 +12,18 @@ from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.management.definitions import definitions_of
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import CONFLICT, ManagementError
-from ferrymq_broker.management.history import ARGUMENTS, HISTORY, history_of, rates_of_all
+from ferrymq_broker.management.history import (
+    ARGUMENTS,
+    HISTORY,
+    history_of,
+    joined,
+    rates_of_all,
+    seconds_of,
+)
 from ferrymq_broker.management.live import LiveKeepers
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.sliced_query import Steps
-from ferrymq_broker.management.workers import FIGURES, OtherWorkers
+from ferrymq_broker.management.workers import FIGURES, SAMPLES, OtherWorkers
 from ferrymq_broker.nodes.link_terms import Party
 
 if TYPE_CHECKING:
@@ -100,12 +107,16 @@ class BrokerEntities(EntityType):
     def _ask_workers(self) -> Steps[None]:
         if self._workers is None:
             return
-        answers = self._workers.ask(FIGURES)
-        while not answers.over:
-            yield True
-        found = answers.found
+        found = yield from self._answers_of(FIGURES)
         self._theirs = [found[number] for number in sorted(found)]
         self._missing = [number for number in self._workers.numbers if number not in found]
+
+    def _answers_of(self, question: str, content: object = None) -> Steps[Mapping[int, Any]]:
+        assert self._workers is not None
+        answers = self._workers.ask(question, content)
+        while not answers.over:
+            yield True
+        return answers.found
 
     def get_definitions(self, call: Call) -> Steps[Result]:
         """Handle GET-DEFINITIONS: return what the broker has, as a configuration states it."""
@@ -154,9 +165,16 @@ class BrokerEntities(EntityType):
         """Return the only identity."""
         return ["broker"]
 
-    def history(self, call: Call) -> Result:
+    def history(self, call: Call) -> Steps[Result]:
         """Handle HISTORY: return the samples of the whole broker."""
-        return history_of(call, self._broker.history, self._broker.agenda)
+        own = history_of(call, self._broker.history, self._broker.agenda)
+        if self._workers is None:
+            return own
+        found = yield from self._answers_of(SAMPLES, seconds_of(call))
+        parts = [found[number] for number in sorted(found) if found[number] is not None]
+        body = own.body
+        assert isinstance(body, dict)
+        return Result(joined([body, *parts]))
 
     def _hosts(self) -> list[str]:
         broker = self._broker

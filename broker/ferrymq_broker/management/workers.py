@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-# The names of questions: the figures of a worker, and the definitions of its virtual hosts.
-FIGURES = "figures"
-DEFINITIONS = "definitions"
+FIGURES: Final = "figures"
+SAMPLES: Final = "samples"
+DEFINITIONS: Final = "definitions"
+"""The names of questions: the figures of a worker, the samples of its last seconds, and the
+definitions of its virtual hosts."""
 
 
 class Answers(Protocol):

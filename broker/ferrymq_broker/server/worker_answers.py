@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.event_log import log
+from ferrymq_broker.history.sampler import series_of
 from ferrymq_broker.management.definitions import BrokerDefinitions, definitions_of_worker
+from ferrymq_broker.management.history import samples
 from ferrymq_broker.management.live import LiveKeepers
 from ferrymq_broker.management.overview import figures_of
-from ferrymq_broker.management.workers import DEFINITIONS, FIGURES
+from ferrymq_broker.management.workers import DEFINITIONS, FIGURES, SAMPLES
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.server.workers.peers import PeerError, Peers
 
@@ -41,6 +43,7 @@ class WorkerAnswers:
         peers.answerers[_FOLLOW] = self._follow
         peers.answerers[_RELOAD] = self._reload
         peers.answerers[FIGURES] = self._figures
+        peers.answerers[SAMPLES] = self._samples
         peers.answerers[DEFINITIONS] = self._definitions
 
     def files_changed(self) -> None:
@@ -76,6 +79,14 @@ class WorkerAnswers:
 
     async def _figures(self, content: bytes) -> bytes:
         return json.dumps(figures_of(self._server.broker)).encode()
+
+    async def _samples(self, content: bytes) -> bytes:
+        broker = self._server.broker
+        if broker.history is None:
+            return b"null"
+        return json.dumps(
+            samples(series_of(broker.history), json.loads(content), broker.agenda)
+        ).encode()
 
     async def _definitions(self, content: bytes) -> bytes:
         server = self._server

@@ -6,7 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 import ferrymq
+from ferrymq_broker.cli.app import make_app
 from tests.broker.workers.pages import TENANT, WORKERS, fetch, read
 from tests.raw.process import PATIENCE, Broker
 
@@ -68,6 +71,10 @@ async def test_a_backup_is_a_store_of_all_workers(tmp_path: Path) -> None:
     with Broker(config(tmp_path / "copy")) as restored:
         for hostname in HOSTS:
             assert await bodies(restored, hostname) == [hostname]
+    # A command for one directory says that it is not all.
+    done = CliRunner().invoke(make_app(), ["store", "verify", str(tmp_path / "copy")])
+    assert done.exit_code == 0
+    assert done.stderr.count("only the store of worker 0, not worker-1") == 1
 
 
 def test_a_backup_that_one_worker_cannot_make_is_none(tmp_path: Path) -> None:

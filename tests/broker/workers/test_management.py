@@ -13,6 +13,7 @@ import ferrymq
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.broker import Broker as BrokerCore
 from ferrymq_broker.connections.authentication import ClientTransport
+from ferrymq_broker.management.history import joined
 from ferrymq_broker.server.handler_runs import HandlerRuns
 from ferrymq_broker.server.http_handlers import (
     HttpHandlers,
@@ -33,6 +34,8 @@ from tests.raw.process import Broker
 CONFIG = f"""{WORKERS}
 [[listener]]
 url = "amqp://127.0.0.1:0"
+[[listener]]
+url = "any://127.0.0.1:0"
 [[queue]]
 name = "orders"
 {TENANT}
@@ -60,6 +63,15 @@ def test_requests_find_the_worker_by_the_parameter(broker: Broker) -> None:
     assert "orders" in queues(broker)
     assert "invoices" in queues(broker, query="virtual-host=tenant")
     assert fetch(f"{broker.monitoring}/management/v1/queue?virtual-host=none")[0] == 404
+
+
+def test_each_worker_answers_for_both(broker: Broker) -> None:
+    # Whichever worker accepts a connection.
+    url = f"http://127.0.0.1:{broker.ports[1]}/management/v1/queue"
+    for _ in range(10):
+        assert [each["name"] for each in read(url)["items"]] == ["orders"]
+        of_tenant = read(f"{url}?virtual-host=tenant")["items"]
+        assert [each["name"] for each in of_tenant] == ["invoices"]
 
 
 def test_requests_find_the_worker_by_the_host(broker: Broker) -> None:
@@ -98,6 +110,58 @@ async def test_the_figures_of_the_broker_are_those_of_all_workers(broker: Broker
         assert [(each["name"], each["connections"]) for each in found] == [("broker", 2)]
         over_http = read(f"{broker.monitoring}/management/v1/broker/broker")
         assert over_http["connections"] == 2
+
+
+def test_a_worker_that_does_not_answer_is_missing_in_the_figures(broker: Broker) -> None:
+    pid = worker_pids(broker.pid)[1]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        url = f"{broker.monitoring}/management/v1/broker/broker"
+        assert read(url)["missing-workers"] == [1]
+        definitions = read(f"{url}/get-definitions", method="POST", body={})
+        (omitted,) = definitions["omitted"]
+        assert (omitted["kind"], omitted["name"]) == ("virtual-host", "tenant")
+        assert "worker 1" in omitted["reason"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_the_history_of_the_broker_is_that_of_all_workers(broker: Broker) -> None:
+    url = f"{broker.monitoring}/management/v1/broker/broker/history"
+    found = read(url, method="POST", body={"seconds": 60})
+    assert found["interval"] == 5
+    assert len(found["messages"]) == len(found["in-rate"])
+    assert fetch(url, "POST", {"minutes": 1})[0] == 400
+
+
+def test_samples_of_several_workers_are_put_together_by_time() -> None:
+    first = {
+        "interval": 5,
+        "end": 20_000,
+        "in-rate": [1.0, 2.0],
+        "out-rate": [0.5, 0.5],
+        "messages": [1, 1],
+        "oldest-age": [3, 4],
+    }
+    # Its last sample is that of the interval before, and it has been there for longer.
+    second = {
+        "interval": 5,
+        "end": 16_000,
+        "in-rate": [1.0, 1.0],
+        "out-rate": [0.5, 0.5],
+        "messages": [2, 2],
+        "oldest-age": [9, 1],
+    }
+    none = {"interval": 5, "end": None, "in-rate": [], "out-rate": [], "messages": []}
+    assert joined([first, second, none]) == {
+        "interval": 5,
+        "end": 20_000,
+        "in-rate": [1.0, 2.0, 2.0],
+        "out-rate": [0.5, 1.0, 0.5],
+        "messages": [2, 3, 1],
+        "oldest-age": [9, 3, 4],
+    }
+    assert joined([none])["messages"] == []
 
 
 def test_definitions_have_the_virtual_hosts_of_all_workers(broker: Broker) -> None:
