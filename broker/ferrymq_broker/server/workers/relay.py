@@ -4,6 +4,7 @@ which the connection has been passed."""
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,6 +13,8 @@ from typing import Any, Final
 HIGH_WATER: Final = 256 * 1024
 # Seconds for a client to read the last bytes after the worker has ended the connection.
 LINGER: Final = 5.0
+# Seconds between two looks whether the worker has ended a connection whose client does not read.
+_WATCH: Final = 1.0
 
 
 class Relay:
@@ -24,11 +27,12 @@ class Relay:
     def __init__(
         self, client: asyncio.Transport, early: bytes, on_end: Callable[[Relay], object]
     ) -> None:
-        self._client = _End(self._client_lost)
+        self._client = _End(self._client_lost, self._watch)
         self._worker = _End(self._worker_lost)
         self._client.other, self._worker.other = self._worker, self._client
         self._on_end = on_end
-        self._lingering: asyncio.TimerHandle | None = None
+        # The timer for the next look, later that for the end of a client that does not read.
+        self._timer: asyncio.TimerHandle | None = None
         self._worker.write(early)
         client.set_protocol(self._client)
         self._client.connection_made(client)
@@ -53,29 +57,52 @@ class Relay:
                 end.transport.abort()
 
     def _client_lost(self) -> None:
-        if self._lingering is not None:
-            self._lingering.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._worker.close()
         self._on_end(self)
 
     def _worker_lost(self) -> None:
-        client = self._client
-        client.close()
-        if client.transport is not None:
-            loop = asyncio.get_running_loop()
-            self._lingering = loop.call_later(LINGER, client.transport.abort)
+        self._client.close()
+        self._linger()
+
+    def _watch(self) -> None:
+        """Look at times whether the worker has ended the connection. The event loop does not tell,
+        because nothing is read from the worker while the client takes nothing."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_WATCH, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._client.is_full:
+            if self._worker.has_hung_up():
+                self._linger()
+            else:
+                self._watch()
+
+    def _linger(self) -> None:
+        """Drop the client, if it does not read the last bytes soon."""
+        if self._timer is not None:
+            self._timer.cancel()
+        client = self._client.transport
+        if client is not None:
+            self._timer = asyncio.get_running_loop().call_later(LINGER, client.abort)
 
 
 class _End(asyncio.Protocol):
     """One side of a relay: what it gets is written to the `other`. `transport` is None before it is
     connected, and after its end. `is_full` is whether it takes nothing at the moment. `on_lost` is
-    called at its end."""
+    called at its end, `on_full` when that begins.
+    """
 
-    def __init__(self, on_lost: Callable[[], object]) -> None:
+    def __init__(
+        self, on_lost: Callable[[], object], on_full: Callable[[], object] | None = None
+    ) -> None:
         self.transport: Any = None
         self.other: _End | None = None
         self.is_full = False
         self._on_lost = on_lost
+        self._on_full = on_full
         # What is to be written, and whether that is all, as long as it is not connected.
         self._early = b""
         self._closing = False
@@ -103,6 +130,14 @@ class _End(asyncio.Protocol):
         if self.transport is not None:
             self.transport.close()
 
+    def has_hung_up(self) -> bool:
+        """Return whether the peer has closed its end of the socket, which may have bytes yet."""
+        if self.transport is None:
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), 0)
+        return any(event & select.POLLHUP for _, event in poll.poll(0))
+
     def data_received(self, data: bytes) -> None:
         """Pass the bytes on."""
         if self.other is not None:
@@ -118,6 +153,8 @@ class _End(asyncio.Protocol):
         other = self.other
         if other is not None and other.transport is not None and not other.transport.is_closing():
             other.transport.pause_reading()
+        if self._on_full is not None:
+            self._on_full()
 
     def resume_writing(self) -> None:
         """Read the other side again."""
