@@ -405,7 +405,7 @@ class AmqpProtocol(asyncio.Protocol):
         self.handler.abandon()
         self._server.connection_passed(self)
         if relayed:
-            self._server.relay(transport, ours, self.driver.turns.take_rest, self)
+            self._server.relay(transport, ours, self.driver.turns.take_rest(), self)
         else:
             # The socket itself stays open: the other worker has it.
             transport.abort()
