@@ -541,15 +541,15 @@ class BrokerServer:
         self,
         client: asyncio.Transport,
         worker: socket.socket,
-        rest: Callable[[], bytes],
+        early: bytes,
         protocol: AmqpProtocol,
     ) -> None:
         """Relay the bytes of a client to the socket of another worker, which has its connection.
-        `rest` returns bytes that were read before."""
+        `early` are bytes that were read before."""
         self.connection_limits.begin_relay(protocol)
-        relay = Relay(client, self._relay_ended)
+        relay = Relay(client, early, self._relay_ended)
         self.relays[relay] = protocol
-        task = asyncio.get_running_loop().create_task(relay.start(worker, rest))
+        task = asyncio.get_running_loop().create_task(relay.start(worker))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
