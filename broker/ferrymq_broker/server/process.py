@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # The exit status after a failure of the store: EX_SOFTWARE in sysexits.h.
 STORE_FAILED: Final = 70
+HURRY: Final = b"h"
+"""Tells a worker to wait no longer for outcomes."""
 # The part of a lease after which a request for it counts as unanswered.
 _LEASE_TIMEOUT: Final = 0.3
 
@@ -47,7 +49,7 @@ def run_broker(
     on_progress: OnProgress | None = None,
     reread: Reread | None = None,
     worker: Worker | None = None,
-    orphaned: socket.socket | None = None,
+    supervisor: socket.socket | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then close in good order. SIGHUP reads the configuration again
     with `reread`, and applies what can change.
@@ -58,10 +60,11 @@ def run_broker(
     fails later, the process ends at once, with the status `STORE_FAILED`.
 
     `worker` is set if this is one of several processes of a broker. It stops, too, when nobody has
-    the other end of `orphaned` any more.
+    the other end of `supervisor` any more. `HURRY` comes from there: a second signal to a worker
+    has no meaning.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, announce, on_progress, reread, worker, orphaned))
+        runner.run(_serve(config, announce, on_progress, reread, worker, supervisor))
 
 
 def _make_server(
@@ -113,7 +116,7 @@ async def _serve(
     on_progress: OnProgress | None,
     reread: Reread | None,
     worker: Worker | None,
-    orphaned: socket.socket | None,
+    supervisor: socket.socket | None,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -121,14 +124,14 @@ async def _serve(
     server.on_reload.append(reopen_logs)
 
     def on_signal() -> None:
-        if stop.is_set():
+        if stop.is_set() and worker is None:
             # A second signal: do not wait for outcomes.
             server.hurry()
         stop.set()
 
-    if orphaned is not None:
-        orphaned.setblocking(False)
-        loop.add_reader(orphaned, _read_end, loop, orphaned, stop)
+    if supervisor is not None:
+        supervisor.setblocking(False)
+        loop.add_reader(supervisor, _hear, loop, supervisor, server, stop)
     for number in (signal.SIGTERM, signal.SIGINT):
         # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
         with contextlib.suppress(NotImplementedError):
@@ -157,11 +160,18 @@ async def _serve(
         await server.close()
 
 
-def _read_end(loop: asyncio.AbstractEventLoop, peer: socket.socket, stop: asyncio.Event) -> None:
-    """Stop, because the process that has started this one is gone."""
+def _hear(
+    loop: asyncio.AbstractEventLoop,
+    supervisor: socket.socket,
+    server: BrokerServer | ReplicatedServer,
+    stop: asyncio.Event,
+) -> None:
+    """Hurry, or stop if the process that has started this one is gone."""
     with contextlib.suppress(BlockingIOError, InterruptedError):
-        if not peer.recv(1):
-            loop.remove_reader(peer)
+        if supervisor.recv(len(HURRY)) == HURRY:
+            server.hurry()
+        else:
+            loop.remove_reader(supervisor)
             stop.set()
 
 

@@ -20,7 +20,7 @@ class Worker:
 
     `placed` has the worker of each virtual host. `listening` are the sockets of the listeners, in
     the order of the configuration; all workers accept from them. `connections` are the numbers of
-    connections of all workers.
+    connections of all workers: see `ConnectionLimits`.
     """
 
     def __init__(
