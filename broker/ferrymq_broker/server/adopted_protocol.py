@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
@@ -27,12 +28,13 @@ class AdoptedProtocol(AmqpProtocol):
         super().__init__(server, passed.loopback)
         self._login = passed
         self._known = passed.sent
-        self._record = None
+        # It is where it belongs.
+        self._end_record()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Handle the connection as if it were new, and what the client has sent."""
         super().connection_made(transport)
-        self.data_received(self._login.received)
+        self.driver.receive(self._login.received)
 
     def _client_transport(self, transport: asyncio.BaseTransport) -> ClientTransport:
         return self._login.transport()
@@ -42,6 +44,9 @@ class AdoptedProtocol(AmqpProtocol):
         # After a login with SASL the client begins anew with AMQP.
         again = not self._login.received.startswith(AMQP)
         return _LoggedIn(self._login.identity(), real, real.mechanisms(client) if again else [])
+
+    def _writer(self) -> Callable[[bytes], None]:
+        return self._write
 
     def _write(self, data: bytes) -> None:
         known = self._known
@@ -55,7 +60,7 @@ class AdoptedProtocol(AmqpProtocol):
             data = data[size:]
             if not data:
                 return
-        super()._write(data)
+        self.driver.write(data)
 
 
 class _LoggedIn(Authenticator):

@@ -185,6 +185,11 @@ class WebProtocol(AmqpProtocol):
         """Return False: the bytes of the client are inside messages."""
         return False
 
+    def relay_ended(self) -> None:
+        """Handle that the client is gone."""
+        super().relay_ended()
+        self._limits.is_through = never_through
+
     def _has_opened(self) -> bool:
         return self._passed or self.handler.is_opened()
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 # The exit status after a failure of the store: EX_SOFTWARE in sysexits.h.
 STORE_FAILED: Final = 70
-HURRY: Final = b"h"
-"""Tells a worker to wait no longer for outcomes."""
 # The part of a lease after which a request for it counts as unanswered.
 _LEASE_TIMEOUT: Final = 0.3
 
@@ -49,7 +47,7 @@ def run_broker(
     on_progress: OnProgress | None = None,
     reread: Reread | None = None,
     worker: Worker | None = None,
-    supervisor: socket.socket | None = None,
+    orphaned: socket.socket | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then close in good order. SIGHUP reads the configuration again
     with `reread`, and applies what can change.
@@ -59,12 +57,12 @@ def run_broker(
     listener cannot listen on its address, `StoreError` if the store cannot be used. If the store
     fails later, the process ends at once, with the status `STORE_FAILED`.
 
-    `worker` is set if this is one of several processes of a broker. It stops, too, when nobody has
-    the other end of `supervisor` any more. `HURRY` comes from there: a second signal to a worker
-    has no meaning.
+    `worker` is set if this is one of several processes of a broker. Then SIGINT is for the process
+    that has started it, and SIGUSR1 stands for a second signal: a terminal and systemd send theirs
+    to all processes. It stops, too, when nobody has the other end of `orphaned` any more.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, announce, on_progress, reread, worker, supervisor))
+        runner.run(_serve(config, announce, on_progress, reread, worker, orphaned))
 
 
 def _make_server(
@@ -116,7 +114,7 @@ async def _serve(
     on_progress: OnProgress | None,
     reread: Reread | None,
     worker: Worker | None,
-    supervisor: socket.socket | None,
+    orphaned: socket.socket | None,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -129,10 +127,12 @@ async def _serve(
             server.hurry()
         stop.set()
 
-    if supervisor is not None:
-        supervisor.setblocking(False)
-        loop.add_reader(supervisor, _hear, loop, supervisor, server, stop)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    if worker is not None:
+        loop.add_signal_handler(signal.SIGUSR1, server.hurry)
+    if orphaned is not None:
+        orphaned.setblocking(False)
+        loop.add_reader(orphaned, _read_end, loop, orphaned, stop)
+    for number in (signal.SIGTERM, signal.SIGINT) if worker is None else (signal.SIGTERM,):
         # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, on_signal)
@@ -160,18 +160,11 @@ async def _serve(
         await server.close()
 
 
-def _hear(
-    loop: asyncio.AbstractEventLoop,
-    supervisor: socket.socket,
-    server: BrokerServer | ReplicatedServer,
-    stop: asyncio.Event,
-) -> None:
-    """Hurry, or stop if the process that has started this one is gone."""
+def _read_end(loop: asyncio.AbstractEventLoop, peer: socket.socket, stop: asyncio.Event) -> None:
+    """Stop, because the process that has started this one is gone."""
     with contextlib.suppress(BlockingIOError, InterruptedError):
-        if supervisor.recv(len(HURRY)) == HURRY:
-            server.hurry()
-        else:
-            loop.remove_reader(supervisor)
+        if not peer.recv(1):
+            loop.remove_reader(peer)
             stop.set()
 
 

@@ -510,7 +510,9 @@ class BrokerServer:
         task.add_done_callback(self._tasks.discard)
 
     def _relay_ended(self, relay: Relay) -> None:
-        self.connection_limits.leave(self.relays.pop(relay, None))
+        protocol = self.relays.pop(relay)
+        self.connection_limits.leave(protocol)
+        protocol.relay_ended()
         if not self.relays:
             self._empty.set()
 

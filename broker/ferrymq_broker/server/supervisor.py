@@ -28,7 +28,7 @@ from ferrymq_broker.server.acceptor import bind
 from ferrymq_broker.server.listeners import BACKLOG
 from ferrymq_broker.server.live_config import Reread
 from ferrymq_broker.server.logs import configure_logging, reopen_logs
-from ferrymq_broker.server.process import HURRY, STORE_FAILED, run_broker, tell_service_manager
+from ferrymq_broker.server.process import STORE_FAILED, run_broker, tell_service_manager
 from ferrymq_broker.server.startup_progress import OnProgress
 from ferrymq_broker.server.workers.peers import Peers
 from ferrymq_broker.server.workers.placement import config_of, place_hosts
@@ -187,23 +187,16 @@ class _Supervisor:
         self._reap()
 
     def _stop(self) -> None:
-        if self._stopping:
-            self._hurry()
-            return
-        self._stopping = True
-        if self._announced:
-            tell_service_manager("STOPPING=1")
-        # New clients are refused from now on.
-        self._close_listening()
-        self._send_all(signal.SIGTERM)
-
-    def _hurry(self) -> None:
-        """Tell the workers not to wait for outcomes. Not by a signal: a terminal and a service
-        manager send theirs to all processes, so a worker gets the first one twice."""
-        for process in self._processes:
-            if process.reports is not None:
-                with contextlib.suppress(OSError):
-                    process.reports.send(HURRY, socket.MSG_DONTWAIT)
+        if not self._stopping:
+            self._stopping = True
+            if self._announced:
+                tell_service_manager("STOPPING=1")
+            # New clients are refused from now on.
+            self._close_listening()
+            self._send_all(signal.SIGTERM)
+        else:
+            # A second signal: do not wait for outcomes.
+            self._send_all(signal.SIGUSR1)
 
     def _send_all(self, number: signal.Signals) -> None:
         for process in self._processes:
@@ -223,7 +216,7 @@ class _Supervisor:
         process.ready = False
         process.started = time.monotonic()
         # A signal for the worker must not come while it has the handlers of the supervisor.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, signal.SIGUSR1))
         pid = os.fork()
         if pid == 0:
             ours.close()
@@ -315,8 +308,12 @@ class _Supervisor:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for each in _SIGNALS:
+            for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
                 signal.signal(each, signal.SIG_DFL)
+            # A terminal sends the first to all processes; the supervisor tells the workers. It
+            # sends the second, which a worker that is not ready does not need.
+            for each in (signal.SIGINT, signal.SIGUSR1):
+                signal.signal(each, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             code = self._serve(number, reports)
         finally:

@@ -9,6 +9,7 @@ from typing import Final
 
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.connections.authentication import ClientTransport
+from ferrymq_broker.management.traces import RECEIVED
 
 AMQP: Final = b"AMQP\x00\x01\x00\x00"
 """The protocol header of the layer without SASL and TLS (AMQP 1.0 §2.2)."""
@@ -108,6 +109,13 @@ class HandshakeRecord:
     def __init__(self) -> None:
         self.received = bytearray()
         self.sent = bytearray()
+
+    def add(self, arrow: str, data: bytes) -> None:
+        """Note bytes that the client sent (`RECEIVED`), or that are sent to it."""
+        if arrow == RECEIVED:
+            self.received += data
+        else:
+            self.sent += data
 
     def from_amqp(self) -> tuple[bytes, bytes]:
         """Return the bytes in both directions from the AMQP header on. Another protocol is returned
