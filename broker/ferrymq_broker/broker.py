@@ -159,6 +159,10 @@ class Broker:
             self.hosts[hostname.lower()] = space
         return space
 
+    def served_spaces(self) -> list[AddressSpace]:
+        """Return the virtual hosts that this process serves."""
+        return [space for space in self.spaces.values() if space.elsewhere < 0]
+
     def space_for(self, hostname: str | None) -> AddressSpace | None:
         """Return the virtual host for the hostname of an open (AMQP 1.0 §2.7.1).
 

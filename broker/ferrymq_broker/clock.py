@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 # On Linux this clock continues while the machine is suspended; the monotonic clock stops.
@@ -37,3 +38,8 @@ class Clock:
         if _BOOTTIME is None:
             return 0.0
         return time.clock_gettime(_BOOTTIME) - time.monotonic()
+
+
+def reader_of(clock: Clock) -> Callable[[], float]:
+    """Return a function that does what `clock.now` does, the one of C if it is the machine's."""
+    return time.monotonic if type(clock).now is Clock.now else clock.now

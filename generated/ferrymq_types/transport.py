@@ -165,7 +165,7 @@ def read_role(r: Reader, field: str) -> Role:
 
 def write_role(w: BytesWriter, value: Role, field: str) -> None:
     """Write a role."""
-    write_boolean(w, value.value, field)
+    write_boolean(w, value is _ROLE_RECEIVER or value.value, field)
 
 
 class SenderSettleMode(IntEnum):

@@ -232,25 +232,20 @@ async def test_a_client_that_does_not_read_is_not_served_beyond_its_buffers(
         await slow.until(lambda: len(slow.deliveries) >= 490)
 
 
-async def test_an_internal_error_costs_one_connection(
-    server: BrokerServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_internal_error_costs_one_connection(server: BrokerServer) -> None:
     async with SocketClient(server.port) as good, SocketClient(server.port) as bad:
         (protocol,) = [
             p for p in server.connections if p.handler.client.peer.endswith(f":{bad.local_port}")
         ]
 
-        class Broken:
-            peer = "broken"
+        output = protocol.handler.output
+        write = output._write
 
-            def receive_data(self, data: bytes, now: float) -> None:
-                raise RuntimeError("a mistake")
+        def fail(data: bytes) -> None:
+            output._write = write
+            raise RuntimeError("a mistake")
 
-            def __getattr__(self, name: str) -> object:
-                return getattr(handler, name)
-
-        handler = protocol.handler
-        monkeypatch.setattr(protocol, "handler", Broken())
+        output._write = fail
         bad.engine.begin()
         bad.flush()
         await bad.ended.wait()

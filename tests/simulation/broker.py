@@ -115,10 +115,10 @@ class SimulatedServer:
     def _accept(self) -> AmqpProtocol:
         protocol = AmqpProtocol(self, True)  # type: ignore[arg-type]
         # The time of the machine must decide nothing, not even how long a turn of reading is.
-        protocol._turns._clock = self.loop.time
+        protocol.driver.turns._clock = self.loop.time
         # Its turns are those of the process.
         protocol._loop = self.loop  # type: ignore[assignment]
-        protocol._turns._soon = self.loop.call_soon
+        protocol.driver.turns._soon = self.loop.call_soon
         return protocol
 
     def new_handler(

@@ -90,7 +90,8 @@ class AddressSpace(Space):
     are made. `auto_create_topic` is the policy if a link asks for a topic. `aliases` has addresses
     by alias, `redirects` the nodes that are in other containers. `declared` has the nodes that the
     configuration declares. The functions in `on_change` are called for every node that is added
-    (True) or removed (False).
+    (True) or removed (False). `elsewhere` is the number of the worker process that serves the
+    virtual host, -1 for this process.
 
     Nodes and aliases that are declared by management are stored. Aliases (`declared_aliases`) and
     redirects of the configuration are not stored, because each start reads them again.
@@ -110,6 +111,7 @@ class AddressSpace(Space):
         "declared_aliases",
         "open_services",
         "owned",
+        "elsewhere",
         "_alias_ids",
     )
 
@@ -137,6 +139,7 @@ class AddressSpace(Space):
         self.open_services: set[str] = {"$management", "$cbs"}
         # The number of sub-queues, which belong to other nodes.
         self.owned: i64 = 0
+        self.elsewhere: i64 = -1
         # The ids of the aliases' records, by alias.
         self._alias_ids: dict[str, int] = {}
 

@@ -17,8 +17,8 @@ from ferrymq_broker.config.model import Config, Http, Listener, Log
 from ferrymq_broker.config.url import parse_listen_url
 from ferrymq_broker.event_log import log
 from ferrymq_broker.server.logs import configure_logging
-from ferrymq_broker.server.process import run_broker
 from ferrymq_broker.server.startup_progress import LoggedProgress
+from ferrymq_broker.server.supervisor import run_workers
 
 
 def serve(
@@ -81,7 +81,7 @@ def serve(
     reread = None if config is None else read
     configure_logging(settings.log)
     if not sys.stderr.isatty():
-        run_broker(settings, _announce, LoggedProgress(), reread)
+        run_workers(settings, _announce, LoggedProgress(), reread)
         return
     # Imported only for a terminal, because importing rich takes a while.
     from ferrymq_broker.cli.progress import RunProgress
@@ -92,7 +92,7 @@ def serve(
             progress.stop()
             _announce(line)
 
-        run_broker(settings, announce, progress.reach, reread)
+        run_workers(settings, announce, progress.reach, reread)
 
 
 def _with_options(

@@ -183,9 +183,11 @@ class VirtualHost(Tables):
     """``[[virtual-host]]``: separate nodes for clients that open with one of its hostnames.
 
     The name of the virtual host is one of these. Settings that ``[virtual-host.nodes]`` leaves out
-    are taken from ``[nodes]``.
+    are taken from ``[nodes]``. `worker` is the number of the process that serves it; by default the
+    broker chooses one.
     """
 
+    worker: int | None = Field(default=None, ge=0)
     name: str = Field(min_length=1, max_length=255)
     hostnames: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
         default_factory=list

@@ -7,8 +7,9 @@ also be text with a unit (`units`).
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -57,6 +58,8 @@ from ferrymq_broker.values.names import DEFAULT_SPACE, VHOST
 
 # The virtual host of the tables at the top of the file.
 DEFAULT_HOST = DEFAULT_SPACE
+# More workers than any machine needs.
+MOST_WORKERS: Final = 256
 
 
 class Http(Section):
@@ -134,6 +137,8 @@ class PersonalitySection(Section):
 class Config(Tables):
     """The whole file. Without a file all settings have their defaults: a local broker."""
 
+    # The processes that serve the virtual hosts.
+    workers: int = Field(default=1, ge=1, le=MOST_WORKERS)
     container_id: str = Field(default_factory=lambda: f"ferrymq@{socket.gethostname()}")
     # Where clients find this broker: other brokers send them there.
     advertise: Annotated[str, AfterValidator(check_client_url)] | None = None
@@ -170,6 +175,7 @@ class Config(Tables):
     @model_validator(mode="after")
     def _check(self) -> Config:
         mistakes = self._access() + self._alarms() + self._store() + self._hosts() + self._tls()
+        mistakes += self._workers()
         named = self.security.names_somebody
         mistakes += check_named(named, self.rule, ())
         mistakes += check_tables(self, self.nodes, self.policies, ())
@@ -264,6 +270,19 @@ class Config(Tables):
         if self.replication.is_on and store.path is None:
             reason = "a member of a cluster keeps its records in a store: set [store] path"
             mistakes.append(ConfigMistake(("replication", "engine"), reason))
+        return mistakes
+
+    def _workers(self) -> list[ConfigMistake]:
+        mistakes: list[ConfigMistake] = []
+        if self.workers > 1 and self.replication.is_on:
+            reason = "a member of a cluster has one process: leave workers out"
+            mistakes.append(ConfigMistake(("workers",), reason))
+        if self.workers > 1 and sys.platform != "linux":
+            mistakes.append(ConfigMistake(("workers",), "only Linux can have more than one"))
+        for at, host in enumerate(self.virtual_host):
+            if host.worker is not None and host.worker >= self.workers:
+                reason = f"the last worker is {self.workers - 1}"
+                mistakes.append(ConfigMistake(("virtual-host", at, "worker"), reason))
         return mistakes
 
     def _hosts(self) -> list[ConfigMistake]:

@@ -60,7 +60,8 @@ class Login:
     `username` is that of PLAIN and SCRAM, or the identity as which a client of EXTERNAL or
     OAUTHBEARER asks to act; `password` is that of PLAIN; `token` is that of OAUTHBEARER. With SCRAM
     the password has been proved already. `hostname` is the virtual host that the client names, if
-    it does. `code` is what a refused client is told.
+    it does. `code` is what a refused client is told. `repeated` says that another worker process
+    has accepted the same login before, and has told the audit log.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class Login:
         "transport",
         "decided",
         "code",
+        "repeated",
         "_connection",
         "_on_decision",
         "_at_once",
@@ -95,6 +97,7 @@ class Login:
         self.transport: ClientTransport = transport
         self.decided: bool = False
         self.code: SaslCode = SaslCode.AUTH
+        self.repeated: bool = False
         # The callback for the decision, if the login is not for AMQP.
         self._on_decision = on_decision
         self._connection = connection

@@ -27,7 +27,8 @@ class ClientHandler(ConnectionPort):
 
     `deadline_moved` is true when `next_deadline` may be earlier than before. `rearm` is called if
     that results from another pass. `holder` has what the client publishes and consumes, for alarms
-    and for changed rights.
+    and for changed rights. `moves_to` is the number of the worker process to which the connection
+    has to be passed, -1 for none; then nothing of what the client sends is processed any more.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class ClientHandler(ConnectionPort):
         "authenticator",
         "deadline_moved",
         "rearm",
+        "moves_to",
         "_closing",
     )
 
@@ -53,6 +55,7 @@ class ClientHandler(ConnectionPort):
         self.authenticator: Authenticator = authenticator
         self.deadline_moved: bool = True
         self.rearm: Callable[[], object] | None = None
+        self.moves_to: i64 = -1
         # The reason for which the connection will be closed.
         self._closing: Error | None = None
         broker.handlers[self] = None
@@ -148,6 +151,11 @@ class ClientHandler(ConnectionPort):
         self.broker.finish_pass()
         if self.rearm is not None:
             self.rearm()
+
+    def move(self, worker: i64) -> None:
+        """See `ConnectionPort.move`."""
+        self.moves_to = worker
+        self.deadline_moved = True
 
     def close_soon(self, error: Error) -> None:
         """Close the connection from the broker's side, in another pass."""

@@ -81,9 +81,10 @@ class ClientLogin:
             self.pending = None
             client = self._client
             client.log_in(identity)
-            audit.logged_in(
-                client.peer, identity.user, identity.mechanism, client.transport.encrypted
-            )
+            if not login.repeated:
+                audit.logged_in(
+                    client.peer, identity.user, identity.mechanism, client.transport.encrypted
+                )
             self.accept()
 
     def settle_later(self, login: Login, identity: UserIdentity | None, reason: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mypy_extensions import i64
+
 if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
     from ferrymq_broker.connections.authentication import Login
@@ -27,6 +29,9 @@ class ConnectionPort:
 
     def close_soon(self, error: Error) -> None:
         """Close the connection from the broker's side, in another pass."""
+
+    def move(self, worker: i64) -> None:
+        """Process nothing more: another worker process serves the client's virtual host."""
 
     def resume_input(self) -> None:
         """Read from the client again, which has waited because of a rate limit."""

@@ -514,6 +514,9 @@ class ConnectionHandler(ClientHandler):
         elif isinstance(event, OpenReceived):
             self.deadline_moved = True
             self.login.open(self, links, event.open)
+            if self.moves_to >= 0:
+                # The other worker processes what the client has sent since.
+                del self.events[self._at :]
         elif isinstance(event, CloseReceived):
             # The close is answered when all sessions have ended.
             self._close_asked = True

@@ -81,6 +81,9 @@ class ConnectionLogin(ClientLogin):
             open.properties = None
         identity = self.identify()
         space = broker.space_for(open.hostname)
+        if space is not None and space.elsewhere >= 0:
+            owner.move(space.elsewhere)
+            return
         opening = self._connection.settings.opening
         opening.properties = {
             **(opening.properties or {}),

@@ -75,11 +75,11 @@ class Admission:
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
         now: float,
+        authenticator: Authenticator,
     ) -> ConnectionHandler:
         """Return a handler for a new connection."""
         config = self._config
         limits = config.limits
-        authenticator = self.authenticator_for(transport)
         settings = ConnectionSettings(
             container_id=config.container_id,
             initiator=False,
@@ -120,9 +120,9 @@ class Admission:
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
         now: float,
+        authenticator: Authenticator,
     ) -> ClientHandler:
         """Return the handler of another protocol for a client that has sent nothing but the first
         bytes."""
-        authenticator = self.authenticator_for(client.transport)
         limits = self._config.limits
         return make(NewConnection(self._broker, client, authenticator, limits, write, hang_up, now))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.event_log import log
-from ferrymq_broker.server.acceptor import Acceptor, bind
+from ferrymq_broker.server.acceptor import Acceptor
 from ferrymq_broker.server.http_service import HttpService
 from ferrymq_broker.server.peer_address import name_of
 from ferrymq_broker.server.tls_stream import TlsStream, mark_secured
@@ -62,6 +62,7 @@ class AnyListener:
 
     def __init__(self, server: BrokerServer, listener: Listener) -> None:
         self.server = server
+        self._listener = listener
         self._address = address = listener.address
         self.loopback: bool = address.is_loopback
         tls = listener.tls_settings(server.config.tls)
@@ -76,7 +77,7 @@ class AnyListener:
         """Begin to listen. Raises `OSError`."""
         await self.http.start()
         address = self._address
-        sockets = await bind(address.host, address.port, BACKLOG)
+        sockets = await self.server.listen(self._listener, BACKLOG)
         self._acceptor = Acceptor(
             sockets, lambda: DetectingProtocol(self), self.server.connection_limits
         )

@@ -47,12 +47,29 @@ def _descriptors_in_use() -> int:
 
 
 class ConnectionLimits:
-    """The connections of one server. `total` and `per_address` are the limits; 0 is no limit."""
+    """The connections of one server. `total` and `per_address` are the limits; 0 is no limit.
 
-    def __init__(self, total: int, per_address: int, counters: Counters) -> None:
+    `shared` has two numbers of each worker of a broker, in two halves, those of this worker at
+    `place`: how many connections it has, and how many it has passed to others less those that it
+    has taken from others. The sum is what all have, and what is on its way between them. Relays
+    have a place here, but the worker to which they relay counts their connections.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        per_address: int,
+        counters: Counters,
+        shared: memoryview[int] | list[int] | None = None,
+        place: int = 0,
+    ) -> None:
         self.total = total
         self.per_address = per_address
         self._counters = counters
+        self._shared: memoryview[int] | list[int] = [0, 0] if shared is None else shared
+        self._place = place
+        self._place_passed = len(self._shared) // 2 + place
+        self._relays: set[object] = set()
         self._host_of: dict[object, str] = {}
         self._of_host: dict[str, int] = {}
         # Descriptors that are used for other things than connections.
@@ -80,16 +97,48 @@ class ConnectionLimits:
     def enter(self, who: object, host: str) -> bool:
         """Count the connection `who` from this address. Return False, and count a refusal, if it is
         over a limit."""
-        if self.total and len(self._host_of) >= self.total:
+        total = self.total
+        if total and sum(self._shared) >= total:
             self._counters.connections_refused_total += 1
             return False
+        if not self._enter(who, host):
+            return False
+        if total and sum(self._shared) > total:
+            # Another worker has taken the last place at the same time.
+            self.leave(who)
+            self._counters.connections_refused_total += 1
+            return False
+        return True
+
+    def adopt(self, who: object, host: str) -> bool:
+        """Count the connection `who`, which another worker has passed on. Return False if this
+        address has too many here, or there is no descriptor for it."""
+        has_place = self.has_descriptors() and self._enter(who, host)
+        self._shared[self._place_passed] -= 1
+        return has_place
+
+    def pass_on(self, who: object, relayed: bool) -> None:
+        """Count the connection `who` as one on its way to another worker. It stays here if it is
+        `relayed`."""
+        self._shared[self._place_passed] += 1
+        if relayed:
+            self._relays.add(who)
+            self._publish()
+        else:
+            self.leave(who)
+
+    def _enter(self, who: object, host: str) -> bool:
         count = self._of_host.get(host, 0)
         if self.per_address and host and count >= self.per_address:
             self._counters.connections_refused_address += 1
             return False
         self._host_of[who] = host
         self._of_host[host] = count + 1
+        self._publish()
         return True
+
+    def _publish(self) -> None:
+        self._shared[self._place] = len(self._host_of) - len(self._relays)
 
     def hand_over(self, who: object, successor: object) -> None:
         """Count `successor` from now on for the connection `who`, if that was counted."""
@@ -100,8 +149,13 @@ class ConnectionLimits:
     def leave(self, who: object) -> None:
         """Stop counting a connection that has ended, if it was counted."""
         host = self._host_of.pop(who, None)
+        if who in self._relays:
+            # Inside a WebSocket it is not counted itself: the WebSocket around it is.
+            self._relays.discard(who)
+            self._publish()
         if host is None:
             return
+        self._publish()
         count = self._of_host[host] - 1
         if count:
             self._of_host[host] = count

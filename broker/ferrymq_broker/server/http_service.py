@@ -181,8 +181,17 @@ class WebProtocol(AmqpProtocol):
         super().connection_lost(exc)
         self._limits.is_through = never_through
 
+    def can_pass_socket(self) -> bool:
+        """Return False: the bytes of the client are inside messages."""
+        return False
+
+    def relay_ended(self) -> None:
+        """Handle that the client is gone."""
+        super().relay_ended()
+        self._limits.is_through = never_through
+
     def _has_opened(self) -> bool:
-        return self.handler.is_opened()
+        return self._passed or self.handler.is_opened()
 
 
 def _extra_info(transport: asyncio.BaseTransport | None) -> Callable[[str, object], object]:

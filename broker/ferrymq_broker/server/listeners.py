@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.url import ListenAddress
-from ferrymq_broker.server.acceptor import Acceptor, bind
+from ferrymq_broker.server.acceptor import Acceptor
 from ferrymq_broker.server.protocol import UpgradableProtocol
 
 if TYPE_CHECKING:
@@ -106,5 +106,5 @@ async def start_amqp(server: BrokerServer, listener: Listener) -> AmqpListener:
         make = partial(UpgradableProtocol, server, loopback, files, listener.upgrade_tls)
     else:
         make = partial(server.new_protocol, loopback)
-    sockets = await bind(address.host, address.port, BACKLOG)
+    sockets = await server.listen(listener, BACKLOG)
     return AmqpListener(Acceptor(sockets, make, server.connection_limits), address)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
+from typing import Any
 
 import structlog
 
@@ -15,9 +17,10 @@ from ferrymq_broker.event_log import SHARED_PROCESSORS
 from ferrymq_broker.server.audit_file import AuditFile
 
 
-def configure_logging(log: Log) -> None:
-    """Set up logging for all loggers of this process. Raises `ConfigError` if the file of the audit
-    log cannot be opened."""
+def configure_logging(log: Log, worker: int | None = None) -> None:
+    """Set up logging for all loggers of this process. If it is one of several of a broker, each
+    entry has the number of the `worker`. Raises `ConfigError` if the file of the audit log cannot
+    be opened."""
     renderer: structlog.types.Processor
     if log.format == "json":
         renderer = structlog.processors.JSONRenderer()
@@ -26,9 +29,9 @@ def configure_logging(log: Log) -> None:
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(renderer))
+    handler.setFormatter(_formatter(renderer, worker))
     logging.basicConfig(handlers=[handler], level=log.level.upper(), force=True)
-    _configure_audit(log)
+    _configure_audit(log, worker)
 
 
 def reopen_logs() -> None:
@@ -38,7 +41,7 @@ def reopen_logs() -> None:
             handler.reopen()
 
 
-def _configure_audit(log: Log) -> None:
+def _configure_audit(log: Log, worker: int | None) -> None:
     logger = logging.getLogger(audit.LOGGER)
     for before in list(logger.handlers):
         logger.removeHandler(before)
@@ -55,12 +58,27 @@ def _configure_audit(log: Log) -> None:
         raise ConfigError(
             f"log.audit: {log.audit} cannot be opened: {error.strerror or error}"
         ) from None
-    file.setFormatter(_formatter(structlog.processors.JSONRenderer()))
+    file.setFormatter(_formatter(structlog.processors.JSONRenderer(), worker))
     logger.addHandler(file)
 
 
-def _formatter(renderer: structlog.types.Processor) -> logging.Formatter:
+def _formatter(renderer: structlog.types.Processor, worker: int | None) -> logging.Formatter:
+    processors = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
+    if worker is not None:
+        processors.insert(1, _WorkerNumber(worker))
     return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=SHARED_PROCESSORS,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        foreign_pre_chain=SHARED_PROCESSORS, processors=processors
     )
+
+
+class _WorkerNumber:
+    """A structlog processor that adds the number of the process to each entry."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __call__(
+        self, logger: Any, method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        event["worker"] = self._number
+        return event

@@ -33,6 +33,7 @@ from ferrymq_broker.store.errors import StoreError
 
 if TYPE_CHECKING:
     from ferrymq_broker.server.replicated_server import ReplicatedServer
+    from ferrymq_broker.server.workers.worker import Worker
 
 # The exit status after a failure of the store: EX_SOFTWARE in sysexits.h.
 STORE_FAILED: Final = 70
@@ -45,6 +46,8 @@ def run_broker(
     announce: Callable[[str], None],
     on_progress: OnProgress | None = None,
     reread: Reread | None = None,
+    worker: Worker | None = None,
+    orphaned: socket.socket | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then close in good order. SIGHUP reads the configuration again
     with `reread`, and applies what can change.
@@ -53,16 +56,26 @@ def run_broker(
     one, then ``ready``; `on_progress` is called with the steps before that. Raises `OSError` if a
     listener cannot listen on its address, `StoreError` if the store cannot be used. If the store
     fails later, the process ends at once, with the status `STORE_FAILED`.
+
+    `worker` is set if this is one of several processes of a broker. Then SIGINT is for the process
+    that has started it, and SIGUSR1 stands for a second signal: a terminal and systemd send theirs
+    to all processes. It stops, too, when nobody has the other end of `orphaned` any more.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, announce, on_progress, reread))
+        runner.run(_serve(config, announce, on_progress, reread, worker, orphaned))
 
 
 def _make_server(
-    config: Config, on_progress: OnProgress | None, reread: Reread | None
+    config: Config, on_progress: OnProgress | None, reread: Reread | None, worker: Worker | None
 ) -> BrokerServer | ReplicatedServer:
     if not config.replication.is_on:
-        return BrokerServer(config, on_failure=_end_at_once, on_progress=on_progress, reread=reread)
+        return BrokerServer(
+            config,
+            on_failure=_end_at_once,
+            on_progress=on_progress,
+            reread=reread,
+            worker=worker,
+        )
     # An extra, and imported only when needed.
     from ferrymq_broker.replication.postgresql.journal import PostgresqlJournal
     from ferrymq_broker.server.replicated_server import ReplicatedServer
@@ -100,19 +113,26 @@ async def _serve(
     announce: Callable[[str], None],
     on_progress: OnProgress | None,
     reread: Reread | None,
+    worker: Worker | None,
+    orphaned: socket.socket | None,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    server = _make_server(config, on_progress, reread)
+    server = _make_server(config, on_progress, reread, worker)
     server.on_reload.append(reopen_logs)
 
     def on_signal() -> None:
-        if stop.is_set():
+        if stop.is_set() and worker is None:
             # A second signal: do not wait for outcomes.
             server.hurry()
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    if worker is not None:
+        loop.add_signal_handler(signal.SIGUSR1, server.hurry)
+    if orphaned is not None:
+        orphaned.setblocking(False)
+        loop.add_reader(orphaned, _read_end, loop, orphaned, stop)
+    for number in (signal.SIGTERM, signal.SIGINT) if worker is None else (signal.SIGTERM,):
         # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, on_signal)
@@ -127,20 +147,28 @@ async def _serve(
         if server.monitoring_url is not None:
             announce(f"monitoring {server.monitoring_url}")
         announce("ready")
-        _tell_service_manager("READY=1")
+        tell_service_manager("READY=1")
         tune_garbage_collector()
         keep_large_blocks()
         keeper = asyncio.create_task(_keep_house(server))
         await stop.wait()
         keeper.cancel()
-        _tell_service_manager("STOPPING=1")
+        tell_service_manager("STOPPING=1")
         log.info("stopping")
         audit.stopping("told to stop")
     finally:
         await server.close()
 
 
-def _tell_service_manager(state: str) -> None:
+def _read_end(loop: asyncio.AbstractEventLoop, peer: socket.socket, stop: asyncio.Event) -> None:
+    """Stop, because the process that has started this one is gone."""
+    with contextlib.suppress(BlockingIOError, InterruptedError):
+        if not peer.recv(1):
+            loop.remove_reader(peer)
+            stop.set()
+
+
+def tell_service_manager(state: str) -> None:
     """Tell systemd the state of the broker (sd_notify(3)), if systemd has started the process and
     wants to know."""
     address = os.environ.get("NOTIFY_SOCKET", "")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal
 
-from ferrymq_broker.connections.authentication import ClientTransport
+from ferrymq_broker.clock import reader_of
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.event_log import log
-from ferrymq_broker.management.traces import RECEIVED, SENT, FrameTap
+from ferrymq_broker.server.connection_driver import ConnectionDriver
 from ferrymq_broker.server.peer_address import host_of, name_of
-from ferrymq_broker.server.read_fairness import ReadTurns
 from ferrymq_broker.server.tls_stream import TlsStream, mark_secured
+from ferrymq_broker.server.workers.passed_connection import HandshakeRecord, PassedConnection
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ WRITE_LIMIT: Final = 8 * 1024 * 1024
 LINGER: Final = 5.0
 # Bytes of a protocol header (AMQP 1.0 §2.2).
 HEADER_SIZE: Final = 8
+# Seconds until a connection looks again whether its last bytes are written.
+FLUSH: Final = 0.005
 
 
 class AmqpProtocol(asyncio.Protocol):
@@ -53,29 +57,65 @@ class AmqpProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._lingering: asyncio.TimerHandle | None = None
-        # The first bytes, until the protocol is known; None if it is, or if there is one only.
-        self._beginning: bytes | None = b"" if server.tables.protocols else None
-        # What wants a copy of the bytes.
-        self.taps: tuple[FrameTap, ...] = ()
-        self._turns = ReadTurns(self._take, self._stop_reading, self._start_reading, server.round)
+        # The first bytes, while the protocol is unknown.
+        self._beginning = b""
+        self.driver: ConnectionDriver = ConnectionDriver(
+            reader_of(server.clock),
+            server.round,
+            self._find_protocol if server.tables.protocols else None,
+            self._arm,
+            self._limit_input,
+            self._on_settled,
+            self._failed,
+        )
+        # The bytes of the handshake, as long as the connection may have to go to another worker.
+        self._record: HandshakeRecord | None = None
+        # Whether the connection goes, or has gone, to another worker.
+        self._moving = False
+        self._passed = False
+        if server.worker is not None:
+            self._begin_record()
+        # The event loop gets the driver's own method.
+        self.data_received = self._reader()  # type: ignore[assignment, method-assign]
+
+    @property
+    def handler(self) -> ClientHandler:
+        """The handler, once there is a transport."""
+        handler = self.driver.handler
+        assert handler is not None
+        return handler
+
+    @property
+    def _transport(self) -> asyncio.Transport:
+        transport: asyncio.Transport = self.driver.transport
+        return transport
+
+    def _reader(self) -> Callable[[bytes], None]:
+        """Return the function that handles a read."""
+        return self.driver.receive
+
+    def _writer(self) -> Callable[[bytes], None]:
+        """Return the function that writes the handler's bytes."""
+        return self.driver.write
 
     # -- from the event loop -------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Handle a new connection."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self._transport: asyncio.Transport = transport  # type: ignore[assignment]
+        driver = self.driver
+        driver.transport = transport
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         connected = transport.get_extra_info("socket")
         if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
             # In addition to AMQP's own idle time-out (AMQP 1.0 §2.4.5).
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        peername = transport.get_extra_info("peername")
-        client = ClientTransport(name_of(peername), host_of(peername), self._loopback)
-        self.handler: ClientHandler = self._server.new_handler(
-            client, self._write, self._hang_up, self._began
+        client = self._client_transport(transport)
+        handler = self._server.new_handler(
+            client, self._writer(), self._hang_up, self._began, self._authenticator(client)
         )
-        self.handler.rearm = self._rearm
+        driver.handler = handler
+        handler.rearm = self._rearm
         self._server.connections.add(self)
         if self._server.failure is not None:
             # The store failed while the connection was being accepted.
@@ -85,57 +125,17 @@ class AmqpProtocol(asyncio.Protocol):
         if self._tls is not None:
             self._begin_tls(self._tls)
 
-    def data_received(self, data: bytes) -> None:
-        """Handle a read: in one turn, or in several with turns of other connections in between."""
-        self._turns.receive(data)
+    def _client_transport(self, transport: asyncio.BaseTransport) -> ClientTransport:
+        peername = transport.get_extra_info("peername")
+        return ClientTransport(name_of(peername), host_of(peername), self._loopback)
 
-    def _take(self, data: bytes) -> None:
-        """Handle the bytes of one turn, in one pass of the broker."""
-        if self._beginning is not None:
-            data = self._find_protocol(self._beginning + data)
-            if self._beginning is not None:
-                return
-        if self.taps:
-            self._copy(RECEIVED, data)
-        handler = self.handler
-        try:
-            handler.receive_data(data, self._clock.now())
-        except Exception:
-            self._failed()
-            return
-        if handler.deadline_moved:
-            self._arm()
-        if handler.output.paused:
-            self._limit_input()
-        if handler.is_behind():
-            # `_rearm` goes on when the handler has caught up.
-            self._turns.hold()
-        if handler.output.quiet and not handler.holds_messages():
-            self._server.connection_settled(self)
-
-    def _find_protocol(self, data: bytes) -> bytes:
-        """Choose the handler by the first bytes, and return the bytes for it. Wait for more while
-        they could be those of another protocol than AMQP 1.0."""
-        protocols = self._server.tables.protocols
-        if len(data) < HEADER_SIZE and any(each.startswith(data) for each in protocols):
-            self._beginning = data
-            return data
-        self._beginning = None
-        make = protocols.get(data[:HEADER_SIZE])
-        if make is not None:
-            before = self.handler
-            handler = self._server.admission.other_handler(
-                make, before.client, self._write, self._hang_up, self._clock.now()
-            )
-            before.abandon()
-            self.handler = handler
-            handler.rearm = self._rearm
-        return data
+    def _authenticator(self, client: ClientTransport) -> Authenticator:
+        return self._server.admission.authenticator_for(client)
 
     def eof_received(self) -> bool:
         """Handle that the client sends no more: answer with a close at most."""
-        if not self.handler.is_behind():
-            self._turns.finish()
+        if not self.handler.is_behind() and not self._moving:
+            self.driver.turns.finish()
             self._receive_eof()
         return False
 
@@ -146,12 +146,20 @@ class AmqpProtocol(asyncio.Protocol):
         if self._lingering is not None:
             # The timer would keep all objects of the connection in memory.
             self._lingering.cancel()
-        self._turns.finish()
+        if self._passed:
+            # Another worker has it.
+            self._forget_driver()
+            return
+        self.driver.turns.finish()
         self._receive_eof()
         self._server.connection_gone(self)
-        # Break the reference cycles, so that the connection is freed now.
-        self._turns.close()
+        self._forget_driver()
         self.handler.forget_transport()
+
+    def _forget_driver(self) -> None:
+        """Break the reference cycles, so that the connection is freed now."""
+        self.driver.close()
+        self.__dict__.pop("data_received", None)
 
     def _receive_eof(self) -> None:
         try:
@@ -165,22 +173,64 @@ class AmqpProtocol(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Handle that the client has read most of what was written."""
+        if self._moving:
+            return
         if not self.handler.is_behind():
             # Otherwise `_rearm` goes on.
-            self._turns.go_on()
+            self.driver.turns.go_on()
         try:
             self.handler.output.resume()
         except Exception:
             self._failed()
 
+    # -- from the driver -----------------------------------------------------------------
+
+    def _find_protocol(self, data: bytes) -> bytes:
+        """Choose the handler by the first bytes, and return the bytes for it; none while they could
+        be those of another protocol than AMQP 1.0."""
+        data = self._beginning + data
+        protocols = self._server.tables.protocols
+        if len(data) < HEADER_SIZE and any(each.startswith(data) for each in protocols):
+            self._beginning = data
+            return b""
+        self._beginning = b""
+        driver = self.driver
+        driver.begin = None
+        make = protocols.get(data[:HEADER_SIZE])
+        if make is not None:
+            before = self.handler
+            client = before.client
+            handler = self._server.admission.other_handler(
+                make,
+                client,
+                self._writer(),
+                self._hang_up,
+                self._clock.now(),
+                self._authenticator(client.transport),
+            )
+            before.abandon()
+            driver.handler = handler
+            handler.rearm = self._rearm
+        return data
+
+    def _on_settled(self) -> None:
+        self._server.connection_settled(self)
+
+    def _limit_input(self) -> None:
+        if self._transport.get_write_buffer_size() > WRITE_LIMIT:
+            self.driver.turns.hold()
+
     # -- TLS -----------------------------------------------------------------------------
 
     def _begin_tls(self, tls: TlsFiles, data: bytes = b"") -> None:
         """Begin TLS. `data` are bytes of TLS that were read already."""
+        if self._record is not None:
+            # The client begins anew inside TLS.
+            self._begin_record()
         stream = TlsStream(
             tls.context, self._transport, self, self._on_secured, self._on_tls_failed
         )
-        self._transport = stream
+        self.driver.transport = stream
         stream.begin(data)
 
     def _on_secured(self) -> None:
@@ -210,7 +260,7 @@ class AmqpProtocol(asyncio.Protocol):
 
     def hold(self) -> None:
         """Read nothing more from the client."""
-        self._turns.hold()
+        self.driver.turns.hold()
 
     def dismiss(self, error: Error) -> None:
         """Close the connection with an error. Output that was not written is thrown away."""
@@ -221,7 +271,7 @@ class AmqpProtocol(asyncio.Protocol):
             self.abort()
             return
         if words:
-            self._write(words)
+            self.driver.write(words)
         self._hang_up()
 
     def abort(self) -> None:
@@ -229,30 +279,6 @@ class AmqpProtocol(asyncio.Protocol):
         self._transport.abort()
 
     # -- inside --------------------------------------------------------------------------
-
-    def _write(self, data: bytes) -> None:
-        """Write, unless the transport is closing. Output that waited for the store can come after
-        the transport began to close and before `connection_lost`."""
-        if self.taps:
-            self._copy(SENT, data)
-        if not self._transport.is_closing():
-            self._transport.write(data)
-
-    def _copy(self, arrow: str, data: bytes) -> None:
-        for tap in self.taps:
-            tap.add(arrow, data)
-
-    def _limit_input(self) -> None:
-        if self._transport.get_write_buffer_size() > WRITE_LIMIT:
-            self._turns.hold()
-
-    def _stop_reading(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.pause_reading()
-
-    def _start_reading(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
 
     def _failed(self) -> None:
         """Close this connection after an unexpected exception in the broker."""
@@ -282,11 +308,19 @@ class AmqpProtocol(asyncio.Protocol):
         """Set the timer again after the handler worked in another pass, and read on if it caught
         up."""
         self._arm()
+        if self._moving:
+            return
         if not self.handler.is_behind() and not self.handler.output.paused:
-            self._turns.go_on()
+            self.driver.turns.go_on()
 
     def _arm(self) -> None:
         """Set the timer for the handler's next deadline."""
+        if self._record is not None:
+            if self.handler.moves_to >= 0:
+                self._move()
+                return
+            if self.handler.is_opened():
+                self._end_record()
         due = self.handler.next_deadline()
         if due is None or self.handler.output.over:
             return
@@ -310,6 +344,79 @@ class AmqpProtocol(asyncio.Protocol):
                 return
         self._arm()
 
+    # -- to another worker ---------------------------------------------------------------
+
+    def _begin_record(self) -> None:
+        self._end_record()
+        self._record = HandshakeRecord()
+        self.driver.taps += (self._record,)
+
+    def _end_record(self) -> None:
+        record, self._record = self._record, None
+        self.driver.taps = tuple(tap for tap in self.driver.taps if tap is not record)
+
+    def _move(self) -> None:
+        """Pass the connection to another worker, as soon as everything is written."""
+        if self._moving:
+            return
+        self._moving = True
+        self.driver.turns.hold()
+        if self._timer is not None:
+            self._timer.cancel()
+        until = self._clock.now() + self._server.config.limits.handshake_timeout
+        self._loop.call_soon(self._pass_on, until)
+
+    def _pass_on(self, until: float) -> None:
+        transport = self._transport
+        worker, record, identity = self._server.worker, self._record, self.handler.client.identity
+        if transport.is_closing():
+            return
+        assert worker is not None and record is not None and identity is not None
+        if transport.get_write_buffer_size():
+            if self._clock.now() > until:
+                self.abort()
+            else:
+                self._loop.call_later(FLUSH, self._pass_on, until)
+            return
+        record.received += self.driver.turns.take_rest()
+        received, sent = record.from_amqp()
+        client = self.handler.client
+        relayed = not self.can_pass_socket()
+        passed = PassedConnection.of(received, sent, relayed, client.transport, identity)
+        number = int(self.handler.moves_to)
+        try:
+            if relayed:
+                ours, theirs = socket.socketpair()
+                with theirs:
+                    worker.peers.pass_connection(number, passed, theirs)
+            else:
+                worker.peers.pass_connection(number, passed, transport.get_extra_info("socket"))
+        except OSError as error:
+            log.warning(
+                "another worker takes no connection",
+                peer=client.peer,
+                worker=number,
+                reason=str(error),
+            )
+            self.abort()
+            return
+        self._passed = True
+        self.handler.abandon()
+        self._server.connection_passed(self, relayed)
+        if relayed:
+            self._server.relay(transport, ours, self.driver.turns.take_rest(), self)
+        else:
+            # The socket itself stays open: the other worker has it.
+            transport.abort()
+
+    def relay_ended(self) -> None:
+        """Handle that the client, whose connection another worker had, is gone."""
+        self._forget_driver()
+
+    def can_pass_socket(self) -> bool:
+        """Return whether the bytes of the client are those of its socket, without TLS."""
+        return not isinstance(self._transport, TlsStream)
+
 
 class UpgradableProtocol(AmqpProtocol):
     """A connection that begins without TLS, and may or must go on with TLS (AMQP 1.0 §5.2)."""
@@ -324,7 +431,6 @@ class UpgradableProtocol(AmqpProtocol):
         super().__init__(server, loopback)
         self._upgrade_with = tls
         self._required = upgrade == "required"
-        self._agreed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Handle a new connection."""
@@ -335,25 +441,21 @@ class UpgradableProtocol(AmqpProtocol):
         handler.on_tls = self._on_agreed
         # Other protocols cannot begin TLS on a connection.
         if self._required:
-            self._beginning = None
+            self.driver.begin = None
 
     def _amqp_handler(self) -> ConnectionHandler:
         handler = self.handler
         assert isinstance(handler, ConnectionHandler)
         return handler
 
-    def _take(self, data: bytes) -> None:
-        """Handle the bytes of one turn, in one pass of the broker."""
-        super()._take(data)
-        if self._agreed:
-            self._agreed = False
-            # The broker's header is written. Bytes after the client's header go to TLS, which fails
-            # if they are anything else: an attacker cannot insert bytes in the clear.
-            behind = self._amqp_handler().connection.take_tls_data() + self._turns.take_rest()
-            self._begin_tls(self._upgrade_with, behind)
-
     def _on_agreed(self) -> None:
-        self._agreed = True
+        self.driver.then = self._upgrade
+
+    def _upgrade(self) -> None:
+        # The broker's header is written. Bytes after the client's header go to TLS, which fails if
+        # they are anything else: an attacker cannot insert bytes in the clear.
+        rest = self.driver.turns.take_rest()
+        self._begin_tls(self._upgrade_with, self._amqp_handler().connection.take_tls_data() + rest)
 
     def _on_secured(self) -> None:
         super()._on_secured()

@@ -6,6 +6,7 @@ One module because it has the order in which everything starts and ends.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +21,10 @@ from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.apply.declare import declare, make_hosts
 from ferrymq_broker.config.capture import Capture
 from ferrymq_broker.config.errors import ConfigError
+from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
-from ferrymq_broker.connections.authentication import ClientTransport
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.connections.output_turns import OutputGate
 from ferrymq_broker.event_log import log
@@ -37,10 +39,13 @@ from ferrymq_broker.security.authenticators import Authenticators
 from ferrymq_broker.security.config_checks import warnings_of_strangers
 from ferrymq_broker.security.tls_reload import TlsRegistry
 from ferrymq_broker.security.token_setup import request_tokens, take_tokens
+from ferrymq_broker.server.acceptor import bind
 from ferrymq_broker.server.admission import Admission
+from ferrymq_broker.server.adopted_protocol import AdoptedProtocol
 from ferrymq_broker.server.cluster_role import BROKER_ID, ClusterRole
 from ferrymq_broker.server.connection_limits import ConnectionLimits
 from ferrymq_broker.server.dismissal import dismiss
+from ferrymq_broker.server.handler_runs import HandlerRuns
 from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.http_handlers import HttpHandlers
 from ferrymq_broker.server.kick_users import UserKick
@@ -54,15 +59,21 @@ from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.server.startup_progress import OnProgress, readiness_of
 from ferrymq_broker.server.tapped_connections import TappedConnections
+from ferrymq_broker.server.worker_answers import SharedConfig, WorkerAnswers
+from ferrymq_broker.server.worker_backups import SharedStorage
+from ferrymq_broker.server.workers.passed_connection import PassedConnection
+from ferrymq_broker.server.workers.relay import Relay
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.capture.service import CaptureService
     from ferrymq_broker.monitoring.http import MonitoringServer
+    from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
     from ferrymq_broker.security.tls_reload import TlsFiles
     from ferrymq_broker.server.storage import Storage
     from ferrymq_broker.server.websocket_limits import WebSocketLimits
+    from ferrymq_broker.server.workers.worker import Worker
     from ferrymq_broker.store.durable_store import DurableStore
     from ferrymq_broker.telemetry.service import Telemetry
 
@@ -84,7 +95,8 @@ class BrokerServer:
     are dropped, `on_failure` is called once with the error, in the event loop, and `close` raises
     the error. `on_progress` is called with the progress of the start. `reread` reads the
     configuration again for `reload`; None if it does not change. `role` is the part of the server
-    in a cluster; None without replication.
+    in a cluster; None without replication. `worker` is set if this is one of several processes of a
+    broker.
     """
 
     def __init__(
@@ -96,15 +108,22 @@ class BrokerServer:
         on_progress: OnProgress | None = None,
         reread: Reread | None = None,
         role: ClusterRole | None = None,
+        worker: Worker | None = None,
     ) -> None:
         self._role = role
         self.config: Config = Config() if config is None else config
+        if self.config.workers > 1 and worker is None:
+            raise ConfigError("workers: a broker inside another program has only one process")
+        self.worker: Worker | None = worker
         self.clock: Clock = Clock() if clock is None else clock
         # What clients of other brokers expect, in addition to the broker's own.
         self.tables: HostTables = HostTables()
         # The HTTP listener for monitoring; None if the configuration has no address for it.
         self.monitoring: MonitoringServer | None = None
         self.connections: set[AmqpProtocol] = set()
+        # Clients with TLS whose connections other workers have.
+        self.relays: dict[Relay, AmqpProtocol] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         # The round that the turns of all connections share.
         self.round: Round = Round()
         self._empty = asyncio.Event()
@@ -136,6 +155,10 @@ class BrokerServer:
         self.on_reload: list[Callable[[], object]] = []
         self._authenticators: Authenticators | None = None
         self.live: LiveConfig = LiveConfig(self, reread)
+        # The answers to other workers; None without workers.
+        self._answers: WorkerAnswers | None = None
+        # The metrics; None if nobody reads them.
+        self._metrics: MetricsRegistry | None = None
         # The export of spans and metrics; None unless the configuration wants it.
         self._telemetry: Telemetry | None = None
 
@@ -192,6 +215,15 @@ class BrokerServer:
             self.broker.refusal = self._role.refusal
             if self._role.may_write is not None:
                 self.broker.output.gate = OutputGate(self._role.may_write)
+        self.handler_runs: HandlerRuns = HandlerRuns(
+            self.broker,
+            self.clock.now,
+            self.http_handlers,
+            None if self.worker is None else self.worker.peers,
+        )
+        if self.worker is not None:
+            self._answers = WorkerAnswers(self, self.worker.peers)
+        shared_changed = None if self._answers is None else self._answers.files_changed
         try:
             self.tls: TlsRegistry = TlsRegistry(config)
             self.on_reload.append(lambda: self.tls.refresh(force=True))
@@ -202,14 +234,17 @@ class BrokerServer:
                 self.monitoring = make_monitoring(
                     config,
                     self.broker,
-                    self._ready,
+                    lambda: self.readiness,
                     lambda transport: self._authenticators and self.admission.authenticators,
                     self.tls.monitoring,
                     self,
+                    self._answers,
                 )
                 await self.monitoring.start()
             make_hosts(config, self.broker)
-            self.rules: ManagedRules = ManagedRules(config, self.broker)
+            if self.worker is not None:
+                self.worker.mark_hosts(self.broker)
+            self.rules: ManagedRules = ManagedRules(config, self.broker, shared_changed)
             if config.personality.name:
                 package = find_personality(config.personality.name)
                 self.tables = self.tables.joined(package.tables)
@@ -222,6 +257,8 @@ class BrokerServer:
             self.broker.begin_pass(self.clock.now())
             if config.store.path is not None:
                 self._storage = await self._recover(config.store.path)
+                if self.worker is not None:
+                    self.worker.check_stored(self.broker)
                 self.broker.begin_pass(self.clock.now())
             # Before the declarations: a personality adds a node for tokens if there is none.
             verifier = take_tokens(
@@ -229,17 +266,30 @@ class BrokerServer:
             )
             declare(config, self.broker)
             self.users: ManagedUsers = ManagedUsers(
-                lambda: self.config, lambda: self.admission.authenticators
+                lambda: self.config, lambda: self.admission.authenticators, shared_changed
             )
-            keepers = LiveKeepers(self.live, self.users, self.rules)
+            live = self.live if self.worker is None else SharedConfig(self.live, self.worker.peers)
+            keepers = LiveKeepers(live, self.users, self.rules)
+            storage: Storage | SharedStorage | None = self._storage
+            if self._storage is not None and self.worker is not None:
+                storage = SharedStorage(
+                    self._storage, self._storage.figures.path, self.worker.peers
+                )
             traces = ConnectionTraces(TappedConnections(self.connections), time.time)
-            for space in self.broker.spaces.values():
+            for space in self.broker.served_spaces():
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 is_default = space is self.broker.default
-                keeper = self._storage if is_default else None
+                keeper = storage if is_default else None
                 cluster = self._role.keeper if is_default and self._role is not None else None
                 self.managers[space.name] = install_management(
-                    space, self.broker, keeper, self.tables.dialects, traces, keepers, cluster
+                    space,
+                    self.broker,
+                    keeper,
+                    self.tables.dialects,
+                    traces,
+                    keepers,
+                    cluster,
+                    self._answers,
                 )
             if config.history.enabled:
                 self.history: Sampler = Sampler(self.broker, config.history.max_bytes)
@@ -248,10 +298,13 @@ class BrokerServer:
                 self.monitoring.watch(
                     None if self._storage is None else self._storage.figures, self.capture
                 )
+                self._metrics = self.monitoring.metrics
                 if self._role is not None:
                     from ferrymq_broker.monitoring.replication_metrics import ReplicationCollector
 
                     self.monitoring.metrics.add(ReplicationCollector(self._role.keeper.describe))
+            if self.worker is not None and self.worker.is_monitored:
+                self.worker.show_figures(self.broker, self._watched_metrics(), self.capture)
             if config.opentelemetry.is_on() and not config.opentelemetry.is_disabled():
                 self._begin_telemetry(config)
             if self._storage is not None:
@@ -264,7 +317,10 @@ class BrokerServer:
             self.user_kick: UserKick = UserKick(lambda: self.connections)
             limits = config.limits
             self.connection_limits: ConnectionLimits = ConnectionLimits(
-                limits.connections, limits.connections_per_address, self.broker.counters
+                limits.connections,
+                limits.connections_per_address,
+                self.broker.counters,
+                *(() if self.worker is None else (self.worker.connections, self.worker.number)),
             )
             self.connection_limits.begin()
             if self._role is None:
@@ -289,6 +345,8 @@ class BrokerServer:
                 keepers,
             )
             await self._listeners.start(config.listener)
+            if self.worker is not None:
+                self.worker.begin(self._adopt)
             if self.failure is not None:
                 raise self.failure
             self._watch_clock()
@@ -305,16 +363,24 @@ class BrokerServer:
     def _begin_telemetry(self, config: Config) -> None:
         """Begin to record and export spans and metrics."""
         # An extra, and imported only when needed.
-        from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
         from ferrymq_broker.telemetry.service import Telemetry
 
-        if self.monitoring is not None:
-            registry = self.monitoring.metrics
-        else:
-            registry = MetricsRegistry(self.broker)
-            registry.watch(None if self._storage is None else self._storage.figures, self.capture)
-        self._telemetry = Telemetry(config.opentelemetry, self.broker, config.container_id)
-        self._telemetry.start(registry)
+        instance = config.container_id
+        if self.worker is not None:
+            instance += f"/{self.worker.number}"
+        self._telemetry = Telemetry(config.opentelemetry, self.broker, instance)
+        self._telemetry.start(self._watched_metrics())
+
+    def _watched_metrics(self) -> MetricsRegistry:
+        """Return the metrics of this process, which are counted from now on."""
+        if self._metrics is None:
+            # Imported only when needed, because importing it takes a while.
+            from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
+
+            self._metrics = MetricsRegistry(self.broker)
+            figures = None if self._storage is None else self._storage.figures
+            self._metrics.watch(figures, self.capture)
+        return self._metrics
 
     async def _recover(self, path: Path) -> Storage:
         """Open the store in a thread, and recover the broker's nodes and messages."""
@@ -344,7 +410,9 @@ class BrokerServer:
         """Return why the cluster lets the server serve nobody; empty if it does not."""
         return "" if self._role is None else self._role.reason()
 
-    def _ready(self) -> Readiness:
+    @property
+    def readiness(self) -> Readiness:
+        """The readiness for connections."""
         reason = self.cluster_reason() if self._readiness.ready else ""
         return Readiness(False, reason) if reason else self._readiness
 
@@ -361,6 +429,8 @@ class BrokerServer:
         self._listeners.close()
         for connection in list(self.connections):
             connection.abort()
+        for relay in list(self.relays):
+            relay.abort()
         if self.capture is not None:
             self.capture.kill()
         # `close` must not wait for clients.
@@ -420,6 +490,12 @@ class BrokerServer:
             log.exception("internal error")
             self.broker.finish_pass()
 
+    async def listen(self, listener: Listener, backlog: int) -> list[socket.socket]:
+        """Return the sockets of a listener. Raises `OSError` if it cannot listen on its address."""
+        if self.worker is not None:
+            return self.worker.sockets_of(self.config.listener, listener)
+        return await bind(listener.address.host, listener.address.port, backlog)
+
     def new_protocol(
         self, loopback: bool, tls: TlsFiles | None = None, began: float | None = None
     ) -> AmqpProtocol:
@@ -438,12 +514,13 @@ class BrokerServer:
         transport: ClientTransport,
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
-        began: float | None = None,
+        began: float | None,
+        authenticator: Authenticator,
     ) -> ClientHandler:
         """Return a handler for a new connection, which was accepted at the time `began`; None:
         now."""
         now = self.clock.now() if began is None else began
-        return self.admission.new_handler(transport, write, hang_up, now)
+        return self.admission.new_handler(transport, write, hang_up, now, authenticator)
 
     def connection_gone(self, protocol: AmqpProtocol) -> None:
         """Handle that a transport has ended."""
@@ -452,6 +529,58 @@ class BrokerServer:
         self.connection_settled(protocol)
         if not self.connections:
             self._empty.set()
+
+    def connection_passed(self, protocol: AmqpProtocol, relayed: bool) -> None:
+        """Handle that another worker has a connection now, `relayed` or with its socket."""
+        self.connection_limits.pass_on(protocol, relayed)
+        self.connections.discard(protocol)
+        self.connection_settled(protocol)
+        if not self.connections:
+            self._empty.set()
+
+    def relay(
+        self,
+        client: asyncio.Transport,
+        worker: socket.socket,
+        early: bytes,
+        protocol: AmqpProtocol,
+    ) -> None:
+        """Relay the bytes of a client to the socket of another worker, which has its connection.
+        `early` are bytes that were read before."""
+        relay = Relay(client, early, self._relay_ended)
+        self.relays[relay] = protocol
+        task = asyncio.get_running_loop().create_task(relay.start(worker))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _relay_ended(self, relay: Relay) -> None:
+        protocol = self.relays.pop(relay)
+        self.connection_limits.leave(protocol)
+        protocol.relay_ended()
+        if not self.relays:
+            self._empty.set()
+
+    def _adopt(self, passed: PassedConnection, client: socket.socket) -> None:
+        """Serve a connection that another worker has passed to this one."""
+        protocol = AdoptedProtocol(self, passed)
+        if not self.connection_limits.adopt(protocol, passed.host):
+            client.close()
+            return
+        if self._closing:
+            self.connection_limits.leave(protocol)
+            client.close()
+            return
+        client.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._connect(protocol, client))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, protocol: AdoptedProtocol, client: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, client)
+        except OSError:
+            self.connection_limits.leave(protocol)
+            client.close()
 
     def connection_settled(self, protocol: AmqpProtocol) -> None:
         """Handle that a client has settled all messages, or is gone, so that `close` need not wait
@@ -542,10 +671,12 @@ class BrokerServer:
             await dismiss(self.connections, farewell, self._when_empty)
             if self.capture is not None:
                 self.capture.kill()
-        elif self.connections and self.failure is None:
+        elif (self.connections or self.relays) and self.failure is None:
             await self._drain()
             await self._close_connections()
         await self._listeners.wait_closed()
+        if self.worker is not None:
+            self.worker.peers.close()
         if self.capture is not None and farewell is None:
             await self.capture.close(self.config.shutdown.drain_timeout)
         for timer in (self._timer, self._watch, self._tidying):
@@ -590,17 +721,19 @@ class BrokerServer:
             log.warning("messages go back unsettled", connections=len(self._unsettled))
 
     async def _close_connections(self) -> None:
-        log.info("closing connections", connections=len(self.connections))
+        log.info("closing connections", connections=len(self.connections) + len(self.relays))
         error = Error(condition="amqp:connection:forced", description="the broker is shutting down")
         for connection in list(self.connections):
             connection.close(error)
         try:
             async with asyncio.timeout(self.config.limits.close_timeout + 1.0):
-                while self.connections:
+                while self.connections or self.relays:
                     await self._when_empty().wait()
         except TimeoutError:
             for connection in list(self.connections):
                 connection.abort()
+            for relay in list(self.relays):
+                relay.abort()
 
 
 def _make_capture(settings: Capture, broker: Broker, clock: Clock) -> CaptureService | None:

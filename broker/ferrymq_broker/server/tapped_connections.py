@@ -21,14 +21,15 @@ class TappedConnections:
         protocol = self._find(connection)
         if protocol is None or not isinstance(protocol.handler, ConnectionHandler):
             return False
-        protocol.taps += (tap,)
+        protocol.driver.taps += (tap,)
         return True
 
     def untap(self, connection: int, tap: FrameTap) -> None:
         """Give no more bytes of a connection to `tap`."""
         protocol = self._find(connection)
         if protocol is not None:
-            protocol.taps = tuple(each for each in protocol.taps if each is not tap)
+            driver = protocol.driver
+            driver.taps = tuple(each for each in driver.taps if each is not tap)
 
     def _find(self, connection: int) -> AmqpProtocol | None:
         for protocol in self._connections:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.url import ListenAddress
-from ferrymq_broker.server.acceptor import Acceptor, bind
+from ferrymq_broker.server.acceptor import Acceptor
 from ferrymq_broker.server.http_service import HttpService
 from ferrymq_broker.server.websocket_limits import WebSocketLimits
 
@@ -29,6 +29,7 @@ class WebSocketListener:
 
     def __init__(self, server: BrokerServer, listener: Listener) -> None:
         self._server = server
+        self._listener = listener
         self._address = address = listener.address
         self._tls = server.tls.files_for(listener.tls) if address.is_secure else None
         self._service = HttpService(server, address.is_loopback, listener.origins, handlers=False)
@@ -39,7 +40,7 @@ class WebSocketListener:
         """Begin to listen. Raises `OSError`."""
         await self._service.start()
         address = self._address
-        sockets = await bind(address.host, address.port, BACKLOG)
+        sockets = await self._server.listen(self._listener, BACKLOG)
         self._acceptor = Acceptor(sockets, self._make_protocol, self._server.connection_limits)
         self.addresses = self._acceptor.addresses(address)
 

@@ -476,6 +476,9 @@ class ChannelConnection(ClientHandler):
         elif isinstance(event, HostOpened):
             self.deadline_moved = True
             self._login.open(self, self._holder, event.virtual_host)
+            if self.moves_to >= 0:
+                # The other worker processes what the client has sent since.
+                del self._events[self._at :]
         elif isinstance(event, ClosedByPeer):
             log.info("connection closed", peer=self.client.peer, reason=event.text)
         elif isinstance(event, ConnectionEnded):

@@ -121,6 +121,9 @@ class ChannelLogin(ClientLogin):
         client = self._client
         identity = self.identify()
         space = self._broker.space_for(VHOST + name)
+        if space is not None and space.elsewhere >= 0:
+            owner.move(space.elsewhere)
+            return
         if not self.enter(space, identity):
             self._refuse_host(name, "amqp:unauthorized-access")
             return

@@ -277,6 +277,19 @@ def enum_class(type_: Type) -> str:
     return class_name(type_.name) + ("Choice" if described(type_) else "")
 
 
+def _content(type_: Type, base: str) -> str:
+    """Return the expression for what is written of `value`, a choice of the type."""
+    if base != "Enum":
+        return "value"
+    if listed(type_):
+        for choice in type_.choices:
+            if choice.value == "true":
+                # The property `value` of an enum is slow.
+                chosen = f"_{constant_name(type_.name)}_{constant_name(choice.name)}"
+                return f"value is {chosen} or value.value"
+    return "value.value"
+
+
 def _enum(resolved: Resolved, type_: Type) -> EnumView:
     primitive = resolved.base(type_.name)
     inner = kinds.plain(resolved, type_.name)
@@ -289,9 +302,7 @@ def _enum(resolved: Resolved, type_: Type) -> EnumView:
         constant=f"_{constant_name(type_.name)}",
         python=inner.python,
         read=inner.reading("{field}").replace('"{field}"', "field"),
-        write=inner.writing("value" if base != "Enum" else "value.value", "{field}").replace(
-            '"{field}"', "field"
-        ),
+        write=inner.writing(_content(type_, base), "{field}").replace('"{field}"', "field"),
         closed=listed(type_),
         multiple=primitive if type_.name in multiples(resolved) else "",
         doc=docstring(_sentence(type_.label, type_.doc), 4, f"AMQP type {type_.name}."),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.engine.frames import EMPTY_FRAME
@@ -75,7 +76,13 @@ class LocalProtocol(AmqpProtocol):
         if isinstance(self.handler, ConnectionHandler):
             self.handler.connection.settings.keepalives = False
 
-    def data_received(self, data: bytes) -> None:
+    def _reader(self) -> Callable[[bytes], None]:
+        return self._receive
+
+    def _writer(self) -> Callable[[bytes], None]:
+        return self._write
+
+    def _receive(self, data: bytes) -> None:
         """Handle a read: the frames up to the one at which the connection drops."""
         split = self._incoming.feed(data)
         # Both directions have the same protocol.
@@ -83,13 +90,13 @@ class LocalProtocol(AmqpProtocol):
         frames, drop, deliver = self._judge(split, "client")
         if drop is None:
             if frames:
-                super().data_received(b"".join(frames))
+                self.driver.receive(b"".join(frames))
             return
         if frames:
-            super().data_received(b"".join(frames))
+            self.driver.receive(b"".join(frames))
         self._cut = True
         if deliver:
-            super().data_received(drop)
+            self.driver.receive(drop)
         self._transport.abort()
 
     def _write(self, data: bytes) -> None:
@@ -99,7 +106,7 @@ class LocalProtocol(AmqpProtocol):
         if drop is not None and deliver:
             frames.append(drop)
         if frames:
-            super()._write(b"".join(frames))
+            self.driver.write(b"".join(frames))
         if drop is not None:
             self._cut = True
             # What was written before is sent.
@@ -129,7 +136,7 @@ class LocalProtocol(AmqpProtocol):
         while late and late[0][0] <= now and not self._cut:
             due.append(late.popleft()[1])
         if due:
-            super()._write(b"".join(due))
+            self.driver.write(b"".join(due))
         if not self._cut:
             self._on_timer()
 
@@ -142,7 +149,7 @@ class LocalProtocol(AmqpProtocol):
         if not idle or not handler.is_opened():
             return 1.0
         if not self._cut:
-            super()._write(EMPTY_FRAME)
+            self.driver.write(EMPTY_FRAME)
         return max(_LEAST_BEAT, idle / 4000)
 
     def _arm(self) -> None:

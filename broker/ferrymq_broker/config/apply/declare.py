@@ -98,9 +98,12 @@ def declare(config: Config, broker: Broker) -> None:
     found = contradictions(config, broker) or rule_mistakes(config)
     if found:
         raise ConfigError("\n".join(mistake.reason for mistake in found))
-    fill_space(config, config, config.nodes, broker.default)
+    served = broker.served_spaces()
+    if broker.default in served:
+        fill_space(config, config, config.nodes, broker.default)
     for host in config.virtual_host:
-        fill_space(config, host, config.nodes_of(host), broker.spaces[host.name])
+        if broker.spaces[host.name] in served:
+            fill_space(config, host, config.nodes_of(host), broker.spaces[host.name])
 
 
 def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace) -> None:

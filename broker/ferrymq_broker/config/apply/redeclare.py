@@ -22,12 +22,13 @@ def redeclare(before: Config, after: Config, broker: Broker) -> None:
     """Replace the declarations of `before` by those of `after`, in the virtual hosts that are in
     both. The caller has looked for contradictions. Raises `BrokerError` for nodes that cannot be
     created."""
-    _refill(before, before, after, after, after.nodes, broker.default)
+    if broker.default.elsewhere < 0:
+        _refill(before, before, after, after, after.nodes, broker.default)
     old_hosts = {host.name: host for host in before.virtual_host}
     for host in after.virtual_host:
         old = old_hosts.get(host.name)
         space = broker.spaces.get(host.name)
-        if old is not None and space is not None:
+        if old is not None and space is not None and space.elsewhere < 0:
             _refill(before, old, after, host, after.nodes_of(host), space)
 
 

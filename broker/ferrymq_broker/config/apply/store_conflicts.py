@@ -30,13 +30,17 @@ _RID = (
 
 def contradictions(config: Config, broker: Broker, rid: str = _RID) -> list[ConfigMistake]:
     """Return the places where the configuration and the broker's stored nodes disagree. `rid` says
-    how to get rid of a stored node. Virtual hosts that the broker does not have are left out."""
-    found = list(_of_space(config, config, config.nodes, broker.default, (), rid))
+    how to get rid of a stored node. Virtual hosts that this process does not serve are left out."""
+    served = broker.served_spaces()
+    found: list[ConfigMistake] = []
+    if broker.default in served:
+        found += _of_space(config, config, config.nodes, broker.default, (), rid)
     for at, host in enumerate(config.virtual_host):
         nodes = config.nodes_of(host)
         place: Location = ("virtual-host", at)
-        if host.name in broker.spaces:
-            found += _of_space(config, host, nodes, broker.spaces[host.name], place, rid)
+        space = broker.spaces.get(host.name)
+        if space in served:
+            found += _of_space(config, host, nodes, space, place, rid)
     return found
 
 

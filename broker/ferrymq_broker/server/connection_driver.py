@@ -1,0 +1,141 @@
+"""The driver of a connection: bytes go from the transport to the handler, and back.
+
+For a message that comes alone, the calls between the event loop and the handler are a large part of
+the work. So the driver is compiled, and the event loop calls it without Python code in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, final
+
+from ferrymq_broker.connections.client_handler import ClientHandler
+from ferrymq_broker.management.traces import RECEIVED, SENT
+from ferrymq_broker.server.read_fairness import ReadTurns, Round
+
+
+class ByteTap(Protocol):
+    """What gets a copy of the bytes of a connection."""
+
+    def add(self, arrow: str, data: bytes) -> object:
+        """Take bytes that the client sent (`RECEIVED`), or that are sent to it (`SENT`)."""
+        ...
+
+
+def _ignore() -> None:
+    """Do nothing, because there is no protocol."""
+
+
+@final
+class ConnectionDriver:
+    """Driver of the `handler` of one connection, over its `transport`.
+
+    `now` returns the time for the handler. While the protocol is unknown, `begin` gets the first
+    bytes, and returns those for the handler; empty, to wait for more. The driver calls `arm` when
+    the handler has another deadline, `limit` when the client does not read, `settled` when a
+    connection that ends has settled all messages, and `failed` in an `except` clause.
+
+    `taps` get a copy of all bytes. `then` is called once, after the turn that has set it.
+    """
+
+    __slots__ = (
+        "handler",
+        "transport",
+        "turns",
+        "taps",
+        "begin",
+        "then",
+        "_now",
+        "_arm",
+        "_limit",
+        "_settled",
+        "_failed",
+    )
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        round: Round,
+        begin: Callable[[bytes], bytes] | None,
+        arm: Callable[[], object],
+        limit: Callable[[], object],
+        settled: Callable[[], object],
+        failed: Callable[[], object],
+    ) -> None:
+        # Both are set when there is a transport.
+        self.handler: ClientHandler | None = None
+        # A transport of any event loop: they have no common class.
+        self.transport: Any = None
+        self.turns: ReadTurns = ReadTurns(self._take, self._stop, self._start, round)
+        self.taps: tuple[ByteTap, ...] = ()
+        self.begin: Callable[[bytes], bytes] | None = begin
+        self.then: Callable[[], object] | None = None
+        self._now = now
+        self._arm = arm
+        self._limit = limit
+        self._settled = settled
+        self._failed = failed
+
+    def receive(self, data: bytes) -> None:
+        """Handle a read: in one turn, or in several with turns of other connections in between."""
+        self.turns.receive(data)
+
+    def write(self, data: bytes) -> None:
+        """Write, unless the transport is closing. Output that waited for the store can come after
+        the transport began to close and before its end is reported."""
+        if self.taps:
+            self._copy(SENT, data)
+        transport = self.transport
+        if not transport.is_closing():
+            transport.write(data)
+
+    def close(self) -> None:
+        """Drop all callbacks, because the transport has ended."""
+        self.turns.close()
+        self.begin = None
+        self.then = None
+        self._arm = self._limit = self._settled = self._failed = _ignore
+
+    # -- inside --------------------------------------------------------------------------
+
+    def _take(self, data: bytes) -> None:
+        """Handle the bytes of one turn, in one pass of the broker."""
+        if self.begin is not None:
+            data = self.begin(data)
+            if not data:
+                return
+        if self.taps:
+            self._copy(RECEIVED, data)
+        handler = self.handler
+        assert handler is not None
+        try:
+            handler.receive_data(data, self._now())
+        except Exception:
+            self._failed()
+            return
+        output = handler.output
+        if handler.deadline_moved:
+            self._arm()
+        if output.paused:
+            self._limit()
+        if handler.is_behind():
+            # The protocol goes on when the handler has caught up.
+            self.turns.hold()
+        if output.quiet and not handler.holds_messages():
+            self._settled()
+        if self.then is not None:
+            then = self.then
+            self.then = None
+            then()
+
+    def _copy(self, arrow: str, data: bytes) -> None:
+        for tap in self.taps:
+            tap.add(arrow, data)
+
+    def _stop(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def _start(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()

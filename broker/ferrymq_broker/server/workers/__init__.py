@@ -1,0 +1,1 @@
+"""Several processes that serve one broker: each has some of the virtual hosts."""
