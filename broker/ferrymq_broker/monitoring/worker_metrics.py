@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 METRICS: Final = "metrics"
 """The name of the question to another worker; its content is the name of the figures."""
+UP: Final = "ferrymq_worker_up"
+"""The metric that says which workers answer."""
 # The names of the figures: the sums, those of each node, those of each connection.
 SUMS: Final = "sums"
 NODES: Final = "nodes"
@@ -118,9 +120,7 @@ class _Families(Collector):
                 found.add_sample(sample.name, {_LABEL: str(number), **sample.labels}, sample.value)
 
     def add_up(self, up: Mapping[int, bool]) -> None:
-        family = GaugeMetricFamily(
-            "ferrymq_worker_up", "Whether the worker answers", labels=[_LABEL]
-        )
+        family = GaugeMetricFamily(UP, "Whether the worker answers", labels=[_LABEL])
         for number, answers in sorted(up.items()):
             family.add_metric([str(number)], float(answers))
         self._found[family.name] = family
