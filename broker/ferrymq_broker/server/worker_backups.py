@@ -70,7 +70,7 @@ class SharedStorage:
         try:
             self._storage.begin_backup(json.loads(content))
         except ManagementError as error:
-            raise PeerError(error.description) from None
+            return error.description.encode()
         return b""
 
     async def _state(self, content: bytes) -> bytes:
@@ -132,7 +132,10 @@ class _Backup:
         numbers = self._peers.numbers
         for number in numbers:
             target = directory_of(self.target, number)
-            await self._peers.ask(number, _BEGIN, json.dumps(str(target)).encode(), _PATIENCE)
+            asked = json.dumps(str(target)).encode()
+            reason = await self._peers.ask(number, _BEGIN, asked, _PATIENCE)
+            if reason:
+                raise StoreError(f"worker {number}: {reason.decode()}")
             self._states[number] = {"state": _RUNNING}
         for number in numbers:
             state = await self._end_of(number)
