@@ -60,7 +60,7 @@ class WorkerFigures:
         else:
             return _encode(await self._registry.read(), b"")
         await figures.read(self._broker)
-        return _encode(registry, figures.columns.encode())
+        return _encode(registry, await figures.columns.encode())
 
 
 class AllWorkers:
@@ -94,10 +94,10 @@ class AllWorkers:
         for number, answer in (await asked).items():
             up[number] = isinstance(answer, bytes)
             if isinstance(answer, bytes):
-                head, _, rows = answer.partition(b"\n")
-                families.add(number, _decoded(json.loads(head)))
+                start = answer.index(b"\n") + 1
+                families.add(number, _decoded(json.loads(answer[:start])))
                 if columns is not None:
-                    await columns.extend(rows, _prefix(number))
+                    await columns.extend(answer, start, _prefix(number))
         families.add_up(up)
         registry = CollectorRegistry(auto_describe=False)
         registry.register(families)
