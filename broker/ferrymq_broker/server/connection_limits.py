@@ -49,8 +49,10 @@ def _descriptors_in_use() -> int:
 class ConnectionLimits:
     """The connections of one server. `total` and `per_address` are the limits; 0 is no limit.
 
-    `shared` has the numbers of connections of all workers of a broker, this worker's at `place`.
-    Relays have a place here, but the worker to which they relay counts their connections.
+    `shared` has two numbers of each worker of a broker, in two halves, those of this worker at
+    `place`: how many connections it has, and how many it has passed to others less those that it
+    has taken from others. The sum is what all have, and what is on its way between them. Relays
+    have a place here, but the worker to which they relay counts their connections.
     """
 
     def __init__(
@@ -64,8 +66,9 @@ class ConnectionLimits:
         self.total = total
         self.per_address = per_address
         self._counters = counters
-        self._shared: memoryview[int] | list[int] = [0] if shared is None else shared
+        self._shared: memoryview[int] | list[int] = [0, 0] if shared is None else shared
         self._place = place
+        self._place_passed = len(self._shared) // 2 + place
         self._relays: set[object] = set()
         self._host_of: dict[object, str] = {}
         self._of_host: dict[str, int] = {}
@@ -94,20 +97,35 @@ class ConnectionLimits:
     def enter(self, who: object, host: str) -> bool:
         """Count the connection `who` from this address. Return False, and count a refusal, if it is
         over a limit."""
-        if self.total and sum(self._shared) >= self.total:
+        total = self.total
+        if total and sum(self._shared) >= total:
             self._counters.connections_refused_total += 1
             return False
-        return self._enter(who, host)
+        if not self._enter(who, host):
+            return False
+        if total and sum(self._shared) > total:
+            # Another worker has taken the last place at the same time.
+            self.leave(who)
+            self._counters.connections_refused_total += 1
+            return False
+        return True
 
     def adopt(self, who: object, host: str) -> bool:
-        """Count the connection `who`, which another worker has accepted and counted so far. Return
-        False if this address has too many here, or there is no descriptor for it."""
-        return self.has_descriptors() and self._enter(who, host)
+        """Count the connection `who`, which another worker has passed on. Return False if this
+        address has too many here, or there is no descriptor for it."""
+        has_place = self.has_descriptors() and self._enter(who, host)
+        self._shared[self._place_passed] -= 1
+        return has_place
 
-    def begin_relay(self, who: object) -> None:
-        """Count the connection `who` no more in the total, because another worker counts it."""
-        self._relays.add(who)
-        self._publish()
+    def pass_on(self, who: object, relayed: bool) -> None:
+        """Count the connection `who` as one on its way to another worker. It stays here if it is
+        `relayed`."""
+        self._shared[self._place_passed] += 1
+        if relayed:
+            self._relays.add(who)
+            self._publish()
+        else:
+            self.leave(who)
 
     def _enter(self, who: object, host: str) -> bool:
         count = self._of_host.get(host, 0)
@@ -131,9 +149,12 @@ class ConnectionLimits:
     def leave(self, who: object) -> None:
         """Stop counting a connection that has ended, if it was counted."""
         host = self._host_of.pop(who, None)
+        if who in self._relays:
+            # Inside a WebSocket it is not counted itself: the WebSocket around it is.
+            self._relays.discard(who)
+            self._publish()
         if host is None:
             return
-        self._relays.discard(who)
         self._publish()
         count = self._of_host[host] - 1
         if count:

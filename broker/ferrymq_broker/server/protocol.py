@@ -148,7 +148,6 @@ class AmqpProtocol(asyncio.Protocol):
             self._lingering.cancel()
         if self._passed:
             # Another worker has it.
-            self._server.connection_limits.leave(self)
             self._forget_driver()
             return
         self.driver.turns.finish()
@@ -403,7 +402,7 @@ class AmqpProtocol(asyncio.Protocol):
             return
         self._passed = True
         self.handler.abandon()
-        self._server.connection_passed(self)
+        self._server.connection_passed(self, relayed)
         if relayed:
             self._server.relay(transport, ours, self.driver.turns.take_rest(), self)
         else:

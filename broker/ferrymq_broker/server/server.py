@@ -530,8 +530,9 @@ class BrokerServer:
         if not self.connections:
             self._empty.set()
 
-    def connection_passed(self, protocol: AmqpProtocol) -> None:
-        """Handle that another worker has a connection now."""
+    def connection_passed(self, protocol: AmqpProtocol, relayed: bool) -> None:
+        """Handle that another worker has a connection now, `relayed` or with its socket."""
+        self.connection_limits.pass_on(protocol, relayed)
         self.connections.discard(protocol)
         self.connection_settled(protocol)
         if not self.connections:
@@ -546,7 +547,6 @@ class BrokerServer:
     ) -> None:
         """Relay the bytes of a client to the socket of another worker, which has its connection.
         `early` are bytes that were read before."""
-        self.connection_limits.begin_relay(protocol)
         relay = Relay(client, early, self._relay_ended)
         self.relays[relay] = protocol
         task = asyncio.get_running_loop().create_task(relay.start(worker))
@@ -563,7 +563,11 @@ class BrokerServer:
     def _adopt(self, passed: PassedConnection, client: socket.socket) -> None:
         """Serve a connection that another worker has passed to this one."""
         protocol = AdoptedProtocol(self, passed)
-        if self._closing or not self.connection_limits.adopt(protocol, passed.host):
+        if not self.connection_limits.adopt(protocol, passed.host):
+            client.close()
+            return
+        if self._closing:
+            self.connection_limits.leave(protocol)
             client.close()
             return
         client.setblocking(False)

@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from ferrymq_broker.config.errors import ConfigError
@@ -42,6 +42,7 @@ _REPORT: Final = 64 * 1024
 _DELAYS: Final = (0.0, 0.5, 1.0, 2.0, 5.0)
 # Seconds after which a worker counts as one that does not end again and again.
 _STEADY: Final = 30.0
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 _FAILURES: Final[dict[str, type[Exception]]] = {
     "config": ConfigError,
     "store": StoreError,
@@ -92,7 +93,7 @@ class _Process:
         self.reports: socket.socket | None = None
         self.ready = False
         self.started = 0.0
-        # How often it has ended soon after its start, and when it starts again.
+        # How often it has ended in a row, each time soon after its start; when it starts again.
         self.failures = 0
         self.due: float | None = None
 
@@ -116,7 +117,8 @@ class _Supervisor:
         self._processes = [_Process(number) for number in range(config.workers)]
         # The sockets that workers share: each worker's, by the number of the other.
         self._shared = _pairs(config.workers)
-        self._connections = memoryview(mmap.mmap(-1, 8 * config.workers)).cast("q")
+        # Two numbers of each worker: see `ConnectionLimits`.
+        self._connections = memoryview(mmap.mmap(-1, 2 * 8 * config.workers)).cast("q")
         self._selector = selectors.DefaultSelector()
         self._signals, self._wakeup = socket.socketpair()
         self._stopping = False
@@ -153,8 +155,7 @@ class _Supervisor:
         for each in (self._signals, self._wakeup):
             each.setblocking(False)
         before = signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
-        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-        handlers = {number: signal.signal(number, _ignore) for number in numbers}
+        handlers = {number: signal.signal(number, _ignore) for number in _SIGNALS}
         try:
             yield
         finally:
@@ -214,10 +215,13 @@ class _Supervisor:
         process.due = None
         process.ready = False
         process.started = time.monotonic()
+        # A signal for the worker must not come while it has the handlers of the supervisor.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, signal.SIGUSR1))
         pid = os.fork()
         if pid == 0:
             ours.close()
-            self._run_worker(process.number, theirs)
+            self._run_worker(process.number, theirs, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         process.pid = pid
         process.reports = ours
@@ -247,8 +251,9 @@ class _Supervisor:
             self._stop()
             return
         steady = time.monotonic() - process.started > _STEADY
-        process.failures = 0 if steady else process.failures + 1
-        delay = _DELAYS[min(process.failures, len(_DELAYS) - 1)]
+        before = 0 if steady else process.failures
+        process.failures = before + 1
+        delay = _DELAYS[min(before, len(_DELAYS) - 1)]
         process.due = time.monotonic() + delay
         log.error(
             "a worker has ended, and starts again",
@@ -275,7 +280,9 @@ class _Supervisor:
 
     def _take_report(self, process: _Process, report: dict[str, Any]) -> None:
         if "failure" in report:
-            if self._failure is None and not self._announced:
+            if self._announced:
+                log.error("a worker cannot start", worker=process.number, reason=report["reason"])
+            elif self._failure is None:
                 kind = _FAILURES[report["failure"]]
                 self._failure = kind(f"worker {process.number}: {report['reason']}")
         elif "progress" in report:
@@ -295,10 +302,19 @@ class _Supervisor:
 
     # -- in the worker -------------------------------------------------------------------
 
-    def _run_worker(self, number: int, reports: socket.socket) -> None:
-        """Be the worker, in the process that was forked. Does not return."""
+    def _run_worker(self, number: int, reports: socket.socket, mask: Iterable[int]) -> None:
+        """Be the worker, in the process that was forked, with this mask of blocked signals. Does
+        not return."""
         code = 1
         try:
+            signal.set_wakeup_fd(-1)
+            for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+                signal.signal(each, signal.SIG_DFL)
+            # A terminal sends the first to all processes; the supervisor tells the workers. It
+            # sends the second, which a worker that is not ready does not need.
+            for each in (signal.SIGINT, signal.SIGUSR1):
+                signal.signal(each, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             code = self._serve(number, reports)
         finally:
             # The frames below belong to the supervisor: they must not be left in the usual way.
@@ -307,11 +323,6 @@ class _Supervisor:
             os._exit(code)
 
     def _serve(self, number: int, reports: socket.socket) -> int:
-        signal.set_wakeup_fd(-1)
-        for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(each, signal.SIG_DFL)
-        # A terminal sends it to all processes; the supervisor tells the workers.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.environ.pop("NOTIFY_SOCKET", None)
         self._selector.close()
         for other, sockets in enumerate(self._shared):

@@ -120,7 +120,8 @@ class HandshakeRecord:
     def from_amqp(self) -> tuple[bytes, bytes]:
         """Return the bytes in both directions from the AMQP header on. Another protocol is returned
         as a whole: only AMQP has a login that cannot be repeated, because it has random numbers."""
-        if not self.received.startswith(b"AMQP") or self.received[4] not in (0, *_LAYERS):
+        begins = self.received.startswith
+        if not begins(AMQP) and not (begins(b"AMQP") and self.received[4] in _LAYERS):
             return bytes(self.received), bytes(self.sent)
         at = 0
         while self.received[at : at + 4] != b"AMQP" or self.received[at + 4] in _LAYERS:

@@ -28,8 +28,8 @@ def place_hosts(config: Config) -> dict[str, int]:
 
     The default virtual host belongs to worker 0. Others go where the configuration wants them,
     or where they have been; a new one goes to the worker with the fewest. What an existing store
-    without the file has belongs to worker 0. Raises `ConfigError` if a virtual host belongs to a
-    worker that there is not, or if the file cannot be used.
+    without the file has belongs to worker 0. Raises `ConfigError` if a virtual host or a store
+    belongs to a worker that there is not, or if the file cannot be used.
     """
     path = config.store.path
     known = {} if path is None else _read(path)
@@ -41,9 +41,12 @@ def place_hosts(config: Config) -> dict[str, int]:
     for name, number in placed.items():
         if number >= config.workers:
             raise ConfigError(
-                f"the virtual host {name!r} belongs to worker {number}, but the last one of"
-                f" workers = {config.workers} is {config.workers - 1}"
+                f"the virtual host {name!r} is in the store of worker {number}, but with workers ="
+                f" {config.workers} the last one is {config.workers - 1}: set workers ="
+                f" {number + 1}, or move its store to another worker"
             )
+    if path is not None:
+        _check_left_over(path, config.workers)
     # A store that has been used without workers.
     is_old = path is not None and not known and (path / FORMAT_NAME).exists()
     for host in config.virtual_host:
@@ -55,6 +58,19 @@ def place_hosts(config: Config) -> dict[str, int]:
         # Those that the configuration does not have at the moment are remembered, too.
         _write(path, {**known, **placed})
     return placed
+
+
+def _check_left_over(path: Path, count: int) -> None:
+    """Raise `ConfigError` if there is the store of a worker that the broker does not have: nobody
+    would serve what it contains."""
+    for found in sorted(path.glob("worker-*")):
+        number = found.name.removeprefix("worker-")
+        if number.isdecimal() and int(number) >= count and (found / FORMAT_NAME).exists():
+            raise ConfigError(
+                f"{found} is the store of worker {number}, but with workers = {count} the last one"
+                f" is {count - 1}: set workers = {int(number) + 1}, or move the directory away if"
+                " its messages are not needed"
+            )
 
 
 def config_of(config: Config, number: int) -> Config:
@@ -91,13 +107,13 @@ def directory_of(path: Path, number: int) -> Path:
 def _read(path: Path) -> dict[str, int]:
     file = path / FILE
     try:
-        text = file.read_text("utf-8")
+        data = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from None
     try:
-        found = json.loads(text)
+        found = json.loads(data)
     except ValueError as error:
         raise ConfigError(f"{file} is damaged: {error}") from None
     if not isinstance(found, dict) or not all(

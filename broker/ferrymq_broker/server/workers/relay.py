@@ -18,7 +18,8 @@ _WATCH: Final = 1.0
 
 
 class Relay:
-    """A relay between `client`, whose protocol it becomes at once, and a socket to the other worker.
+    """A relay between `client`, whose protocol it becomes at once, and a socket to the other
+    worker.
 
     `early` are bytes of the client that were read before. `on_end` is called once, when the
     transport of the client has ended.

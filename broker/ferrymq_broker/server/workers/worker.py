@@ -22,7 +22,8 @@ class Worker:
 
     `placed` has the worker of each virtual host. `listening` are the sockets of the listeners, in
     the order of the configuration; all workers accept from them. `connections` are the numbers of
-    connections of all workers. `is_monitored` says that a worker has a listener for monitoring.
+    connections of all workers: see `ConnectionLimits`. `is_monitored` says that there is a listener
+    for monitoring.
     """
 
     def __init__(
