@@ -67,8 +67,13 @@ class SharedStorage:
     # -- for others ----------------------------------------------------------------------
 
     async def _begin(self, content: bytes) -> bytes:
+        """Begin the backup of this store. Return why not; nothing if it has begun."""
+        target = Path(json.loads(content))
+        if not BackupTarget(target.parent).begun:
+            # This worker was away for so long that the other one has given up.
+            return b"the backup is over"
         try:
-            self._storage.begin_backup(json.loads(content))
+            self._storage.begin_backup(str(target))
         except ManagementError as error:
             return error.description.encode()
         return b""
