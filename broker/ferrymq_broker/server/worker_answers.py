@@ -39,6 +39,8 @@ class WorkerAnswers:
     def __init__(self, server: BrokerServer, peers: Peers) -> None:
         self._server = server
         self._peers = peers
+        # The workers that did not answer when management asked them last.
+        self._missing: set[int] = set()
         peers.answerers[_READY] = self._ready
         peers.answerers[_FOLLOW] = self._follow
         peers.answerers[_RELOAD] = self._reload
@@ -68,7 +70,11 @@ class WorkerAnswers:
         self, question: str, content: object = None, number: int | None = None
     ) -> PendingAnswers:
         """Ask the others a question of management. See `management.workers`."""
-        return PendingAnswers(self._peers, question, json.dumps(content).encode(), number)
+        numbers = self._peers.numbers if number is None else [number]
+        encoded = json.dumps(content).encode()
+        return PendingAnswers(
+            {each: asyncio.ensure_future(self._ask(each, question, encoded)) for each in numbers}
+        )
 
     @property
     def numbers(self) -> list[int]:
@@ -76,6 +82,19 @@ class WorkerAnswers:
         return self._peers.numbers
 
     # -- inside --------------------------------------------------------------------------
+
+    async def _ask(self, number: int, question: str, content: bytes) -> Any:
+        """Return what a worker answers; None if it does not."""
+        try:
+            answer = await self._peers.ask(number, question, content, _PATIENCE)
+        except PeerError as error:
+            if number not in self._missing:
+                # Once, because consoles ask again and again.
+                log.warning("a worker does not answer", worker=number, reason=str(error))
+            self._missing.add(number)
+            return None
+        self._missing.discard(number)
+        return json.loads(answer)
 
     async def _figures(self, content: bytes) -> bytes:
         return json.dumps(figures_of(self._server.broker)).encode()
@@ -126,25 +145,24 @@ class WorkerAnswers:
 
 
 class PendingAnswers:
-    """Answers that come in. With a `number` only this worker is asked."""
+    """Answers that come in, by the number of the worker. See `management.workers.Answers`."""
 
-    def __init__(self, peers: Peers, question: str, content: bytes, number: int | None) -> None:
-        self.found: dict[int, Any] = {}
-        numbers = peers.numbers if number is None else [number]
-        self._asked = [
-            asyncio.ensure_future(self._ask(peers, each, question, content)) for each in numbers
-        ]
+    def __init__(self, asked: dict[int, asyncio.Future[Any]]) -> None:
+        self._asked = asked
 
     @property
     def over(self) -> bool:
         """Whether all have answered, or have taken too long."""
-        return all(each.done() for each in self._asked)
+        return all(each.done() for each in self._asked.values())
 
-    async def _ask(self, peers: Peers, number: int, question: str, content: bytes) -> None:
-        try:
-            self.found[number] = json.loads(await peers.ask(number, question, content, _PATIENCE))
-        except PeerError as error:
-            log.warning("a worker is missing", worker=number, what=question, reason=str(error))
+    @property
+    def found(self) -> dict[int, Any]:
+        """The answers that there are."""
+        return {
+            number: each.result()
+            for number, each in self._asked.items()
+            if each.done() and each.result() is not None
+        }
 
 
 class SharedConfig:
