@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 _READY: Final = "ready"
 _FOLLOW: Final = "follow"
 _RELOAD: Final = "reload"
-# Seconds for another worker to say whether it is ready.
+# Seconds for another worker to answer, and to describe all its nodes.
 _PATIENCE: Final = 1.0
+_LONG_PATIENCE: Final = 3.0
 
 
 class WorkerAnswers:
@@ -85,8 +86,9 @@ class WorkerAnswers:
 
     async def _ask(self, number: int, question: str, content: bytes) -> Any:
         """Return what a worker answers; None if it does not."""
+        patience = _LONG_PATIENCE if question == DEFINITIONS else _PATIENCE
         try:
-            answer = await self._peers.ask(number, question, content, _PATIENCE)
+            answer = await self._peers.ask(number, question, content, patience)
         except PeerError as error:
             if number not in self._missing:
                 # Once, because consoles ask again and again.
