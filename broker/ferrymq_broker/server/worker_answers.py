@@ -16,7 +16,7 @@ from ferrymq_broker.management.live import LiveKeepers
 from ferrymq_broker.management.overview import figures_of
 from ferrymq_broker.management.workers import DEFINITIONS, FIGURES, SAMPLES
 from ferrymq_broker.monitoring.readiness import Readiness
-from ferrymq_broker.server.workers.peers import PeerError, Peers
+from ferrymq_broker.server.workers.peers import WorkerError, Peers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ class WorkerAnswers:
         readiness = Readiness(True, "")
         alarms: set[str] = set()
         for number, answer in (await self._peers.ask_all(_READY, b"", _PATIENCE)).items():
-            if isinstance(answer, PeerError):
+            if isinstance(answer, WorkerError):
                 readiness = Readiness(False, str(answer))
                 continue
             ready, reason, theirs = json.loads(answer)
@@ -89,7 +89,7 @@ class WorkerAnswers:
         patience = _LONG_PATIENCE if question == DEFINITIONS else _PATIENCE
         try:
             answer = await self._peers.ask(number, question, content, patience)
-        except PeerError as error:
+        except WorkerError as error:
             if number not in self._missing:
                 # Once, because consoles ask again and again.
                 log.warning("a worker does not answer", worker=number, reason=str(error))
@@ -129,7 +129,7 @@ class WorkerAnswers:
             server.rules.take(server.config)
         except ConfigError as error:
             log.error("the rules stay as they were", reason=str(error))
-            raise PeerError(str(error)) from None
+            raise WorkerError(str(error)) from None
         finally:
             server.broker.finish_pass()
         return b""
@@ -140,7 +140,7 @@ class WorkerAnswers:
         try:
             server.live.reload()
         except ConfigError as error:
-            raise PeerError(str(error)) from None
+            raise WorkerError(str(error)) from None
         finally:
             server.broker.finish_pass()
         return b""
