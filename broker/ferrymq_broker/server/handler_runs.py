@@ -30,7 +30,7 @@ from ferrymq_broker.server.workers.passed_request import (
     encode_answer,
     encode_request,
 )
-from ferrymq_broker.server.workers.peers import WorkerError, Peers
+from ferrymq_broker.server.workers.peers import Peers, WorkerError
 from ferrymq_broker.store.changes import StableCall
 
 if TYPE_CHECKING:

@@ -545,7 +545,7 @@ class BrokerServer:
         early: bytes,
         protocol: AmqpProtocol,
     ) -> None:
-        """ClientRelay the bytes of a client to the socket of another worker, which has its connection.
+        """Relay the bytes of a client to the socket of another worker, which has its connection.
         `early` are bytes that were read before."""
         relay = ClientRelay(client, early, self._relay_ended)
         self.relays[relay] = protocol

@@ -16,7 +16,7 @@ from ferrymq_broker.management.live import LiveKeepers
 from ferrymq_broker.management.overview import figures_of
 from ferrymq_broker.management.workers import DEFINITIONS, FIGURES, SAMPLES
 from ferrymq_broker.monitoring.readiness import Readiness
-from ferrymq_broker.server.workers.peers import WorkerError, Peers
+from ferrymq_broker.server.workers.peers import Peers, WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

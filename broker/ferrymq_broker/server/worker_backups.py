@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ferrymq_broker.management.errors import CONFLICT, ManagementError
-from ferrymq_broker.server.workers.peers import WorkerError, Peers
+from ferrymq_broker.server.workers.peers import Peers, WorkerError
 from ferrymq_broker.server.workers.placement import FILE, directory_of
 from ferrymq_broker.store.backup_target import BackupTarget
 from ferrymq_broker.store.errors import StoreError

@@ -27,7 +27,7 @@ from ferrymq_broker.server.workers.passed_request import (
     encode_answer,
     encode_request,
 )
-from ferrymq_broker.server.workers.peers import WorkerError, Peers
+from ferrymq_broker.server.workers.peers import Peers, WorkerError
 from tests.broker.workers.pages import TENANT, WORKERS, fetch, read, worker_pids
 from tests.raw.process import Broker
 
