@@ -115,6 +115,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/store/",
         "broker/recovery/",
         "broker/test_backups.py",
+        "broker/workers/test_backups.py",
         "broker/test_stored_process.py",
         "broker/test_stored_server.py",
         "broker/cli_store/",
@@ -168,9 +169,13 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/locks/test_lock_operations.py",
         "broker/locks/test_lock_transactions.py",
     ),
-    "broker/management": ("broker/management/",),
-    "broker/http-api": ("broker/http_api/",),
-    "broker/monitoring": ("broker/monitoring/", "broker/history/"),
+    "broker/management": ("broker/management/", "broker/workers/test_management.py"),
+    "broker/http-api": ("broker/http_api/", "broker/workers/test_management.py"),
+    "broker/monitoring": (
+        "broker/monitoring/",
+        "broker/history/",
+        "broker/workers/test_monitoring.py",
+    ),
     "broker/open-network": (
         "broker/security/test_gate.py",
         "broker/limits/",
@@ -182,7 +187,11 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "wire/test_default_outcomes.py",
         "wire/test_undeliverable_here.py",
     ),
-    "broker/opentelemetry": ("broker/telemetry/", "client/test_opentelemetry.py"),
+    "broker/opentelemetry": (
+        "broker/telemetry/",
+        "client/test_opentelemetry.py",
+        "broker/workers/test_monitoring.py",
+    ),
     "broker/paging": ("broker/paging/",),
     "broker/policies": (
         "broker/config/test_policies.py",
@@ -199,7 +208,10 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/lifecycle/test_declared_nodes_stay.py",
     ),
     "broker/rabbitmq": ("rabbitmq/",),
-    "broker/rabbitmq-http-api": ("rabbitmq/test_http_api.py",),
+    "broker/rabbitmq-http-api": (
+        "rabbitmq/test_http_api.py",
+        "broker/workers/test_rabbitmq_api.py",
+    ),
     "broker/kubernetes": ("broker/replication/test_standby.py",),
     "broker/replication": ("broker/replication/",),
     "broker/replication-database": (

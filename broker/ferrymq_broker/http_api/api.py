@@ -32,6 +32,7 @@ from ferrymq_broker.server.http_handlers import (
     HttpRequest,
     HttpResponse,
     HttpSteps,
+    ServedElsewhereError,
 )
 from ferrymq_broker.values.rights import MANAGE
 
@@ -117,6 +118,8 @@ class _ManagementApi:
         space = self._host.broker.spaces.get(name)
         if space is None:
             raise _RefusedError(HTTPStatus.NOT_FOUND, f"there is no virtual host {name[:200]!r}")
+        if space.elsewhere >= 0:
+            raise ServedElsewhereError(space)
         return space
 
     def _manager(self, space: AddressSpace) -> Manager:

@@ -17,6 +17,7 @@ from ferrymq_broker.config.apply.stated_settings import stated_settings
 from ferrymq_broker.config.declarations import Tables
 from ferrymq_broker.config.model import DEFAULT_HOST, Config
 from ferrymq_broker.config.policy_resolution import resolve_policy
+from ferrymq_broker.management.workers import DEFINITIONS
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import PERMANENT, Node
 from ferrymq_broker.nodes.queues.queue import Queue
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.management.access_rules import RuleKeeper
     from ferrymq_broker.management.live import LiveKeepers
+    from ferrymq_broker.management.sliced_query import Steps
+    from ferrymq_broker.management.workers import OtherWorkers
     from ferrymq_broker.nodes.exchanges.binding import Binding
 
 Table = dict[str, object]
@@ -49,8 +52,10 @@ class BrokerDefinitions:
         self.omitted.append({"kind": kind, "name": name, "virtual-host": host, "reason": reason})
 
 
-def definitions_of(broker: Broker, keepers: LiveKeepers) -> BrokerDefinitions:
-    """Return the definitions of all virtual hosts."""
+def definitions_of(
+    broker: Broker, keepers: LiveKeepers, workers: OtherWorkers | None = None
+) -> Steps[BrokerDefinitions]:
+    """Return the definitions of all virtual hosts, also of those that other workers serve."""
     config = keepers.config.in_force
     found = BrokerDefinitions()
     document = found.document
@@ -59,23 +64,72 @@ def definitions_of(broker: Broker, keepers: LiveKeepers) -> BrokerDefinitions:
         document["security"] = security
     if config.policies:
         document["policies"] = {name: plain(each) for name, each in config.policies.items()}
+    part = definitions_of_worker(broker, keepers, config.personality.settings, found)
+    hosts = part.hosts
+    if workers is not None:
+        document["workers"] = config.workers
+        yield from _add_others(broker, workers, part, found)
     if config.personality.name:
-        personal = config.personality.settings
-        for space in broker.spaces.values():
-            if space.personality is not None:
-                personal |= space.personality.definitions(personal)
-        document["personality"] = {"name": config.personality.name, **personal}
-    document |= _tables(config, config, broker.default, keepers.rules, found)
-    hosts: list[Table] = []
+        document["personality"] = {"name": config.personality.name, **part.personal}
+    document |= hosts.get(DEFAULT_HOST, {})
+    tables: list[Table] = []
     for host in config.virtual_host:
         names: Table = {"name": host.name}
         if host.hostnames:
             names["hostnames"] = list(host.hostnames)
-        tables = _tables(config, host, broker.spaces[host.name], keepers.rules, found)
-        hosts.append({**names, **tables})
-    if hosts:
-        document["virtual-host"] = hosts
+        if host.worker is not None:
+            names["worker"] = host.worker
+        tables.append({**names, **hosts.get(host.name, {})})
+    if tables:
+        document["virtual-host"] = tables
     return found
+
+
+@dataclass(slots=True)
+class WorkerDefinitions:
+    """The tables of the virtual hosts of one worker, and the settings of the personality with what
+    they add."""
+
+    hosts: dict[str, Table]
+    personal: Table
+
+
+def _add_others(
+    broker: Broker, workers: OtherWorkers, part: WorkerDefinitions, found: BrokerDefinitions
+) -> Steps[None]:
+    """Add what other workers serve to the part of this one."""
+    for number in workers.numbers:
+        answers = workers.ask(DEFINITIONS, part.personal, number)
+        while not answers.over:
+            yield True
+        if number in answers.found:
+            told = answers.found[number]
+            part.hosts |= told["hosts"]
+            part.personal = told["personal"]
+            found.omitted += told["omitted"]
+            continue
+        for space in broker.spaces.values():
+            if space.elsewhere == number:
+                reason = f"worker {number}, which serves it, does not answer: export again later"
+                found.omit("virtual-host", space.name, space.name, reason)
+
+
+def definitions_of_worker(
+    broker: Broker, keepers: LiveKeepers, personal: Mapping[str, object], found: BrokerDefinitions
+) -> WorkerDefinitions:
+    """Return the definitions of the virtual hosts that this process serves. `personal` are the
+    settings of the personality so far."""
+    config = keepers.config.in_force
+    part = WorkerDefinitions({}, dict(personal))
+    stated: dict[str, Tables] = {DEFAULT_HOST: config}
+    stated |= {host.name: host for host in config.virtual_host}
+    for space in broker.served_spaces():
+        if space.personality is not None:
+            part.personal |= space.personality.definitions(part.personal)
+        tables = stated.get(space.name)
+        if tables is not None:
+            part.hosts[space.name] = _tables(config, tables, space, keepers.rules, found)
+    return part
 
 
 def _security(config: Config, keepers: LiveKeepers, found: BrokerDefinitions) -> Table:

@@ -3,7 +3,8 @@ the operation HISTORY."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from ferrymq_broker.history.sampler import series_of
 from ferrymq_broker.history.series import (
@@ -82,11 +83,19 @@ def history_of(call: Call, history: NodeHistory | None, agenda: Agenda) -> Resul
     return _answer(call, series_of(history), agenda)
 
 
+def seconds_of(call: Call) -> int:
+    """Return how far HISTORY goes back. Raises `ManagementError`."""
+    call.expect_only(*ARGUMENTS)
+    return call.number("seconds", _SECONDS, 1)
+
+
 def _answer(call: Call, series: NodeSeries | None, agenda: Agenda) -> Result:
+    return Result(samples(series, seconds_of(call), agenda))
+
+
+def samples(series: NodeSeries | None, seconds: int, agenda: Agenda) -> dict[str, object]:
     """Return the samples of the last `seconds`, the oldest first: those of the finest level that
     goes back so far."""
-    call.expect_only(*ARGUMENTS)
-    seconds = call.number("seconds", _SECONDS, 1)
     level = 0
     while level < LEVELS - 1 and seconds > _span(level):
         level += 1
@@ -110,16 +119,38 @@ def _answer(call: Call, series: NodeSeries | None, agenda: Agenda) -> Result:
             oldest = series.value(level, at, OLDEST)
             moment = clock.began + at * ticks_of(level) * PERIOD
             ages.append(0 if oldest == EMPTY else int(clock.age(oldest, moment)))
-    return Result(
-        {
-            "interval": int(step),
-            "end": Timestamp(int(agenda.date_of(end))) if end else None,
-            "in-rate": ins,
-            "out-rate": outs,
-            "messages": depths,
-            "oldest-age": ages,
-        }
-    )
+    return {
+        "interval": int(step),
+        "end": Timestamp(int(agenda.date_of(end))) if end else None,
+        "in-rate": ins,
+        "out-rate": outs,
+        "messages": depths,
+        "oldest-age": ages,
+    }
+
+
+def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+    """Return the samples of several processes as those of one. They have the same intervals, which
+    do not begin at the same moment: they differ by less than one."""
+    interval = parts[0]["interval"]
+    known = [part for part in parts if part["end"] is not None]
+    end = max((int(part["end"]) for part in known), default=None)
+    found: dict[str, object] = {
+        "interval": interval,
+        "end": None if end is None else Timestamp(end),
+    }
+    for name in ("in-rate", "out-rate", "messages", "oldest-age"):
+        # The newest first, as long as all is put together.
+        column: list[float] = []
+        for part in known:
+            late = round((int(end or 0) - int(part["end"])) / (interval * 1000))
+            for at, value in enumerate(reversed(part[name]), late):
+                column.extend([0] * (at + 1 - len(column)))
+                both = (column[at], value)
+                column[at] = max(both) if name == "oldest-age" else sum(both)
+        column.reverse()
+        found[name] = [round(value, 4) for value in column]
+    return found
 
 
 def _span(level: int) -> int:

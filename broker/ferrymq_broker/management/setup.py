@@ -26,6 +26,7 @@ from ferrymq_broker.management.termini import TerminusEntities
 from ferrymq_broker.management.topics import SubscriptionEntities, TopicEntities
 from ferrymq_broker.management.traces import ConnectionTraces
 from ferrymq_broker.management.users import UserEntities
+from ferrymq_broker.management.workers import OtherWorkers
 from ferrymq_broker.nodes.service import ServiceNode
 
 if TYPE_CHECKING:
@@ -41,12 +42,14 @@ def install(
     traces: ConnectionTraces | None = None,
     keepers: LiveKeepers | None = None,
     cluster: ReplicationKeeper | None = None,
+    workers: OtherWorkers | None = None,
 ) -> Manager:
     """Add the management node to `space`, and return its manager.
 
     With a `keeper` it manages the store too, and it has the types of the `dialects`. With a
     `cluster` it shows the replication. With `traces` connections can be traced. With `keepers` it
     manages the rules of the virtual host, and in the default one the users and the configuration.
+    With `workers` it shows what other processes of the broker have, too.
 
     Called once for every virtual host.
     """
@@ -64,7 +67,7 @@ def install(
         connections,
         SessionEntities(connections),
         LinkEntities(connections),
-        BrokerEntities(broker, space, keepers),
+        BrokerEntities(broker, space, keepers, workers),
         VirtualHostEntities(broker, space),
     ]
     links = NodeLinks(connections)

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.client_handler import ClientHandler
+from ferrymq_broker.monitoring.metric_columns import MetricColumns
 from ferrymq_broker.monitoring.node_metrics import Encode, escaped, head_of
 from ferrymq_broker.monitoring.node_totals import AT_ONCE, Pause, pause
 
@@ -29,13 +30,13 @@ CONNECTION_COUNTERS: Final = {
 
 
 class ConnectionMetrics:
-    """The figures of each connection, as `read` found them."""
+    """The figures of each connection, as `read` found them. `prefix` is written before the labels
+    of each."""
 
-    def __init__(self) -> None:
-        self._labels: list[str] = []
-        self._values: dict[str, list[float]] = {
-            name: [] for name in (*CONNECTION_GAUGES, *CONNECTION_COUNTERS)
-        }
+    def __init__(self, prefix: str = "") -> None:
+        self.columns: MetricColumns = MetricColumns(
+            (*CONNECTION_GAUGES, *CONNECTION_COUNTERS), "d", prefix
+        )
 
     async def read(self, broker: Broker, pause: Pause = pause) -> None:
         """Read the figures of all open connections."""
@@ -57,7 +58,7 @@ class ConnectionMetrics:
             "throttled_seconds": 0 if throttle is None else int(throttle.throttled_time()) / 1000,
         }
         for name, value in values.items():
-            self._values[name].append(float(value))
+            self.columns.values[name].append(float(value))
         told = (
             client.space.name,
             str(client.id),
@@ -67,11 +68,11 @@ class ConnectionMetrics:
             str(handler.describe().get("protocol", "")),
         )
         named = zip(_LABELS, told, strict=True)
-        self._labels.append(",".join(f'{name}="{escaped(value)}"' for name, value in named))
+        self.columns.add_labels(",".join(f'{name}="{escaped(value)}"' for name, value in named))
 
     async def lines(self, encode: Encode, pause: Pause = pause) -> AsyncIterator[bytes]:
         """Yield the text in pieces; `encode` writes the head of each metric."""
-        for name, column in self._values.items():
+        for name, column in self.columns.values.items():
             family = connection_family(name)
             yield head_of(family, encode)
             sample = f"{family.name}_total{{" if name in CONNECTION_COUNTERS else f"{family.name}{{"
@@ -80,7 +81,7 @@ class ConnectionMetrics:
                 yield "".join(
                     f"{sample}{labels}}} {value}\n"
                     for labels, value in zip(
-                        self._labels[first : first + AT_ONCE],
+                        self.columns.labels[first : first + AT_ONCE],
                         column[first : first + AT_ONCE],
                         strict=True,
                     )

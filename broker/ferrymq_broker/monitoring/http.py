@@ -21,15 +21,15 @@ from prometheus_client.exposition import choose_encoder
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.capture.service import CaptureService
 from ferrymq_broker.http_responses import leave_out_server, serve
-from ferrymq_broker.monitoring.capture_metrics import CaptureCollector
 from ferrymq_broker.monitoring.connection_metrics import ConnectionMetrics
 from ferrymq_broker.monitoring.http_limits import HttpLimits
 from ferrymq_broker.monitoring.http_log_filter import LOGGER
 from ferrymq_broker.monitoring.metrics_auth import MetricsAuth
-from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
+from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry, by_node
 from ferrymq_broker.monitoring.node_metrics import NodeMetrics
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_stats import StoreStats
+from ferrymq_broker.monitoring.worker_metrics import CONNECTIONS, NODES, SUMS, AllWorkers
 
 # Answers requests for other paths.
 Others: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -51,6 +51,9 @@ class MonitoringServer:
     Each request for ``/readyz`` calls `readiness`. There are no metrics before `watch`, and none
     for clients that `metrics_auth` refuses. Other requests go to `others` after `watch`.
 
+    With `workers` the metrics are those of all workers of the broker, and `readiness_of_others`
+    returns whether the others are ready, and their alarms.
+
     At most `connections` connections are open at a time. `start` raises `OSError` if it cannot
     listen on the address.
     """
@@ -65,6 +68,8 @@ class MonitoringServer:
         others: Others | None = None,
         connections: int = 100,
         ssl_context: ssl.SSLContext | None = None,
+        workers: AllWorkers | None = None,
+        readiness_of_others: Callable[[], Awaitable[tuple[Readiness, set[str]]]] | None = None,
     ) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or "127.0.0.1"
@@ -79,6 +84,8 @@ class MonitoringServer:
         self._watching = False
         self._metrics_auth = metrics_auth
         self._others = others
+        self._workers = workers
+        self._readiness_of_others = readiness_of_others
         self._ssl = ssl_context
         self._limits = HttpLimits(connections)
         self._listener: asyncio.Server | None = None
@@ -109,8 +116,7 @@ class MonitoringServer:
         """Serve metrics from now on, with those of `store` and `capture`. The broker must have all
         its virtual hosts."""
         self.metrics.watch(store, capture)
-        if capture is not None:
-            self._by_node.register(CaptureCollector(capture.figures, by_stream=True))
+        self._by_node = by_node(capture)
         self._watching = True
 
     async def start(self) -> None:
@@ -147,7 +153,11 @@ class MonitoringServer:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         ready, reason = self._readiness()
-        body = {"ready": ready, "reason": reason, "alarms": sorted(self._broker.alarms)}
+        alarms = set(self._broker.alarms)
+        if ready and self._readiness_of_others is not None:
+            (ready, reason), theirs = await self._readiness_of_others()
+            alarms |= theirs
+        body = {"ready": ready, "reason": reason, "alarms": sorted(alarms)}
         return web.json_response(body, status=200 if ready else 503)
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
@@ -155,19 +165,31 @@ class MonitoringServer:
         if refusal is not None:
             return refusal
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        workers = self._workers
         async with self._at_work:
-            body = encode(await self.metrics.read())
+            if workers is None:
+                body = encode(await self.metrics.read())
+            else:
+                asked = workers.ask(SUMS)
+                body = encode(await workers.merged(await self.metrics.read(), asked))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _metrics_by_node(self, request: web.Request) -> web.StreamResponse:
-        return await self._metrics_in_pieces(request, NodeMetrics(), self._by_node)
+        figures = NodeMetrics(self._prefix)
+        return await self._metrics_in_pieces(request, NODES, figures, self._by_node)
 
     async def _metrics_by_connection(self, request: web.Request) -> web.StreamResponse:
-        return await self._metrics_in_pieces(request, ConnectionMetrics(), CollectorRegistry())
+        figures = ConnectionMetrics(self._prefix)
+        return await self._metrics_in_pieces(request, CONNECTIONS, figures, CollectorRegistry())
+
+    @property
+    def _prefix(self) -> str:
+        return "" if self._workers is None else self._workers.prefix
 
     async def _metrics_in_pieces(
         self,
         request: web.Request,
+        name: str,
         figures: NodeMetrics | ConnectionMetrics,
         others: CollectorRegistry,
     ) -> web.StreamResponse:
@@ -178,8 +200,12 @@ class MonitoringServer:
             return refusal
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         response = web.StreamResponse(headers={"Content-Type": content_type})
+        workers = self._workers
         async with self._at_work:
+            asked = None if workers is None else workers.ask(name)
             await figures.read(self._broker)
+            if workers is not None and asked is not None:
+                others = await workers.merged(others, asked, figures.columns)
             await response.prepare(request)
             async for piece in figures.lines(encode):
                 await response.write(piece)

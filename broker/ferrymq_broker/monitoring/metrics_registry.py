@@ -50,3 +50,11 @@ class MetricsRegistry:
         await self._counted.count(self._broker, self._retired)
         await self._clients.count(self._broker)
         return self._registry
+
+
+def by_node(capture: CaptureService | None) -> CollectorRegistry:
+    """Return the metrics by address, except those of nodes."""
+    registry = CollectorRegistry()
+    if capture is not None:
+        registry.register(CaptureCollector(capture.figures, by_stream=True))
+    return registry

@@ -6,7 +6,6 @@ first, and written from there. That takes some 250 bytes for each node, much les
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -15,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.monitoring.metric_columns import MetricColumns
 from ferrymq_broker.monitoring.metrics import metric_name
 from ferrymq_broker.monitoring.node_totals import (
     AT_ONCE,
@@ -37,12 +37,12 @@ _NONE: Final = -1
 
 
 class NodeMetrics:
-    """The figures of all nodes and subscriptions of a broker, as `read` found them."""
+    """The figures of all nodes and subscriptions of a broker, as `read` found them. `prefix` is
+    written before the labels of each."""
 
-    def __init__(self) -> None:
-        self._labels: list[str] = []
+    def __init__(self, prefix: str = "") -> None:
+        self.columns: MetricColumns = MetricColumns((*COUNTERS, *GAUGES), "q", prefix)
         self._last: tuple[str, ...] = ()
-        self._values = {name: array("q") for name in (*COUNTERS, *GAUGES)}
 
     async def read(self, broker: Broker, pause: Pause = pause) -> None:
         """Read the figures of all nodes and subscriptions."""
@@ -55,21 +55,22 @@ class NodeMetrics:
     def _add(self, row: NodeRow) -> None:
         key = row[:3]
         figures = row.figures()
+        values = self.columns.values
         if key == self._last:
             for name, value in figures.items():
-                column = self._values.get(name)
+                column = values.get(name)
                 if column is not None:
                     column[-1] = value if column[-1] == _NONE else column[-1] + value
             return
         self._last = key
-        for name, column in self._values.items():
+        for name, column in values.items():
             column.append(figures.get(name, _NONE))
         named = zip(LABELS, key, strict=True)
-        self._labels.append(",".join(f'{name}="{escaped(value)}"' for name, value in named))
+        self.columns.add_labels(",".join(f'{name}="{escaped(value)}"' for name, value in named))
 
     async def lines(self, encode: Encode, pause: Pause = pause) -> AsyncIterator[bytes]:
         """Yield the text in pieces; `encode` writes the head of each metric."""
-        for name, column in self._values.items():
+        for name, column in self.columns.values.items():
             if max(column, default=_NONE) == _NONE:
                 continue
             family = family_of(name)
@@ -80,7 +81,7 @@ class NodeMetrics:
                 yield "".join(
                     f"{sample}{labels}}} {value}.0\n"
                     for labels, value in zip(
-                        self._labels[first : first + AT_ONCE],
+                        self.columns.labels[first : first + AT_ONCE],
                         column[first : first + AT_ONCE],
                         strict=True,
                     )

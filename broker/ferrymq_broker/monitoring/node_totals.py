@@ -179,7 +179,7 @@ class NodeTotals:
         figures: dict[str, dict[tuple[str, ...], float]] = defaultdict(lambda: defaultdict(float))
         for kind, names in BY_KIND.items():
             for name in names:
-                figures[name].update({(host, kind): 0.0 for host in broker.spaces})
+                figures[name].update({(space.name, kind): 0.0 for space in broker.served_spaces()})
         for (host, kind, name), value in retired.totals.items():
             figures[name][host, kind] += value
         nodes: dict[tuple[str, ...], float] = defaultdict(float)

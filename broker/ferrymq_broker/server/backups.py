@@ -33,9 +33,11 @@ _PATIENCE: Final = 1000
 
 
 class Backup:
-    """A backup. After `begin` its `state` becomes ``done`` or ``failed``."""
+    """A backup. After `begin` its `state` becomes ``done`` or ``failed``. `begun` says that the
+    directory `target` has the mark of a backup and a part of it already."""
 
-    def __init__(self, store: DurableStore, path: Path, target: Path) -> None:
+    def __init__(self, store: DurableStore, path: Path, target: Path, begun: bool = False) -> None:
+        self._begun = begun
         self.state: str = "running"
         self.reason: str = ""
         # The bytes that were copied, and those to copy, as far as they are known.
@@ -62,7 +64,8 @@ class Backup:
 
     def begin(self) -> None:
         """Begin as soon as no batch is being applied. Raises `StoreError`, `OSError`."""
-        self._directory.require_free()
+        if not self._begun:
+            self._directory.require_free()
         self._store.pause(self._start)
 
     def _start(self) -> None:
@@ -73,7 +76,7 @@ class Backup:
     def _run(self) -> None:
         error: Exception | None = None
         try:
-            target = self._directory.begin()
+            target = RealFolder(self.target) if self._begun else self._directory.begin()
             try:
                 self._copy(target)
                 self._directory.finish(target)

@@ -1,5 +1,4 @@
-"""Requests for handlers: which pages may send them, who sends them, and the pass of the broker in
-which they are handled.
+"""Requests for handlers: which pages may send them, and who sends them.
 
 A browser lets any page send requests to any address, even to a broker on the same machine, and
 sends the origin of the page. Such requests are accepted only from listed origins, and from the
@@ -12,9 +11,6 @@ browser sees no other origin. So a request without credentials must name the bro
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -26,14 +22,10 @@ from ferrymq_broker.http_login import log_in
 from ferrymq_broker.server.http_handlers import (
     API,
     CONSOLE,
-    HttpHandler,
     HttpRequest,
-    HttpResponse,
-    HttpSteps,
     MountedHandler,
 )
 from ferrymq_broker.server.peer_address import host_of, name_of
-from ferrymq_broker.store.changes import StableCall
 
 if TYPE_CHECKING:
     from ferrymq_broker.server.server import BrokerServer
@@ -89,8 +81,8 @@ class HandlerRequests:
                     403, "without a login, name the broker by its address, or as localhost"
                 )
         try:
-            response = await self._run(
-                mounted.handle,
+            response = await self._server.handler_runs.run(
+                mounted.space,
                 HttpRequest(
                     request.method,
                     request.path,
@@ -115,35 +107,6 @@ class HandlerRequests:
 
     # -- inside --------------------------------------------------------------------------
 
-    async def _run(self, handler: HttpHandler, request: HttpRequest) -> HttpResponse:
-        """Call a handler in a pass of the broker, and wait until its changes are on disk. Other
-        clients are served between the steps of long work."""
-        answer = await self._in_pass(partial(handler, request))
-        while not isinstance(answer, HttpResponse):
-            await asyncio.sleep(0)
-            answer = await self._in_pass(partial(_step, answer))
-        return answer
-
-    async def _in_pass(
-        self, work: Callable[[], HttpResponse | HttpSteps]
-    ) -> HttpResponse | HttpSteps:
-        server = self._server
-        broker = server.broker
-        changes = broker.agenda.changes
-        broker.begin_pass(server.clock.now())
-        written = asyncio.Event()
-        try:
-            before = changes.total
-            response = work()
-            if changes.total != before:
-                changes.watch(StableCall(written.set))
-            else:
-                written.set()
-        finally:
-            broker.finish_pass()
-        await written.wait()
-        return response
-
     def _transport_of(self, request: web.Request) -> ClientTransport:
         transport = request.transport
         peer = None if transport is None else transport.get_extra_info("peername")
@@ -162,16 +125,6 @@ def _is_about_the_cluster(request: web.Request) -> bool:
     if request.method not in ("GET", "HEAD"):
         return False
     return request.path.startswith(CONSOLE) or request.path.startswith(f"{API}/replication")
-
-
-def _step(steps: HttpSteps) -> HttpResponse | HttpSteps:
-    """Do one step; return the response if it was the last one."""
-    try:
-        next(steps)
-    except StopIteration as end:
-        response: HttpResponse = end.value
-        return response
-    return steps
 
 
 def _is_own(origin: str, request: web.Request) -> bool:

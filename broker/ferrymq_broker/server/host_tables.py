@@ -31,7 +31,8 @@ class HostTables:
     `max_frame_size` is the largest frame in bytes that opens offer if the configuration does not
     say; 0: the usual one. `http_handlers` make handlers of HTTP requests, by the beginning of the
     path; ``""`` is for all paths. `http_logins` are those of these beginnings whose requests come
-    with a name and a password. `protocols` make the handlers of connections that do not begin with
+    with a name and a password, `http_files` those with the same answers for every virtual host.
+    `protocols` make the handlers of connections that do not begin with
     AMQP 1.0, by their first eight bytes.
     """
 
@@ -42,6 +43,7 @@ class HostTables:
     websocket_subprotocols: tuple[str, ...] = ()
     http_handlers: Mapping[str, HttpHandlerFactory] = field(default_factory=dict)
     http_logins: tuple[str, ...] = ()
+    http_files: tuple[str, ...] = ()
     max_frame_size: int = 0
     protocols: Mapping[bytes, HandlerFactory] = field(default_factory=dict)
 
@@ -55,6 +57,7 @@ class HostTables:
             websocket_subprotocols=self.websocket_subprotocols + more.websocket_subprotocols,
             http_handlers={**self.http_handlers, **more.http_handlers},
             http_logins=self.http_logins + more.http_logins,
+            http_files=self.http_files + more.http_files,
             max_frame_size=max(self.max_frame_size, more.max_frame_size),
             protocols={**self.protocols, **more.protocols},
         )
@@ -90,4 +93,10 @@ class HostTables:
                     managers,
                     keepers,
                 )
-                handlers.mount(space.name, prefix, make(host), prefix in self.http_logins)
+                handlers.mount(
+                    space.name,
+                    prefix,
+                    make(host),
+                    prefix in self.http_logins,
+                    prefix in self.http_files,
+                )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 
 
 class ManagedRules:
-    """The rules of all virtual hosts. Raises `ConfigError` if the file of rules cannot be used."""
+    """The rules of all virtual hosts. `on_change` is called when the file of rules was edited.
+    Raises `ConfigError` if it cannot be used."""
 
-    def __init__(self, config: Config, broker: Broker) -> None:
+    def __init__(
+        self, config: Config, broker: Broker, on_change: Callable[[], object] | None = None
+    ) -> None:
         self._broker = broker
+        self._on_change = on_change
         self._path: Path | None = None
         self._named = False
         self._configured: dict[str, list[AccessRule]] = {}
@@ -84,6 +88,8 @@ class ManagedRules:
             self._put(edit_rules(path, self._named, edit_host))
         except (ConfigError, OSError) as error:
             raise ManagementError(FAILED, f"the rules stay as they were: {error}") from None
+        if self._on_change is not None:
+            self._on_change()
 
     def _check(self, kept: list[KeptRule], host: str, party: Party | None) -> None:
         """Raise `ManagementError` if the rules open the broker, or take from the party the right to

@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 
 
 class ManagedUsers:
-    """The users with a password. `config` and `authenticators` return those that count."""
+    """The users with a password. `config` and `authenticators` return those that count. `on_change`
+    is called when the file has changed."""
 
     def __init__(
-        self, config: Callable[[], Config], authenticators: Callable[[], Authenticators]
+        self,
+        config: Callable[[], Config],
+        authenticators: Callable[[], Authenticators],
+        on_change: Callable[[], object] | None = None,
     ) -> None:
         self._config = config
         self._authenticators = authenticators
+        self._on_change = on_change
         # One change after the other, because each replaces the file.
         self._worker: ThreadPoolExecutor | None = None
 
@@ -60,12 +65,17 @@ class ManagedUsers:
         if self._worker is None:
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="users")
         work = self._worker.submit(_change, path, change)
-        return PendingUserChange(work, lambda: self._authenticators().refresh(force=True))
+        return PendingUserChange(work, self._follow)
 
     def close(self) -> None:
         """Make no more changes."""
         if self._worker is not None:
             self._worker.shutdown(cancel_futures=True)
+
+    def _follow(self) -> None:
+        self._authenticators().refresh(force=True)
+        if self._on_change is not None:
+            self._on_change()
 
 
 class PendingUserChange:

@@ -14,6 +14,7 @@ from ferrymq_broker.server.http_handlers import (
     CONSOLE,
     HttpHandler,
     HttpHost,
+    HttpParts,
     HttpRequest,
     HttpResponse,
     HttpSteps,
@@ -27,7 +28,7 @@ class _Deferred:
         self._make = make
         self._handler: HttpHandler | None = None
 
-    def handle(self, request: HttpRequest) -> HttpResponse | HttpSteps:
+    def handle(self, request: HttpRequest) -> HttpResponse | HttpSteps | HttpParts:
         if self._handler is None:
             self._handler = self._make()
         return self._handler(request)
@@ -52,5 +53,5 @@ def _console(host: HttpHost) -> HttpHandler:
 
 
 MANAGEMENT_PAGES: Final = HostTables(
-    http_handlers={API: _api, CONSOLE: _console}, http_logins=(API,)
+    http_handlers={API: _api, CONSOLE: _console}, http_logins=(API,), http_files=(CONSOLE,)
 )

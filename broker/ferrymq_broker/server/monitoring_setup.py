@@ -15,10 +15,12 @@ from ferrymq_broker.connections.authentication import Authenticator, ClientTrans
 from ferrymq_broker.monitoring.http import MonitoringServer
 from ferrymq_broker.monitoring.metrics_auth import MetricsAuth
 from ferrymq_broker.monitoring.readiness import Readiness
+from ferrymq_broker.monitoring.worker_metrics import AllWorkers
 from ferrymq_broker.server.handler_requests import HandlerRequests
 
 if TYPE_CHECKING:
     from ferrymq_broker.server.server import BrokerServer
+    from ferrymq_broker.server.worker_answers import WorkerAnswers
 
 
 def make_monitoring(
@@ -28,8 +30,10 @@ def make_monitoring(
     authenticator_for: Callable[[ClientTransport], Authenticator | None],
     ssl_context: ssl.SSLContext | None,
     server: BrokerServer,
+    answers: WorkerAnswers | None = None,
 ) -> MonitoringServer:
-    """Make the monitoring server, which gives other requests to the handlers of `server`.
+    """Make the monitoring server, which gives other requests to the handlers of `server`. With
+    `answers` of other workers it shows all workers.
 
     Clients get metrics without a login only if the broker needs no login, or if the listener is
     only for this machine.
@@ -45,6 +49,7 @@ def make_monitoring(
         loopback=loopback,
         named=config.security.names_somebody and not loopback,
     )
+    worker = server.worker
     return MonitoringServer(
         broker,
         url,
@@ -53,6 +58,8 @@ def make_monitoring(
         others=_Handled(HandlerRequests(server, loopback, [])).serve,
         connections=config.http.connections,
         ssl_context=ssl_context,
+        workers=None if worker is None else AllWorkers(worker.number, worker.peers.ask_all),
+        readiness_of_others=None if answers is None else answers.readiness_of_others,
     )
 
 

@@ -45,6 +45,7 @@ from ferrymq_broker.server.adopted_protocol import AdoptedProtocol
 from ferrymq_broker.server.cluster_role import BROKER_ID, ClusterRole
 from ferrymq_broker.server.connection_limits import ConnectionLimits
 from ferrymq_broker.server.dismissal import dismiss
+from ferrymq_broker.server.handler_runs import HandlerRuns
 from ferrymq_broker.server.host_tables import HostTables
 from ferrymq_broker.server.http_handlers import HttpHandlers
 from ferrymq_broker.server.kick_users import UserKick
@@ -58,6 +59,8 @@ from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.server.startup_progress import OnProgress, readiness_of
 from ferrymq_broker.server.tapped_connections import TappedConnections
+from ferrymq_broker.server.worker_answers import SharedConfig, WorkerAnswers
+from ferrymq_broker.server.worker_backups import SharedStorage
 from ferrymq_broker.server.workers.passed_connection import PassedConnection
 from ferrymq_broker.server.workers.relay import Relay
 from ferrymq_broker.store.errors import StoreError
@@ -66,6 +69,7 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.capture.service import CaptureService
     from ferrymq_broker.monitoring.http import MonitoringServer
+    from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
     from ferrymq_broker.security.tls_reload import TlsFiles
     from ferrymq_broker.server.storage import Storage
     from ferrymq_broker.server.websocket_limits import WebSocketLimits
@@ -151,6 +155,10 @@ class BrokerServer:
         self.on_reload: list[Callable[[], object]] = []
         self._authenticators: Authenticators | None = None
         self.live: LiveConfig = LiveConfig(self, reread)
+        # The answers to other workers; None without workers.
+        self._answers: WorkerAnswers | None = None
+        # The metrics; None if nobody reads them.
+        self._metrics: MetricsRegistry | None = None
         # The export of spans and metrics; None unless the configuration wants it.
         self._telemetry: Telemetry | None = None
 
@@ -207,6 +215,15 @@ class BrokerServer:
             self.broker.refusal = self._role.refusal
             if self._role.may_write is not None:
                 self.broker.output.gate = OutputGate(self._role.may_write)
+        self.handler_runs: HandlerRuns = HandlerRuns(
+            self.broker,
+            self.clock.now,
+            self.http_handlers,
+            None if self.worker is None else self.worker.peers,
+        )
+        if self.worker is not None:
+            self._answers = WorkerAnswers(self, self.worker.peers)
+        shared_changed = None if self._answers is None else self._answers.files_changed
         try:
             self.tls: TlsRegistry = TlsRegistry(config)
             self.on_reload.append(lambda: self.tls.refresh(force=True))
@@ -217,16 +234,17 @@ class BrokerServer:
                 self.monitoring = make_monitoring(
                     config,
                     self.broker,
-                    self._ready,
+                    lambda: self.readiness,
                     lambda transport: self._authenticators and self.admission.authenticators,
                     self.tls.monitoring,
                     self,
+                    self._answers,
                 )
                 await self.monitoring.start()
             make_hosts(config, self.broker)
             if self.worker is not None:
                 self.worker.mark_hosts(self.broker)
-            self.rules: ManagedRules = ManagedRules(config, self.broker)
+            self.rules: ManagedRules = ManagedRules(config, self.broker, shared_changed)
             if config.personality.name:
                 package = find_personality(config.personality.name)
                 self.tables = self.tables.joined(package.tables)
@@ -248,17 +266,30 @@ class BrokerServer:
             )
             declare(config, self.broker)
             self.users: ManagedUsers = ManagedUsers(
-                lambda: self.config, lambda: self.admission.authenticators
+                lambda: self.config, lambda: self.admission.authenticators, shared_changed
             )
-            keepers = LiveKeepers(self.live, self.users, self.rules)
+            live = self.live if self.worker is None else SharedConfig(self.live, self.worker.peers)
+            keepers = LiveKeepers(live, self.users, self.rules)
+            storage: Storage | SharedStorage | None = self._storage
+            if self._storage is not None and self.worker is not None:
+                storage = SharedStorage(
+                    self._storage, self._storage.figures.path, self.worker.peers
+                )
             traces = ConnectionTraces(TappedConnections(self.connections), time.time)
             for space in self.broker.served_spaces():
                 # Only the default virtual host manages the store, because it concerns all tenants.
                 is_default = space is self.broker.default
-                keeper = self._storage if is_default else None
+                keeper = storage if is_default else None
                 cluster = self._role.keeper if is_default and self._role is not None else None
                 self.managers[space.name] = install_management(
-                    space, self.broker, keeper, self.tables.dialects, traces, keepers, cluster
+                    space,
+                    self.broker,
+                    keeper,
+                    self.tables.dialects,
+                    traces,
+                    keepers,
+                    cluster,
+                    self._answers,
                 )
             if config.history.enabled:
                 self.history: Sampler = Sampler(self.broker, config.history.max_bytes)
@@ -267,10 +298,13 @@ class BrokerServer:
                 self.monitoring.watch(
                     None if self._storage is None else self._storage.figures, self.capture
                 )
+                self._metrics = self.monitoring.metrics
                 if self._role is not None:
                     from ferrymq_broker.monitoring.replication_metrics import ReplicationCollector
 
                     self.monitoring.metrics.add(ReplicationCollector(self._role.keeper.describe))
+            if self.worker is not None and self.worker.is_monitored:
+                self.worker.show_figures(self.broker, self._watched_metrics(), self.capture)
             if config.opentelemetry.is_on() and not config.opentelemetry.is_disabled():
                 self._begin_telemetry(config)
             if self._storage is not None:
@@ -329,16 +363,24 @@ class BrokerServer:
     def _begin_telemetry(self, config: Config) -> None:
         """Begin to record and export spans and metrics."""
         # An extra, and imported only when needed.
-        from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
         from ferrymq_broker.telemetry.service import Telemetry
 
-        if self.monitoring is not None:
-            registry = self.monitoring.metrics
-        else:
-            registry = MetricsRegistry(self.broker)
-            registry.watch(None if self._storage is None else self._storage.figures, self.capture)
-        self._telemetry = Telemetry(config.opentelemetry, self.broker, config.container_id)
-        self._telemetry.start(registry)
+        instance = config.container_id
+        if self.worker is not None:
+            instance += f"/{self.worker.number}"
+        self._telemetry = Telemetry(config.opentelemetry, self.broker, instance)
+        self._telemetry.start(self._watched_metrics())
+
+    def _watched_metrics(self) -> MetricsRegistry:
+        """Return the metrics of this process, which are counted from now on."""
+        if self._metrics is None:
+            # Imported only when needed, because importing it takes a while.
+            from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
+
+            self._metrics = MetricsRegistry(self.broker)
+            figures = None if self._storage is None else self._storage.figures
+            self._metrics.watch(figures, self.capture)
+        return self._metrics
 
     async def _recover(self, path: Path) -> Storage:
         """Open the store in a thread, and recover the broker's nodes and messages."""
@@ -368,7 +410,9 @@ class BrokerServer:
         """Return why the cluster lets the server serve nobody; empty if it does not."""
         return "" if self._role is None else self._role.reason()
 
-    def _ready(self) -> Readiness:
+    @property
+    def readiness(self) -> Readiness:
+        """The readiness for connections."""
         reason = self.cluster_reason() if self._readiness.ready else ""
         return Readiness(False, reason) if reason else self._readiness
 

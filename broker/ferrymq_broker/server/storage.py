@@ -225,7 +225,6 @@ class Storage:
     def describe(self) -> dict[str, object]:
         """Return the figures of the store, and the state of the last backup."""
         sizes = self.figures.bytes_by_kind()
-        backup = self._backup
         return {
             "path": str(self.figures.path),
             "bytes": sum(sizes.values()),
@@ -234,19 +233,29 @@ class Storage:
             "last-batch": int(self._broker.agenda.changes.stable),
             "applied-batch": int(self.store.applied),
             "alarm": DISK in self._broker.alarms,
-            "backup": {"state": "none"} if backup is None else backup.describe(),
+            "backup": self.backup_state(),
         }
 
-    def begin_backup(self, target: str) -> None:
-        """Begin to copy the store to a directory. Raises `ManagementError`."""
+    def backup_state(self) -> dict[str, object]:
+        """Return the state of the last backup."""
+        return {"state": "none"} if self._backup is None else self._backup.describe()
+
+    def expect_target(self, target: str) -> Path:
+        """Return the directory that a backup is to be written to. Raises `ManagementError`."""
         path = Path(target)
         if not path.is_absolute():
             raise ManagementError(BAD_REQUEST, f"target: {target!r} is not an absolute path")
+        return path
+
+    def begin_backup(self, target: str, begun: bool = False) -> None:
+        """Begin to copy the store to a directory, which is empty unless the backup has `begun` with
+        the stores of others. Raises `ManagementError`."""
+        path = self.expect_target(target)
         if self._backup is not None and self._backup.state == "running":
             raise ManagementError(
                 CONFLICT, f"a backup to {self._backup.target} is in progress; wait for its end"
             )
-        backup = Backup(self.store, self.figures.path, path)
+        backup = Backup(self.store, self.figures.path, path, begun)
         try:
             backup.begin()
         except (StoreError, OSError) as error:

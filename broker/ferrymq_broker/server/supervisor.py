@@ -364,6 +364,7 @@ class _Supervisor:
             self._listening,
             Peers(self._shared[number]),
             self._connections,
+            self._config.http.url is not None,
         )
 
         def report(**what: object) -> None:

@@ -7,6 +7,7 @@ starts again from the beginning.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,8 @@ from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.format_file import FORMAT_NAME
 
+WORKER: Final = "worker-"
+"""The beginning of the names of directories with the stores of other workers."""
 _MARK: Final = "unfinished-backup"
 
 
@@ -60,6 +63,9 @@ class BackupTarget:
         return (self.path / _MARK).exists() and not (self.path / FORMAT_NAME).exists()
 
     def _clear(self) -> None:
-        """Remove all files of a backup, the mark last."""
+        """Remove all files of a backup, the mark last, and the stores of other workers in it."""
         for file in sorted(self.path.iterdir(), key=lambda file: file.name == _MARK):
-            file.unlink()
+            if file.name.startswith(WORKER) and file.is_dir():
+                shutil.rmtree(file)
+            else:
+                file.unlink()

@@ -36,17 +36,22 @@ def import_definitions_into(
     definitions: Definitions,
     party_in: Callable[[AddressSpace], Party],
     keepers: LiveKeepers | None = None,
+    only_nodes: bool = False,
 ) -> Steps[dict[str, object]]:
     """Declare what definitions have, with the rights of the party in each virtual host; users and
     permissions only with `keepers`. Return the report: how many things of each kind were
     ``imported``, or existed already in the same form, and the ``omitted`` ones. Raises ValueError
-    for definitions that are malformed."""
+    for definitions that are malformed.
+
+    The nodes and policies of virtual hosts that other workers serve are left to them. `only_nodes`
+    is for such a worker: the one that has asked it imports and reports everything else."""
     plan = make_plan(definitions)
-    omitted = plan.omitted
+    omitted: list[Omission] = [] if only_nodes else plan.omitted
     counts = {"queues": 0, "exchanges": 0, "bindings": 0, "policies": 0}
     whole = keepers is not None
     if keepers is None:
-        omitted += [Omission("user", user.name, "", _IN_FILES) for user in plan.users]
+        if not only_nodes:
+            omitted += [Omission("user", user.name, "", _IN_FILES) for user in plan.users]
     else:
         counts |= {"users": 0, "permissions": 0}
         for user in plan.users:
@@ -65,13 +70,16 @@ def import_definitions_into(
                 keepers = None
     for host in plan.hosts:
         space = broker.spaces.get(host.space)
+        elsewhere = space is not None and space.elsewhere >= 0
         requests = getattr(None if space is None else space.personality, "requests", None)
-        if space is None or not isinstance(requests, HostRequests):
+        if space is None or not (elsewhere or isinstance(requests, HostRequests)):
+            if only_nodes:
+                continue
             reason = "there is no such virtual host: it has to be in the configuration"
             omitted.append(Omission("virtual host", host.vhost, "", reason))
             continue
         party = party_in(space)
-        if host.rules and not whole:
+        if host.rules and not whole and not only_nodes:
             reason = "permissions are rules of the configuration: import with --config"
             omitted.append(Omission("permissions", "", host.vhost, reason))
         elif host.rules and keepers is not None:
@@ -79,7 +87,8 @@ def import_definitions_into(
             count, wrong = rules.import_from(definitions.host(host.vhost))
             counts["permissions"] += count
             omitted += wrong
-        _HostImport(space, host, requests, party, counts, omitted).run()
+        if isinstance(requests, HostRequests) and not elsewhere:
+            _HostImport(space, host, requests, party, counts, omitted).run()
     return {"imported": counts, "omitted": [omission.plain() for omission in omitted]}
 
 

@@ -27,9 +27,12 @@ from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.server.http_handlers import (
     HttpHandler,
     HttpHost,
+    HttpPart,
+    HttpParts,
     HttpRequest,
     HttpResponse,
     HttpSteps,
+    ServedElsewhereError,
 )
 from ferrymq_broker.values.names import DEFAULT_SPACE
 from ferrymq_rabbitmq.address_v2 import DEFAULT_VHOST
@@ -44,6 +47,7 @@ from ferrymq_rabbitmq.http_api.json_messages import DEFAULT_EXCHANGE, get_messag
 from ferrymq_rabbitmq.http_api.listing import arranged, chosen
 from ferrymq_rabbitmq.http_api.permissions import NOTHING, permissions_of
 from ferrymq_rabbitmq.http_api.user_changes import delete_user, delete_users, put_user
+from ferrymq_rabbitmq.http_api.worker_parts import parts_of
 from ferrymq_rabbitmq.management.host_requests import HostRequests
 from ferrymq_rabbitmq.management.request_refused import RequestRefused, bad_request
 from ferrymq_rabbitmq.pattern_policies import PatternPolicy, policies_of, policy_of
@@ -92,14 +96,19 @@ class _HttpApi:
     def __init__(self, host: HttpHost) -> None:
         self._host = host
 
-    def handle(self, request: HttpRequest) -> HttpResponse | HttpSteps:
-        """Return the response to a request; steps for a list, which may be long."""
+    def handle(self, request: HttpRequest) -> HttpResponse | HttpSteps | HttpParts:
+        """Return the response to a request; steps for a list, which may be long; the parts of a
+        request about all virtual hosts if other workers serve some."""
         identity = request.identity
         if identity is None:
             challenge = {"WWW-Authenticate": 'Basic realm="ferrymq", charset="UTF-8"'}
             return _response(HTTPStatus.UNAUTHORIZED, error_body(401, "login failed"), challenge)
         work = _Work(self._host, request, identity)
         steps = [unquote(step) for step in request.raw_path.rstrip("/").split("/")[2:]]
+        if request.part is HttpPart.WHOLE and self._is_divided():
+            parts = parts_of(request, steps)
+            if parts is not None:
+                return parts
         try:
             status, body = work.answer(steps)
         except Exception as error:
@@ -111,6 +120,9 @@ class _HttpApi:
         work.record(status, "")
         headers = {"Location": work.location} if work.location else {}
         return _response(status, body, headers)
+
+    def _is_divided(self) -> bool:
+        return any(space.elsewhere >= 0 for space in self._host.broker.spaces.values())
 
 
 class _Work:
@@ -137,6 +149,9 @@ class _Work:
     def record(self, status: int, reason: str) -> None:
         """Write changes and refused requests to the audit log."""
         request, user = self._request, self._identity.user
+        if request.part is not HttpPart.WHOLE and status == HTTPStatus.NOT_FOUND:
+            # Another worker may have it.
+            return
         peer, path = request.client.peer, request.path[:200]
         if status == HTTPStatus.UNAUTHORIZED:
             audit.access_refused(peer, user, reason, DEFAULT_SPACE, via="http")
@@ -148,6 +163,14 @@ class _Work:
     # -- virtual hosts and rights --------------------------------------------------------
 
     def _view(self, vhost: str) -> HostView:
+        """Return a virtual host that the client may see, and that this worker serves. Raises
+        `RequestRefused`, or `ServedElsewhereError`."""
+        view = self._seen(vhost)
+        if view.space.elsewhere >= 0:
+            raise ServedElsewhereError(view.space)
+        return view
+
+    def _seen(self, vhost: str) -> HostView:
         """Return a virtual host that the client may see. Raises `RequestRefused`."""
         space = self._broker.spaces.get(DEFAULT_SPACE if vhost == DEFAULT_VHOST else vhost)
         view = None if space is None or vhost == DEFAULT_SPACE else self._view_of(space)
@@ -162,6 +185,9 @@ class _Work:
         view = self._views.get(space.name)
         if view is None:
             requests = getattr(space.personality, "requests", None)
+            if space.elsewhere >= 0:
+                # Only the rights in it are known here.
+                requests = HostRequests(space)
             if not isinstance(requests, HostRequests):
                 return None
             view = HostView(self._broker, space, requests, self._party(space))
@@ -179,8 +205,12 @@ class _Work:
         views = [self._view_of(space) for space in self._broker.spaces.values()]
         return [view for view in views if view is not None and view.visible]
 
+    def _served(self) -> list[HostView]:
+        """Return those of them that this worker serves."""
+        return [view for view in self._all() if view.space.elsewhere < 0]
+
     def _expect_managed(self, view: HostView | None = None) -> None:
-        if not (self._view(DEFAULT_VHOST) if view is None else view).managed:
+        if not (self._seen(DEFAULT_VHOST) if view is None else view).managed:
             raise _not_authorised("to manage the broker")
 
     # -- reading -------------------------------------------------------------------------
@@ -188,7 +218,7 @@ class _Work:
     def _get(self, steps: Sequence[str]) -> object:
         match steps:
             case ["overview"]:
-                return self._one(self._facts.overview(self._all()))
+                return self._one(self._facts.overview(self._served()))
             case ["cluster-name"]:
                 return {"name": NODE}
             case ["auth"]:
@@ -210,7 +240,7 @@ class _Work:
                 return {"status": "ok"}
             case ["definitions"]:
                 self._expect_managed()
-                return self._definitions(self._all(), True)
+                return self._definitions(self._served(), self._request.part is not HttpPart.OTHER)
             case ["definitions", vhost]:
                 view = self._view(vhost)
                 self._expect_managed(view)
@@ -228,11 +258,11 @@ class _Work:
     def _get_of_host(self, steps: Sequence[str]) -> object:
         match steps:
             case ["vhosts"]:
-                return self._list([view.described() for view in self._all()])
+                return self._list([view.described() for view in self._served()])
             case ["vhosts", vhost]:
                 return self._one(self._view(vhost).described())
             case ["vhosts", vhost, "permissions"]:
-                return self._list(self._permissions(vhost=self._view(vhost).vhost))
+                return self._list(self._permissions(vhost=self._seen(vhost).vhost))
             case ["vhosts", vhost, "connections"]:
                 return self._list(self._view(vhost).connection_list())
             case ["vhosts", vhost, "channels"]:
@@ -248,7 +278,7 @@ class _Work:
             case ["permissions"]:
                 return self._list(self._permissions())
             case ["permissions", vhost, user]:
-                found = self._permissions(vhost=self._view(vhost).vhost, user=user)
+                found = self._permissions(vhost=self._seen(vhost).vhost, user=user)
                 return self._one(_named(found, "user", user, "permission"))
         raise _no_path(steps)
 
@@ -317,7 +347,7 @@ class _Work:
         return chosen(item, columns)
 
     def _from_all(self, of: Callable[[HostView], Iterable[Json]]) -> Iterator[Json]:
-        return (item for view in self._all() for item in of(view))
+        return (item for view in self._served() for item in of(view))
 
     def _bindings_from(self, view: HostView, exchange: str) -> list[Json]:
         if not exchange:
@@ -523,7 +553,7 @@ class _Work:
                 raise RequestRefused.missing("virtual host", vhost)
             return view
         self._expect_managed()
-        return self._view(vhost)
+        return self._seen(vhost)
 
     def _permission_rules(self, view: HostView) -> PermissionRules:
         return PermissionRules(view.space, self._host.keepers.rules, view.party)
@@ -534,12 +564,14 @@ class _Work:
         body = self._body()
         if not self._broker.guarded and view.vhost != DEFAULT_VHOST:
             # The first rule closes the broker; administrators have to keep their rights.
-            self._permission_rules(self._view(DEFAULT_VHOST)).expect_managed()
+            self._permission_rules(self._seen(DEFAULT_VHOST)).expect_managed()
         return self._permission_rules(view).put(user, body)
 
     def _host_policies(self, vhost: str) -> HostPolicies:
-        personality = self._managed_view(vhost).space.personality
-        policies = getattr(personality, "host_policies", None)
+        space = self._managed_view(vhost).space
+        if space.elsewhere >= 0:
+            raise ServedElsewhereError(space)
+        policies = getattr(space.personality, "host_policies", None)
         assert isinstance(policies, HostPolicies)
         return policies
 
@@ -599,7 +631,7 @@ class _Work:
 
     def _close(self, name: str) -> Answer:
         reason = self._request.headers.get("x-reason", "closed by management")
-        for view in self._all():
+        for view in self._served():
             number = view.connection_numbers().get(name)
             if number is not None:
                 view.connections.delete(Call(view.party, number, {"reason": reason[:200]}))
@@ -608,11 +640,14 @@ class _Work:
 
     def _import(self, vhost: str) -> Steps[object]:
         self._expect_managed(self._view(vhost) if vhost else None)
-        keepers = None if vhost else self._host.keepers
+        is_other = self._request.part is HttpPart.OTHER
+        keepers = None if vhost or is_other else self._host.keepers
         try:
             definitions = parse_definitions(self._request.body, vhost)
             return (
-                yield from import_definitions_into(self._broker, definitions, self._party, keepers)
+                yield from import_definitions_into(
+                    self._broker, definitions, self._party, keepers, only_nodes=is_other
+                )
             )
         except ValueError as error:
             raise bad_request(str(error)) from None

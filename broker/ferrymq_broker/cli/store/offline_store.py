@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ferrymq_broker.cli.progress import RunProgress
+from ferrymq_broker.store.backup_target import WORKER
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.durable_store import DurableStore
@@ -27,6 +29,15 @@ def require_store(path: Path) -> None:
         raise StoreError(f"{path}: there is no such directory")
     if not (path / FORMAT_NAME).exists():
         raise StoreError(f"{path}: there is no store in this directory")
+    _tell_of_others(path)
+
+
+@cache
+def _tell_of_others(path: Path) -> None:
+    """Say once that a store is only a part of what a broker with workers has."""
+    others = sorted(each.name for each in path.glob(f"{WORKER}*") if (each / FORMAT_NAME).exists())
+    if others:
+        typer.echo(f"{path}: only the store of worker 0, not {', '.join(others)}", err=True)
 
 
 @contextmanager

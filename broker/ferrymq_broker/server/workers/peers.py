@@ -104,6 +104,21 @@ class Peers:
             raise PeerError(answer[1:].decode() or f"worker {number} does not answer")
         return answer[1:]
 
+    async def ask_all(
+        self, question: str, content: bytes, timeout: float
+    ) -> dict[int, bytes | PeerError]:
+        """Ask all others at once. Return their answers by number, or why there is none."""
+
+        async def ask(number: int) -> bytes | PeerError:
+            try:
+                return await self.ask(number, question, content, timeout)
+            except PeerError as error:
+                return error
+
+        numbers = self.numbers
+        answers = await asyncio.gather(*(ask(number) for number in numbers))
+        return dict(zip(numbers, answers, strict=True))
+
     def tell_all(self, question: str) -> None:
         """Ask all others, and do not wait for their answers."""
         for number in self.numbers:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.model import Config
+from ferrymq_broker.store.backup_target import WORKER
 from ferrymq_broker.store.format_file import FORMAT_NAME
 from ferrymq_broker.values.names import DEFAULT_SPACE
 
@@ -100,7 +101,7 @@ def config_of(config: Config, number: int) -> Config:
 def directory_of(path: Path, number: int) -> Path:
     """Return the directory of a worker's store. That of worker 0 is the one of a broker without
     workers."""
-    return path / f"worker-{number}" if number else path
+    return path / f"{WORKER}{number}" if number else path
 
 
 def _read(path: Path) -> dict[str, int]:

@@ -12,7 +12,9 @@ from ferrymq_broker.server.workers.peers import Peers
 
 if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
+    from ferrymq_broker.capture.service import CaptureService
     from ferrymq_broker.config.listeners import Listener
+    from ferrymq_broker.monitoring.metrics_registry import MetricsRegistry
 
 
 class Worker:
@@ -20,7 +22,8 @@ class Worker:
 
     `placed` has the worker of each virtual host. `listening` are the sockets of the listeners, in
     the order of the configuration; all workers accept from them. `connections` are the numbers of
-    connections of all workers: see `ConnectionLimits`.
+    connections of all workers: see `ConnectionLimits`. `is_monitored` says that there is a listener
+    for monitoring.
     """
 
     def __init__(
@@ -30,11 +33,13 @@ class Worker:
         listening: Sequence[list[socket.socket]],
         peers: Peers,
         connections: memoryview[int],
+        is_monitored: bool = False,
     ) -> None:
         self.number = number
         self.listening = listening
         self.peers = peers
         self.connections = connections
+        self.is_monitored = is_monitored
         self._placed = placed
 
     def sockets_of(self, listeners: Sequence[Listener], one: Listener) -> list[socket.socket]:
@@ -61,6 +66,17 @@ class Worker:
                     f" store of worker {self.number} has {len(space.nodes)} of its nodes: write"
                     f" worker = {self.number} in its [[virtual-host]]"
                 )
+
+    def show_figures(
+        self, broker: Broker, registry: MetricsRegistry, capture: CaptureService | None
+    ) -> None:
+        """Answer the worker that has the listener for monitoring with the figures of this one."""
+        # Imported only when needed, because importing it takes a while.
+        from ferrymq_broker.monitoring.metrics_registry import by_node
+        from ferrymq_broker.monitoring.worker_metrics import METRICS, WorkerFigures
+
+        figures = WorkerFigures(broker, registry, by_node(capture))
+        self.peers.answerers[METRICS] = figures.answer
 
     def begin(self, adopt: Callable[[PassedConnection, socket.socket], object]) -> None:
         """Take connections from the others, with `adopt`, and answer their questions."""
