@@ -28,7 +28,8 @@ class ClientHandler(ConnectionPort):
     `deadline_moved` is true when `next_deadline` may be earlier than before. `rearm` is called if
     that results from another pass. `holder` has what the client publishes and consumes, for alarms
     and for changed rights. `moves_to` is the number of the worker process to which the connection
-    has to be passed, -1 for none; then nothing of what the client sends is processed any more.
+    has to be passed, -1 for none; then nothing of what the client sends is processed any more,
+    because that worker does it.
     """
 
     __slots__ = (

@@ -251,8 +251,7 @@ class ConnectionHandler(ClientHandler):
         return connection.data_to_send(False)
 
     def is_behind(self) -> bool:
-        """Return whether no more input is read for now: events of the client are put off, or it has
-        sent too much for its rate limit."""
+        """Return whether no more input is read for now: events wait, or a rate limit is reached."""
         return self._remainder.waits or self._is_throttled()
 
     def _is_throttled(self) -> bool:
@@ -515,7 +514,6 @@ class ConnectionHandler(ClientHandler):
             self.deadline_moved = True
             self.login.open(self, links, event.open)
             if self.moves_to >= 0:
-                # The other worker processes what the client has sent since.
                 del self.events[self._at :]
         elif isinstance(event, CloseReceived):
             # The close is answered when all sessions have ended.

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ferrymq_broker.monitoring.node_totals import Pause, pause
 
-# Labels that are prefixed in one pass of the event loop.
+# Labels that are handled in one pass of the event loop.
 _AT_ONCE: Final = 10_000
 
 
@@ -20,33 +20,42 @@ class MetricColumns:
     def __init__(self, names: Iterable[str], typecode: str, prefix: str = "") -> None:
         self.labels: list[str] = []
         self.values: dict[str, array[Any]] = {name: array(typecode) for name in names}
-        self._typecode = typecode
         self._prefix = prefix
 
     def add_labels(self, labels: str) -> None:
         """Begin a row."""
         self.labels.append(self._prefix + labels)
 
-    def encode(self) -> bytes:
+    async def encode(self, pause: Pause = pause) -> bytes:
         """Return all rows as bytes for `extend`, which only a process of this machine reads."""
-        labels = "\n".join(self.labels).encode()
-        head = {"rows": len(self.labels), "size": len(labels), "names": list(self.values)}
-        columns = [column.tobytes() for column in self.values.values()]
-        return b"".join((json.dumps(head).encode(), b"\n", labels, *columns))
-
-    async def extend(self, data: bytes, prefix: str, pause: Pause = pause) -> None:
-        """Add the rows of another process, with `prefix` before their labels."""
-        head, _, rest = data.partition(b"\n")
-        told = json.loads(head)
-        rows, size = told["rows"], told["size"]
-        labels = rest[:size].decode().split("\n") if rows else []
-        for first in range(0, rows, _AT_ONCE):
-            self.labels += [prefix + each for each in labels[first : first + _AT_ONCE]]
+        pieces: list[bytes] = []
+        for first in range(0, len(self.labels), _AT_ONCE):
+            pieces.append("\n".join(self.labels[first : first + _AT_ONCE]).encode())
             await pause()
-        at = size
+        head = {
+            "rows": len(self.labels),
+            "sizes": [len(piece) for piece in pieces],
+            "names": list(self.values),
+        }
+        for column in self.values.values():
+            pieces.append(column.tobytes())
+            await pause()
+        return b"".join((json.dumps(head).encode(), b"\n", *pieces))
+
+    async def extend(self, data: bytes, start: int, prefix: str, pause: Pause = pause) -> None:
+        """Add the rows of another process, with `prefix` before their labels. They begin at the
+        place `start` in the data."""
+        at = data.index(b"\n", start) + 1
+        told = json.loads(data[start:at])
+        for size in told["sizes"]:
+            labels = data[at : at + size].decode().split("\n")
+            self.labels += [prefix + each for each in labels]
+            at += size
+            await pause()
+        rest = memoryview(data)
         for name in told["names"]:
-            column = array(self._typecode)
-            column.frombytes(rest[at : at + rows * column.itemsize])
-            at += rows * column.itemsize
-            self.values[name].extend(column)
+            column = self.values[name]
+            size = told["rows"] * column.itemsize
+            column.frombytes(rest[at : at + size])
+            at += size
             await pause()

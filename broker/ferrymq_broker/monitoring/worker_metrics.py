@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 METRICS: Final = "metrics"
 """The name of the question to another worker; its content is the name of the figures."""
+UP: Final = "ferrymq_worker_up"
+"""The metric that says which workers answer."""
 # The names of the figures: the sums, those of each node, those of each connection.
 SUMS: Final = "sums"
 NODES: Final = "nodes"
@@ -58,7 +60,7 @@ class WorkerFigures:
         else:
             return _encode(await self._registry.read(), b"")
         await figures.read(self._broker)
-        return _encode(registry, figures.columns.encode())
+        return _encode(registry, await figures.columns.encode())
 
 
 class AllWorkers:
@@ -92,10 +94,10 @@ class AllWorkers:
         for number, answer in (await asked).items():
             up[number] = isinstance(answer, bytes)
             if isinstance(answer, bytes):
-                head, _, rows = answer.partition(b"\n")
-                families.add(number, _decoded(json.loads(head)))
+                start = answer.index(b"\n") + 1
+                families.add(number, _decoded(json.loads(answer[:start])))
                 if columns is not None:
-                    await columns.extend(rows, _prefix(number))
+                    await columns.extend(answer, start, _prefix(number))
         families.add_up(up)
         registry = CollectorRegistry(auto_describe=False)
         registry.register(families)
@@ -118,9 +120,7 @@ class _Families(Collector):
                 found.add_sample(sample.name, {_LABEL: str(number), **sample.labels}, sample.value)
 
     def add_up(self, up: Mapping[int, bool]) -> None:
-        family = GaugeMetricFamily(
-            "ferrymq_worker_up", "Whether the worker answers", labels=[_LABEL]
-        )
+        family = GaugeMetricFamily(UP, "Whether the worker answers", labels=[_LABEL])
         for number, answers in sorted(up.items()):
             family.add_metric([str(number)], float(answers))
         self._found[family.name] = family

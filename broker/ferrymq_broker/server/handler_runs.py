@@ -30,7 +30,7 @@ from ferrymq_broker.server.workers.passed_request import (
     encode_answer,
     encode_request,
 )
-from ferrymq_broker.server.workers.peers import PeerError, Peers
+from ferrymq_broker.server.workers.peers import Peers, WorkerError
 from ferrymq_broker.store.changes import StableCall
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class HandlerRuns:
                 if isinstance(answer, HttpResponse):
                     return answer
                 space = answer
-        except PeerError as error:
+        except WorkerError as error:
             return _unavailable(str(error))
         raise RuntimeError(f"the workers disagree about who serves {space!r}")
 
@@ -90,7 +90,7 @@ class HandlerRuns:
 
     async def _run_here(self, space: str, request: HttpRequest) -> HttpResponse | str:
         """Return the response, or the name of another virtual host, to whose worker the request has
-        to go. Raises `PeerError`."""
+        to go. Raises `WorkerError`."""
         mounted = self._handlers.find(space, request.path)
         if mounted is None:
             return HttpResponse(404)
@@ -103,7 +103,7 @@ class HandlerRuns:
             return error.space
 
     async def _run_parts(self, space: str, parts: HttpParts) -> HttpResponse:
-        """Let each worker do its part. Raises `PeerError` if one cannot."""
+        """Let each worker do its part. Raises `WorkerError` if one cannot."""
         assert self._peers is not None
         first = await self._run_here(space, replace(parts.request, part=HttpPart.FIRST))
         other = replace(parts.request, part=HttpPart.OTHER)
@@ -147,13 +147,13 @@ class HandlerRuns:
 
     async def _ask(self, worker: int, space: str, request: HttpRequest) -> HttpResponse | str:
         """Let another worker carry out a request. Return its response, or the name of another
-        virtual host, to whose worker the request has to go. Raises `PeerError`."""
+        virtual host, to whose worker the request has to go. Raises `WorkerError`."""
         assert self._peers is not None
         try:
             answer = await self._peers.ask(
                 worker, _QUESTION, encode_request(space, request), _PATIENCE
             )
-        except PeerError as error:
+        except WorkerError as error:
             log.warning("a request for another worker failed", worker=worker, reason=str(error))
             raise
         return decode_answer(answer)

@@ -62,7 +62,7 @@ from ferrymq_broker.server.tapped_connections import TappedConnections
 from ferrymq_broker.server.worker_answers import SharedConfig, WorkerAnswers
 from ferrymq_broker.server.worker_backups import SharedStorage
 from ferrymq_broker.server.workers.passed_connection import PassedConnection
-from ferrymq_broker.server.workers.relay import Relay
+from ferrymq_broker.server.workers.relay import ClientRelay
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_types.transport import Error
 
@@ -122,7 +122,7 @@ class BrokerServer:
         self.monitoring: MonitoringServer | None = None
         self.connections: set[AmqpProtocol] = set()
         # Clients with TLS whose connections other workers have.
-        self.relays: dict[Relay, AmqpProtocol] = {}
+        self.relays: dict[ClientRelay, AmqpProtocol] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         # The round that the turns of all connections share.
         self.round: Round = Round()
@@ -547,13 +547,13 @@ class BrokerServer:
     ) -> None:
         """Relay the bytes of a client to the socket of another worker, which has its connection.
         `early` are bytes that were read before."""
-        relay = Relay(client, early, self._relay_ended)
+        relay = ClientRelay(client, early, self._relay_ended)
         self.relays[relay] = protocol
         task = asyncio.get_running_loop().create_task(relay.start(worker))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _relay_ended(self, relay: Relay) -> None:
+    def _relay_ended(self, relay: ClientRelay) -> None:
         protocol = self.relays.pop(relay)
         self.connection_limits.leave(protocol)
         protocol.relay_ended()

@@ -16,7 +16,7 @@ from ferrymq_broker.management.live import LiveKeepers
 from ferrymq_broker.management.overview import figures_of
 from ferrymq_broker.management.workers import DEFINITIONS, FIGURES, SAMPLES
 from ferrymq_broker.monitoring.readiness import Readiness
-from ferrymq_broker.server.workers.peers import PeerError, Peers
+from ferrymq_broker.server.workers.peers import Peers, WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 _READY: Final = "ready"
 _FOLLOW: Final = "follow"
 _RELOAD: Final = "reload"
-# Seconds for another worker to say whether it is ready.
+# Seconds for another worker to answer, and to describe all its nodes.
 _PATIENCE: Final = 1.0
+_LONG_PATIENCE: Final = 3.0
 
 
 class WorkerAnswers:
@@ -39,6 +40,8 @@ class WorkerAnswers:
     def __init__(self, server: BrokerServer, peers: Peers) -> None:
         self._server = server
         self._peers = peers
+        # The workers that did not answer when management asked them last.
+        self._missing: set[int] = set()
         peers.answerers[_READY] = self._ready
         peers.answerers[_FOLLOW] = self._follow
         peers.answerers[_RELOAD] = self._reload
@@ -55,7 +58,7 @@ class WorkerAnswers:
         readiness = Readiness(True, "")
         alarms: set[str] = set()
         for number, answer in (await self._peers.ask_all(_READY, b"", _PATIENCE)).items():
-            if isinstance(answer, PeerError):
+            if isinstance(answer, WorkerError):
                 readiness = Readiness(False, str(answer))
                 continue
             ready, reason, theirs = json.loads(answer)
@@ -68,7 +71,11 @@ class WorkerAnswers:
         self, question: str, content: object = None, number: int | None = None
     ) -> PendingAnswers:
         """Ask the others a question of management. See `management.workers`."""
-        return PendingAnswers(self._peers, question, json.dumps(content).encode(), number)
+        numbers = self._peers.numbers if number is None else [number]
+        encoded = json.dumps(content).encode()
+        return PendingAnswers(
+            {each: asyncio.ensure_future(self._ask(each, question, encoded)) for each in numbers}
+        )
 
     @property
     def numbers(self) -> list[int]:
@@ -76,6 +83,20 @@ class WorkerAnswers:
         return self._peers.numbers
 
     # -- inside --------------------------------------------------------------------------
+
+    async def _ask(self, number: int, question: str, content: bytes) -> Any:
+        """Return what a worker answers; None if it does not."""
+        patience = _LONG_PATIENCE if question == DEFINITIONS else _PATIENCE
+        try:
+            answer = await self._peers.ask(number, question, content, patience)
+        except WorkerError as error:
+            if number not in self._missing:
+                # Once, because consoles ask again and again.
+                log.warning("a worker does not answer", worker=number, reason=str(error))
+            self._missing.add(number)
+            return None
+        self._missing.discard(number)
+        return json.loads(answer)
 
     async def _figures(self, content: bytes) -> bytes:
         return json.dumps(figures_of(self._server.broker)).encode()
@@ -108,7 +129,7 @@ class WorkerAnswers:
             server.rules.take(server.config)
         except ConfigError as error:
             log.error("the rules stay as they were", reason=str(error))
-            raise PeerError(str(error)) from None
+            raise WorkerError(str(error)) from None
         finally:
             server.broker.finish_pass()
         return b""
@@ -119,32 +140,31 @@ class WorkerAnswers:
         try:
             server.live.reload()
         except ConfigError as error:
-            raise PeerError(str(error)) from None
+            raise WorkerError(str(error)) from None
         finally:
             server.broker.finish_pass()
         return b""
 
 
 class PendingAnswers:
-    """Answers that come in. With a `number` only this worker is asked."""
+    """Answers that come in, by the number of the worker. See `management.workers.Answers`."""
 
-    def __init__(self, peers: Peers, question: str, content: bytes, number: int | None) -> None:
-        self.found: dict[int, Any] = {}
-        numbers = peers.numbers if number is None else [number]
-        self._asked = [
-            asyncio.ensure_future(self._ask(peers, each, question, content)) for each in numbers
-        ]
+    def __init__(self, asked: dict[int, asyncio.Future[Any]]) -> None:
+        self._asked = asked
 
     @property
     def over(self) -> bool:
         """Whether all have answered, or have taken too long."""
-        return all(each.done() for each in self._asked)
+        return all(each.done() for each in self._asked.values())
 
-    async def _ask(self, peers: Peers, number: int, question: str, content: bytes) -> None:
-        try:
-            self.found[number] = json.loads(await peers.ask(number, question, content, _PATIENCE))
-        except PeerError as error:
-            log.warning("a worker is missing", worker=number, what=question, reason=str(error))
+    @property
+    def found(self) -> dict[int, Any]:
+        """The answers that there are."""
+        return {
+            number: each.result()
+            for number, each in self._asked.items()
+            if each.done() and each.result() is not None
+        }
 
 
 class SharedConfig:

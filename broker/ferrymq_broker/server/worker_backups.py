@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ferrymq_broker.management.errors import CONFLICT, ManagementError
-from ferrymq_broker.server.workers.peers import PeerError, Peers
+from ferrymq_broker.server.workers.peers import Peers, WorkerError
 from ferrymq_broker.server.workers.placement import FILE, directory_of
 from ferrymq_broker.store.backup_target import BackupTarget
 from ferrymq_broker.store.errors import StoreError
@@ -67,10 +67,15 @@ class SharedStorage:
     # -- for others ----------------------------------------------------------------------
 
     async def _begin(self, content: bytes) -> bytes:
+        """Begin the backup of this store. Return why not; nothing if it has begun."""
+        target = Path(json.loads(content))
+        if not BackupTarget(target.parent).begun:
+            # This worker was away for so long that the other one has given up.
+            return b"the backup is over"
         try:
-            self._storage.begin_backup(json.loads(content))
+            self._storage.begin_backup(str(target))
         except ManagementError as error:
-            raise PeerError(error.description) from None
+            return error.description.encode()
         return b""
 
     async def _state(self, content: bytes) -> bytes:
@@ -118,7 +123,7 @@ class _Backup:
                 await self._wait_for_others()
                 await asyncio.to_thread(directory.abandon)
                 raise
-        except (PeerError, StoreError, OSError) as error:
+        except (WorkerError, StoreError, OSError) as error:
             self._reason = str(error)
             self.state = "failed"
         except ManagementError as error:
@@ -128,11 +133,14 @@ class _Backup:
             self.state = "done"
 
     async def _copy_others(self) -> None:
-        """Let the others copy their stores. Raises `PeerError`, `StoreError`."""
+        """Let the others copy their stores. Raises `WorkerError`, `StoreError`."""
         numbers = self._peers.numbers
         for number in numbers:
             target = directory_of(self.target, number)
-            await self._peers.ask(number, _BEGIN, json.dumps(str(target)).encode(), _PATIENCE)
+            asked = json.dumps(str(target)).encode()
+            reason = await self._peers.ask(number, _BEGIN, asked, _PATIENCE)
+            if reason:
+                raise StoreError(f"worker {number}: {reason.decode()}")
             self._states[number] = {"state": _RUNNING}
         for number in numbers:
             state = await self._end_of(number)
@@ -142,7 +150,7 @@ class _Backup:
                 raise StoreError(f"worker {number}: {state['reason']}")
 
     async def _end_of(self, number: int) -> dict[str, Any]:
-        """Return the state of another worker's backup when it has ended. Raises `PeerError`."""
+        """Return the state of another worker's backup when it has ended. Raises `WorkerError`."""
         while True:
             state = json.loads(await self._peers.ask(number, _STATE, b"", _PATIENCE))
             self._states[number] = state
@@ -165,7 +173,7 @@ class _Backup:
         """Wait until no other worker writes into the directory any more."""
         for number in self._states.keys() - {0}:
             # One that has ended writes nothing.
-            with contextlib.suppress(PeerError):
+            with contextlib.suppress(WorkerError):
                 await self._end_of(number)
 
 

@@ -26,6 +26,11 @@ class BackupTarget:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @property
+    def begun(self) -> bool:
+        """Whether the directory has the mark of a backup that is not complete."""
+        return (self.path / _MARK).exists()
+
     def require_free(self) -> None:
         """Raise `StoreError` if the directory has files that are not of an unfinished backup."""
         if not self.path.exists():
@@ -54,13 +59,13 @@ class BackupTarget:
 
     def abandon(self) -> None:
         """Remove the files of a failed backup, if its mark is there."""
-        if (self.path / _MARK).exists():
+        if self.begun:
             (self.path / FORMAT_NAME).unlink(missing_ok=True)
             self._clear()
 
     def _is_unfinished(self) -> bool:
         # A directory with a format file is a store, which may have been used since the backup.
-        return (self.path / _MARK).exists() and not (self.path / FORMAT_NAME).exists()
+        return self.begun and not (self.path / FORMAT_NAME).exists()
 
     def _clear(self) -> None:
         """Remove all files of a backup, the mark last, and the stores of other workers in it."""

@@ -90,8 +90,7 @@ class ChannelHolder(LinkHolder):
         return 1
 
     def reauthorize(self) -> int:
-        """Cancel the consumers that the client may not have any more, and return how many there
-        were."""
+        """Cancel the consumers that the client may not have any more; return how many."""
         cancelled = 0
         if self._connection is not None:
             for channel in self._connection.channels.values():
@@ -477,7 +476,6 @@ class ChannelConnection(ClientHandler):
             self.deadline_moved = True
             self._login.open(self, self._holder, event.virtual_host)
             if self.moves_to >= 0:
-                # The other worker processes what the client has sent since.
                 del self._events[self._at :]
         elif isinstance(event, ClosedByPeer):
             log.info("connection closed", peer=self.client.peer, reason=event.text)

@@ -44,7 +44,7 @@ from ferrymq_rabbitmq.http_api.broker_facts import BrokerFacts
 from ferrymq_rabbitmq.http_api.error_bodies import error_body, failure_of
 from ferrymq_rabbitmq.http_api.host_view import NODE, HostView, Json
 from ferrymq_rabbitmq.http_api.json_messages import DEFAULT_EXCHANGE, get_messages, publish
-from ferrymq_rabbitmq.http_api.listing import arranged, chosen
+from ferrymq_rabbitmq.http_api.listing import ROWS, arranged, chosen, encoded_list
 from ferrymq_rabbitmq.http_api.permissions import NOTHING, permissions_of
 from ferrymq_rabbitmq.http_api.user_changes import delete_user, delete_users, put_user
 from ferrymq_rabbitmq.http_api.worker_parts import parts_of
@@ -57,8 +57,6 @@ Answer = tuple[HTTPStatus, object]
 
 _CHANGES: Final = ("PUT", "POST", "DELETE")
 _FLAGS: Final = ("durable", "auto_delete", "exclusive", "internal")
-# How many entries of a list are made in one step.
-_ROWS: Final = 50
 # Lists that are always empty here.
 _EMPTY: Final = (
     "extensions",
@@ -672,19 +670,12 @@ def _listed(work: _Work, listing: _Listing) -> HttpSteps:
     try:
         for item in listing.items:
             items.append(item)
-            if len(items) % _ROWS == 0:
+            if len(items) % ROWS == 0:
                 yield
         found = arranged(items, listing.query)
     except Exception as error:
         return _refused(work, error)
-    if not isinstance(found, list):
-        return _response(HTTPStatus.OK, found)
-    encoded: list[str] = []
-    for item in found:
-        encoded.append(json.dumps(item))
-        if len(encoded) % _ROWS == 0:
-            yield
-    return _encoded(HTTPStatus.OK, f"[{','.join(encoded)}]")
+    return _encoded(HTTPStatus.OK, (yield from encoded_list(found)))
 
 
 def _changed(work: _Work, steps: Steps[object]) -> HttpSteps:
@@ -770,13 +761,13 @@ def _not_authorised(what: str) -> RequestRefused:
 def _response(
     status: HTTPStatus, body: object, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
-    return _encoded(status, "" if body is None else json.dumps(body), headers)
+    return _encoded(status, b"" if body is None else json.dumps(body).encode(), headers)
 
 
 def _encoded(
-    status: HTTPStatus, text: str, headers: Mapping[str, str] | None = None
+    status: HTTPStatus, body: bytes, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
     told = {**(headers or {}), "Cache-Control": "no-cache"}
-    if text:
+    if body:
         told["Content-Type"] = "application/json"
-    return HttpResponse(int(status), text.encode(), told)
+    return HttpResponse(int(status), body, told)

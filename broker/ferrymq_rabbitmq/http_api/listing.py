@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 
 from ferrymq_broker.values.wildcards import pattern_codes, wildcards_match
@@ -13,6 +14,8 @@ from ferrymq_rabbitmq.definitions.name_patterns import (
 )
 from ferrymq_rabbitmq.management.request_refused import bad_request
 
+ROWS: Final = 50
+"""How many entries of a list are handled in one step."""
 _PAGE_SIZE: Final = 100
 _MOST_PAGE_SIZE: Final = 500
 # The most columns that a request may name.
@@ -54,6 +57,34 @@ def arranged(items: Sequence[Item], query: Mapping[str, str]) -> object:
         "page_size": size,
         "total_count": total,
     }
+
+
+def encoded_list(found: object) -> Generator[None, None, bytes]:
+    """Encode the result of `arranged`, in steps if it is a list."""
+    if not isinstance(found, list):
+        return json.dumps(found).encode()
+    encoded: list[str] = []
+    for item in found:
+        encoded.append(json.dumps(item))
+        if len(encoded) % ROWS == 0:
+            yield
+    return f"[{','.join(encoded)}]".encode()
+
+
+def decoded_list(data: bytes) -> Generator[None, None, list[Item]]:
+    """Decode what `encoded_list` has made of a list, in steps."""
+    text = data.decode()
+    decoder = json.JSONDecoder()
+    found: list[Item] = []
+    at = 1
+    while text[at] != "]":
+        item, end = decoder.raw_decode(text, at)
+        found.append(item)
+        # Behind the item is a comma, or the end of the list.
+        at = end + 1 if text[end] == "," else end
+        if len(found) % ROWS == 0:
+            yield
+    return found
 
 
 def chosen(item: Item, columns: Sequence[str]) -> Item:

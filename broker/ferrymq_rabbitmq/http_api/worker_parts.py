@@ -9,8 +9,8 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from ferrymq_broker.server.http_handlers import HttpParts, HttpRequest, HttpResponse
-from ferrymq_rabbitmq.http_api.listing import arranged, chosen
+from ferrymq_broker.server.http_handlers import HttpParts, HttpRequest, HttpResponse, HttpSteps
+from ferrymq_rabbitmq.http_api.listing import Item, arranged, chosen, decoded_list, encoded_list
 from ferrymq_rabbitmq.management.request_refused import RequestRefused
 
 Json = dict[str, Any]
@@ -58,19 +58,22 @@ def parts_of(request: HttpRequest, steps: Sequence[str]) -> HttpParts | None:
     return None
 
 
-def _listing(request: HttpRequest) -> Callable[[Sequence[HttpResponse]], HttpResponse]:
+def _listing(request: HttpRequest) -> Callable[[Sequence[HttpResponse]], HttpSteps]:
     """Return what joins lists, and arranges the whole as the query of the request asks for it."""
 
-    def combine(responses: Sequence[HttpResponse]) -> HttpResponse:
+    def combine(responses: Sequence[HttpResponse]) -> HttpSteps:
         wrong = _worst(responses)
         if wrong.status != HTTPStatus.OK:
             return wrong
-        items = [item for response in responses for item in json.loads(response.body)]
+        items: list[Item] = []
+        for response in responses:
+            items += yield from decoded_list(response.body)
         try:
-            return _response(arranged(items, request.query))
+            found = arranged(items, request.query)
         except RequestRefused as error:
             body = {"error": "bad_request", "reason": error.description}
             return _response(body, HTTPStatus.BAD_REQUEST)
+        return HttpResponse(HTTPStatus.OK, (yield from encoded_list(found)), _HEADERS)
 
     return combine
 

@@ -37,6 +37,14 @@ async def test_the_overview_has_alarms_and_figures(console: Console) -> None:
         console.server.broker.alarms.discard("memory")
 
 
+async def test_the_overview_names_a_worker_that_does_not_answer(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console.server.managers["default"].find("broker"), "_missing", [1])
+    page = await console.show("overview")
+    await expect(page.get_by_text("No answer from worker 1.")).to_be_visible()
+
+
 async def test_the_overview_of_a_member_has_the_cluster(browser: Any) -> None:
     view = member_view(LEADER)
     view.take_members([Member("one", "leader", "amqp://one.example:5671", 7, "1.0", 0.5)])

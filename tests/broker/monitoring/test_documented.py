@@ -22,6 +22,7 @@ from ferrymq_broker.monitoring.node_totals import (
     NodeTotals,
     RetiredNodes,
 )
+from ferrymq_broker.monitoring.worker_metrics import UP
 from tests.broker.harness import Network
 
 PAGE = Path(__file__).parents[3] / "docs/broker/monitoring.md"
@@ -46,6 +47,7 @@ async def test_all_metrics_are_on_the_page() -> None:
     there |= {name_of(family_of(name)) for name in (*COUNTERS, *GAUGES)}
     of_connections = (*CONNECTION_GAUGES, *CONNECTION_COUNTERS)
     there |= {name_of(connection_family(name)) for name in of_connections}
+    there.add(UP)
     named = set(re.findall(r"ferrymq_[a-z_]+", PAGE.read_text()))
     assert {name for name in named if not name.startswith(ELSEWHERE)} == there
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from typer.testing import CliRunner
 
 import ferrymq
 from ferrymq_broker.cli.app import make_app
+from ferrymq_broker.server.storage import Storage
+from ferrymq_broker.server.worker_backups import SharedStorage
+from ferrymq_broker.server.workers.peers import Peers
+from ferrymq_broker.store.backup_target import BackupTarget
 from tests.broker.workers.pages import TENANT, WORKERS, fetch, read
 from tests.raw.process import PATIENCE, Broker
 
@@ -87,3 +93,29 @@ def test_a_backup_that_one_worker_cannot_make_is_none(tmp_path: Path) -> None:
         assert state["reason"].startswith("worker 1: ")
         assert not target.exists() or not any(target.iterdir())
         broker.kill()
+
+
+async def test_a_worker_that_is_late_begins_no_backup_that_was_given_up(tmp_path: Path) -> None:
+    peers = Peers({})
+    SharedStorage(cast(Storage, None), tmp_path, peers)
+    target = tmp_path / "copy" / "worker-1"
+    assert (
+        await peers.answerers["backup"](json.dumps(str(target)).encode()) == b"the backup is over"
+    )
+    assert not target.parent.exists()
+
+
+def test_a_killed_backup_is_begun_again_and_other_directories_stay(tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    BackupTarget(target).begin()
+    (target / "worker-1").mkdir()
+    (target / "worker-1" / "format").touch()
+    (target / "data.mdb").touch()
+    directory = BackupTarget(target)
+    directory.require_free()
+    directory.begin()
+    assert [file.name for file in target.iterdir()] == ["unfinished-backup"]
+    (target / "of-somebody").mkdir()
+    with pytest.raises(OSError):
+        BackupTarget(target).begin()
+    assert (target / "of-somebody").is_dir()

@@ -27,7 +27,7 @@ from ferrymq_broker.server.workers.passed_request import (
     encode_answer,
     encode_request,
 )
-from ferrymq_broker.server.workers.peers import PeerError, Peers
+from ferrymq_broker.server.workers.peers import Peers, WorkerError
 from tests.broker.workers.pages import TENANT, WORKERS, fetch, read, worker_pids
 from tests.raw.process import Broker
 
@@ -192,7 +192,7 @@ class _AwayPeers(Peers):
     """Another worker that does not answer."""
 
     async def ask(self, number: int, question: str, content: bytes, timeout: float) -> bytes:
-        raise PeerError(f"worker {number} does not answer")
+        raise WorkerError(f"worker {number} does not answer")
 
 
 async def test_a_worker_that_is_away_is_named() -> None:

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import ferrymq
 from ferrymq_broker.monitoring.metric_columns import MetricColumns
 from ferrymq_broker.monitoring.worker_metrics import NODES, AllWorkers
-from ferrymq_broker.server.workers.peers import PeerError
+from ferrymq_broker.server.workers.peers import WorkerError
 from tests.broker.workers.pages import TENANT, WORKERS, fetch, read, wait_until, worker_pids
 from tests.raw.process import Broker
 from tests.support.otlp import collector
@@ -101,7 +101,7 @@ async def test_a_worker_that_does_not_answer_is_down_and_the_others_are_shown() 
     async def ask_all(
         question: str, content: bytes, timeout: float
     ) -> Mapping[int, bytes | Exception]:
-        return {1: PeerError("away")}
+        return {1: WorkerError("away")}
 
     workers = AllWorkers(0, ask_all)
     columns = MetricColumns(["a"], "q", workers.prefix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 import ferrymq
 from ferrymq.errors import ConnectionClosed
+from ferrymq_broker.management.sliced_query import finish
+from ferrymq_rabbitmq.http_api.listing import ROWS, decoded_list, encoded_list
 from tests.broker.workers.pages import TENANT, WORKERS, fetch, read
 from tests.raw.process import Broker
 
@@ -108,3 +111,13 @@ def test_definitions_are_exported_and_imported_as_a_whole(api: str) -> None:
     assert (alone["kind"], alone["name"]) == ("virtual host", "none")
     for vhost in ("%2F", "tenant"):
         assert fetch(f"{api}/queues/{vhost}/imported", "DELETE", user=WHO)[0] == 204
+
+
+@pytest.mark.parametrize("count", [0, 1, 50, 120])
+def test_a_list_of_another_worker_is_read_in_steps(count: int) -> None:
+    items = [{"name": f"[{at}],", "arguments": {"a": [at, None]}} for at in range(count)]
+    encoded = finish(encoded_list(items))
+    assert json.loads(encoded) == items
+    steps = decoded_list(encoded)
+    assert sum(1 for _ in steps) == count // ROWS
+    assert finish(decoded_list(encoded)) == items

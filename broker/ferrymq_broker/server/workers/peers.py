@@ -27,10 +27,10 @@ _ANSWERED: Final = b"+"
 _FAILED: Final = b"-"
 
 Answerer = Callable[[bytes], Awaitable[bytes]]
-"""Answers a question. Raises `PeerError` with the reason why it cannot."""
+"""Answers a question. Raises `WorkerError` with the reason why it cannot."""
 
 
-class PeerError(Exception):
+class WorkerError(Exception):
     """Another worker does not answer, or says why it cannot."""
 
 
@@ -83,7 +83,7 @@ class Peers:
             os.close(memory)
 
     async def ask(self, number: int, question: str, content: bytes, timeout: float) -> bytes:
-        """Ask another worker, and return its answer. Raises `PeerError`, also after `timeout`
+        """Ask another worker, and return its answer. Raises `WorkerError`, also after `timeout`
         seconds."""
         try:
             ours, theirs = socket.socketpair()
@@ -97,22 +97,22 @@ class Peers:
             async with asyncio.timeout(timeout):
                 answer = await _exchange(ours, question.encode() + b"\n" + content)
         except TimeoutError:
-            raise PeerError(f"worker {number} does not answer") from None
+            raise WorkerError(f"worker {number} does not answer") from None
         except OSError as error:
-            raise PeerError(f"worker {number} cannot be asked: {error}") from None
+            raise WorkerError(f"worker {number} cannot be asked: {error}") from None
         if answer[:1] != _ANSWERED:
-            raise PeerError(answer[1:].decode() or f"worker {number} does not answer")
+            raise WorkerError(answer[1:].decode() or f"worker {number} does not answer")
         return answer[1:]
 
     async def ask_all(
         self, question: str, content: bytes, timeout: float
-    ) -> dict[int, bytes | PeerError]:
+    ) -> dict[int, bytes | WorkerError]:
         """Ask all others at once. Return their answers by number, or why there is none."""
 
-        async def ask(number: int) -> bytes | PeerError:
+        async def ask(number: int) -> bytes | WorkerError:
             try:
                 return await self.ask(number, question, content, timeout)
-            except PeerError as error:
+            except WorkerError as error:
                 return error
 
         numbers = self.numbers
@@ -129,7 +129,7 @@ class Peers:
     async def _tell(self, number: int, question: str) -> None:
         try:
             await self.ask(number, question, b"", 60.0)
-        except PeerError as error:
+        except WorkerError as error:
             log.warning("another worker could not be told", what=question, reason=str(error))
 
     def _begin(self, work: Awaitable[None]) -> None:
@@ -176,9 +176,9 @@ class Peers:
             answerer = self.answerers.get(question.decode())
             try:
                 if answerer is None:
-                    raise PeerError(f"there is no answer to {question.decode()!r} yet")
+                    raise WorkerError(f"there is no answer to {question.decode()!r} yet")
                 answer = _ANSWERED + await answerer(content)
-            except PeerError as error:
+            except WorkerError as error:
                 answer = _FAILED + str(error).encode()
             except Exception:
                 log.exception("internal error")

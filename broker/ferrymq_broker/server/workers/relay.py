@@ -17,7 +17,7 @@ LINGER: Final = 5.0
 _WATCH: Final = 1.0
 
 
-class Relay:
+class ClientRelay:
     """A relay between `client`, whose protocol it becomes at once, and a socket to the other
     worker.
 
@@ -26,7 +26,7 @@ class Relay:
     """
 
     def __init__(
-        self, client: asyncio.Transport, early: bytes, on_end: Callable[[Relay], object]
+        self, client: asyncio.Transport, early: bytes, on_end: Callable[[ClientRelay], object]
     ) -> None:
         self._client = _End(self._client_lost, self._watch)
         self._worker = _End(self._worker_lost)

@@ -49,11 +49,16 @@ export function show(main) {
     async update() {
       const broker = await read("broker", "broker");
       const now = broker.alarms.join(", ");
-      if (now !== said) {
-        said = now;
+      const missing = broker["missing-workers"].join(", ");
+      if (`${now}/${missing}` !== said) {
+        said = `${now}/${missing}`;
         alarms.replaceChildren(now
           ? element("p", { class: "problem" }, `Alarm: ${now}. Producers wait until it ends.`)
           : element("p", { class: "good" }, "No alarms."));
+        if (missing) {
+          alarms.append(element("p", { class: "problem" },
+            `No answer from worker ${missing}. Its part is missing in the figures.`));
+        }
       }
       shown.update({
         "in-rate": rate(broker["in-rate"]),
