@@ -224,6 +224,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__)
     made.add_argument("--url", default="amqp://127.0.0.1:5672", help="the broker")
     made.add_argument("--ca", metavar="FILE", help="CA certificates for an amqps URL")
+    made.add_argument("--hostname", default="localhost", help="the virtual host")
     made.add_argument("--address", default="bench", help="the queue")
     made.add_argument("--source", default="", help="the address to receive from, if different")
     made.add_argument("--capability", default="", help="the capability receivers ask the node for")
@@ -262,6 +263,7 @@ def main(argv: list[str] | None = None) -> int:
         heads=arguments.head,
         filter={SELECTOR: SelectorFilter(arguments.selector)} if arguments.selector else None,
         capability=arguments.capability,
+        hostname=arguments.hostname,
         run=int.from_bytes(os.urandom(6), "big") if arguments.run is None else arguments.run,
     )
     load = Load(

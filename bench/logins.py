@@ -34,11 +34,14 @@ def mechanism(name: str) -> SaslMechanism:
     return Plain(USER, PASSWORD) if name == "PLAIN" else Scram(name, USER, PASSWORD)
 
 
-def connect(host: str, port: int, name: str, tls: ssl.SSLContext | None) -> None:
-    """Make one connection and close it. Raises `OSError` if that fails."""
+def connect(
+    host: str, port: int, name: str, tls: ssl.SSLContext | None, hostname: str = ""
+) -> None:
+    """Make one connection and close it; `hostname` is the virtual host, if it is not the `host`.
+    Raises `OSError` if that fails."""
     with _socket(host, port, tls) as transport:
         settings = ConnectionSettings(
-            container_id="bench", initiator=True, hostname=host, sasl=mechanism(name)
+            container_id="bench", initiator=True, hostname=hostname or host, sasl=mechanism(name)
         )
         engine = Connection(settings, time.monotonic())
         engine.open()
@@ -71,6 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     made.add_argument("--url", required=True, help="the broker")
     made.add_argument("--ca", metavar="FILE", help="CA certificates for an amqps URL")
     made.add_argument("--mechanism", choices=MECHANISMS, default="ANONYMOUS")
+    made.add_argument("--hostname", default="", help="the virtual host; default: the URL's host")
     made.add_argument("--count", type=int, default=100, help="connections")
     arguments = made.parse_args(argv)
     url = urlsplit(arguments.url)
@@ -78,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
     host, port = url.hostname or "127.0.0.1", url.port or 5672
     began, cpu = time.perf_counter(), time.process_time()
     for _ in range(arguments.count):
-        connect(host, port, arguments.mechanism, tls)
+        connect(host, port, arguments.mechanism, tls, arguments.hostname)
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     json.dump({"seconds": took, "client_cpu_seconds": cpu}, sys.stdout)
     print()

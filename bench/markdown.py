@@ -41,6 +41,7 @@ TITLES: Final = {
     "watching": "Watching a broker",
     "replicated": "A cluster on PostgreSQL",
     "target-latency": "Short waits",
+    "workers": "Several workers",
     "amqp-0-9-1": "AMQP 0-9-1 beside another broker",
     "reading": "Streams into Spark",
     "archive": "Streams to Parquet",

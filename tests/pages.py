@@ -286,6 +286,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "broker/connections/test_virtual_hosts.py",
         "broker/management/test_escalation_tenants.py",
     ),
+    "broker/workers": ("broker/workers/",),
     "broker/websocket": (
         "broker/websocket/",
         "interop/test_websocket_rhea.py",

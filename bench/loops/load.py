@@ -45,11 +45,11 @@ class Plan:
 
     By default receivers take from `address` (`source`), messages have no sections before their body
     (`heads`: those of the first message, the second … and then from the start again), and a
-    receiver takes all messages (`filter`, `capability`).
+    receiver takes all messages (`filter`, `capability`). `hostname` chooses the virtual host.
     """
 
     __slots__ = ("address", "count", "warm_up", "size", "in_flight", "credit", "settled", "run",
-                 "source", "heads", "filter", "capability")  # fmt: skip
+                 "source", "heads", "filter", "capability", "hostname")  # fmt: skip
 
     def __init__(
         self,
@@ -66,12 +66,14 @@ class Plan:
         heads: list[bytes] | None = None,
         filter: dict[str, object] | None = None,
         capability: str = "",
+        hostname: str = "localhost",
     ) -> None:
         self.address = address
         self.source = source or address
         self.heads: list[bytes] = heads or []
         self.filter = filter
         self.capability = capability
+        self.hostname = hostname
         self.count = count
         self.warm_up = warm_up
         self.size = size
@@ -100,7 +102,7 @@ class End:
         settings = ConnectionSettings(
             container_id=name,
             initiator=True,
-            hostname="localhost",
+            hostname=plan.hostname,
             sasl=Anonymous(),
             incoming_window=_WINDOW,
         )

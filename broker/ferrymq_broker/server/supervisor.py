@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from ferrymq_broker.config.apply.live_settings import in_force
 from ferrymq_broker.config.errors import ConfigError
 from ferrymq_broker.config.load import LoadedConfig
 from ferrymq_broker.config.model import Config
@@ -92,6 +93,8 @@ class _Process:
         self.pid = 0
         self.reports: socket.socket | None = None
         self.ready = False
+        # Whether it has to read the configuration again when it is ready.
+        self.reads_again = False
         self.started = 0.0
         # How often it has ended in a row, each time soon after its start; when it starts again.
         self.failures = 0
@@ -108,7 +111,8 @@ class _Supervisor:
         on_progress: OnProgress | None,
         reread: Reread | None,
     ) -> None:
-        self._config = config
+        # What is in force, and what was at the start.
+        self._config = self._first_config = config
         self._placed = placed
         self._listening = listening
         self._announce = announce
@@ -183,8 +187,22 @@ class _Supervisor:
                 self._stop()
             elif number == signal.SIGHUP:
                 reopen_logs()
-                self._send_all(signal.SIGHUP)
+                self._reload()
         self._reap()
+
+    def _reload(self) -> None:
+        """Let the workers read the configuration again, and start with it from now on."""
+        for process in self._processes:
+            if process.ready:
+                os.kill(process.pid, signal.SIGHUP)
+            else:
+                process.reads_again = True
+        if self._reread is not None:
+            before = self._config
+            # The workers say what is wrong.
+            with contextlib.suppress(ConfigError):
+                wanted = self._reread().config
+                self._config = in_force(before, wanted, bool(before.personality.name), False)
 
     def _stop(self) -> None:
         if not self._stopping:
@@ -241,6 +259,7 @@ class _Supervisor:
             process.reports.close()
             process.reports = None
         process.pid = 0
+        process.ready = False
         self._connections[process.number] = 0
         if self._stopping:
             return
@@ -282,6 +301,9 @@ class _Supervisor:
         if "failure" in report:
             if self._announced:
                 log.error("a worker cannot start", worker=process.number, reason=report["reason"])
+                if report["failure"] == "config":
+                    # A worker that runs refuses such a configuration, and so must one that starts.
+                    self._config = self._first_config
             elif self._failure is None:
                 kind = _FAILURES[report["failure"]]
                 self._failure = kind(f"worker {process.number}: {report['reason']}")
@@ -290,6 +312,9 @@ class _Supervisor:
                 self._on_progress(*report["progress"])
         elif report["line"] == "ready":
             process.ready = True
+            if process.reads_again:
+                process.reads_again = False
+                os.kill(process.pid, signal.SIGHUP)
             if self._announced:
                 log.info("a worker is ready again", worker=process.number)
             elif all(each.ready for each in self._processes):
@@ -308,11 +333,11 @@ class _Supervisor:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            for each in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(each, signal.SIG_DFL)
-            # A terminal sends the first to all processes; the supervisor tells the workers. It
-            # sends the second, which a worker that is not ready does not need.
-            for each in (signal.SIGINT, signal.SIGUSR1):
+            # A terminal sends the first to all processes; the supervisor tells the workers. A
+            # worker needs the others when it is ready.
+            for each in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
                 signal.signal(each, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             code = self._serve(number, reports)

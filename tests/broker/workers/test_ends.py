@@ -190,6 +190,7 @@ def test_an_address_in_use(tmp_path: Path) -> None:
 
 
 def test_a_hangup_makes_all_workers_read_the_configuration(tmp_path: Path) -> None:
+    """Also one that starts again later."""
     config = write_config(tmp_path)
     with serving(config) as (process, urls):
         with config.open("a") as file:
@@ -198,6 +199,11 @@ def test_a_hangup_makes_all_workers_read_the_configuration(tmp_path: Path) -> No
         for url in urls:
             with blocking.connect(url) as connection:
                 wait_until(lambda: "late" in names(connection), "the queue is not there")
+        pid = workers_of(process)[1]
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: ended([pid]), "the worker is still there")
+        with blocking.connect(urls[1]) as connection:
+            assert "late" in names(connection)
         process.terminate()
         assert log_after(process).count("] reloading ") == 2
 

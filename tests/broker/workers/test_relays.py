@@ -240,3 +240,20 @@ async def test_a_client_that_never_reads_the_end(
             wait_until, lambda: settled(broker) <= before, "the relay is still there"
         )
         slow.close()
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("victim", [0, 1], ids=["that relays", "that serves"])
+async def test_a_worker_of_a_relay_is_killed(
+    config: str, pki: Pki, address: str, victim: int
+) -> None:
+    """The client hears of it, and connects again."""
+    with WorkerBroker(config) as broker:
+        connection = await connect(broker, pki, "amqps", 0, 1)
+        await exchange(connection, address, [1])
+        await asyncio.to_thread(broker.kill_worker, victim)
+        with pytest.raises(ferrymq.ConnectionClosed):
+            await connection.wait_closed(timeout=20)
+        await asyncio.to_thread(broker.wait_for_worker, victim)
+        async with await connect(broker, pki, "amqps", 0, 1) as again:
+            await exchange(again, f"{address}-again", [1])
