@@ -121,6 +121,9 @@ def echo_with_asyncio(load: Load) -> Took:
         def data_received(self, data: bytes) -> None:
             self.answered.set_result(None)
 
+    # As `ferrymq.aio.transport` does: otherwise a read of asyncio may cost a mapping of memory.
+    bytes(524_288)
+
     async def exchange() -> Took:
         loop = asyncio.get_running_loop()
         transport, client = await loop.create_connection(Client, "127.0.0.1", port)

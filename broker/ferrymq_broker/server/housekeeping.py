@@ -88,7 +88,8 @@ class Housekeeping:
             if self._trim is not None:
                 self._trim()
         self._broker.tidy()
-        if self._unmap is not None:
+        # Without a store nothing is mapped, and to look for it takes half a millisecond.
+        if self._unmap is not None and self._broker.store is not None:
             self._unmap()
 
 
@@ -147,12 +148,16 @@ def mapped_files(ending: str, maps: str = "/proc/self/maps") -> list[tuple[int, 
     `ending`."""
     found: list[tuple[int, int]] = []
     try:
-        with open(maps, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                fields = line.rstrip("\n").split(None, 5)
-                if len(fields) == 6 and fields[1] == "r--s" and fields[5].endswith(ending):
-                    first, _, last = fields[0].partition("-")
-                    found.append((int(first, 16), int(last, 16) - int(first, 16)))
+        with open(maps, "rb") as file:
+            lines = file.read().splitlines()
     except OSError:
         return []
+    wanted = ending.encode()
+    for line in lines:
+        if not line.endswith(wanted):
+            continue
+        fields = line.split(None, 5)
+        if len(fields) == 6 and fields[1] == b"r--s":
+            first, _, last = fields[0].partition(b"-")
+            found.append((int(first, 16), int(last, 16) - int(first, 16)))
     return found

@@ -585,10 +585,12 @@ class Connection(OtherNames, Opened):
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
-    def on_event(self, transport: EngineTransport, event: Event) -> None:
-        """Handle an event of an engine; ignore those of earlier transports."""
-        if transport is self._transport:
-            dispatch(self, event)
+    def on_events(self, transport: EngineTransport, events: list[Event]) -> None:
+        """Handle events of an engine; ignore those of earlier transports."""
+        for event in events:
+            # An event may end the use of the transport.
+            if transport is self._transport:
+                dispatch(self, event)
 
     def on_pass(self) -> None:
         """Wake waiting calls: credit, the session's window or room for writing may have changed."""

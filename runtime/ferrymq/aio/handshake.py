@@ -113,7 +113,7 @@ async def open_transport(
         context = options.ssl or ssl.create_default_context()
     transport = EngineTransport(
         settings,
-        connection.on_event,
+        connection.on_events,
         connection.on_pass,
         FrameTrace.if_enabled(str(url)),
         (context, url.server_name) if context is not None and options.upgrade_tls else None,

@@ -23,20 +23,34 @@ class InDoubt(NamedTuple):
 class Resending:
     """The messages of one sender that have no outcome, in the order of the sends.
 
-    `todo` has those that are sent again on the current attachment, before any new message.
+    `in_flight` has their payloads, which the garbage collector does not visit; the `context` of a
+    delivery is its future. `tags` are those that the user has given. `todo` has the messages that
+    are sent again on the current attachment, before any new message.
     """
 
     def __init__(self) -> None:
-        self.in_flight: dict[OutgoingDelivery, InDoubt] = {}
+        self.in_flight: dict[OutgoingDelivery, bytes] = {}
+        self.tags: dict[OutgoingDelivery, bytes] = {}
         self.todo: deque[InDoubt] = deque()
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        """Forget a delivery, because it has an outcome."""
+        self.in_flight.pop(delivery, None)
+        if self.tags:
+            self.tags.pop(delivery, None)
 
     def lose(self) -> set[OutgoingDelivery]:
         """Put the messages in flight first in `todo`, and return their deliveries."""
         lost = set(self.in_flight)
-        # A message whose caller has left is in doubt for good: nobody waits for it any longer.
-        again = [one for one in self.in_flight.values() if not one.future.done()]
+        again: list[InDoubt] = []
+        for delivery, payload in self.in_flight.items():
+            future = delivery.context
+            # A message whose caller has left is in doubt for good: nobody waits for it any longer.
+            if isinstance(future, asyncio.Future) and not future.done():
+                again.append(InDoubt(payload, self.tags.get(delivery), future))
         self.todo.extendleft(reversed(again))
         self.in_flight.clear()
+        self.tags.clear()
         return lost
 
     def take_over(self, outbox: Outbox) -> set[OutgoingDelivery]:
@@ -57,3 +71,4 @@ class Resending:
             resolve(one.future, error)
         self.todo.clear()
         self.in_flight.clear()
+        self.tags.clear()

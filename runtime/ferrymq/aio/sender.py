@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from ferrymq.aio.link import Link
 from ferrymq.aio.outbox import Outbox, SentDelivery
 from ferrymq.aio.outcomes import error_of, is_outcome
-from ferrymq.aio.resending import InDoubt, Resending
+from ferrymq.aio.resending import Resending
 from ferrymq.aio.termini import (
     ANONYMOUS_RELAY,
     attach_properties,
@@ -45,7 +45,7 @@ from ferrymq.errors import (
 from ferrymq.options import SenderOptions
 from ferrymq.sendable import Sendable, check_messages, to_message
 from ferrymq.unsettled import Unsettled
-from ferrymq_types.messaging import Source, Target, TerminusDurability
+from ferrymq_types.messaging import Accepted, Source, Target, TerminusDurability
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
 
@@ -57,20 +57,16 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger("ferrymq")
 
 
-class _Waiting(NamedTuple):
-    """Call that waits for its turn to send.
+_Waiting: TypeAlias = tuple[
+    asyncio.Future[None], bytes | None, bool, "Transaction | None", bytes | None, bool
+]
+"""Call that waits for its turn to send: a future, and the payload, `settled`, the transaction, the
+tag and `hold` of the message.
 
-    With a payload, the message is sent when it is its turn, and `future` is done with the outcome:
-    the caller is woken only once. Without, which is a call of `_wait`, the future is done when it
-    is its turn.
-    """
-
-    future: asyncio.Future[None]
-    payload: bytes | None = None
-    settled: bool = False
-    transaction: Transaction | None = None
-    tag: bytes | None = None
-    hold: bool = False
+With a payload, the message is sent when it is its turn, and the future is done with the outcome:
+the caller is woken only once. Without, which is a call of `_wait`, the future is done when it is
+its turn. There may be thousands, and a plain tuple is made in no time.
+"""
 
 
 class Sender(OtherNames, Link[SenderLink]):
@@ -244,9 +240,11 @@ class Sender(OtherNames, Link[SenderLink]):
             if not self._waiting and self._can_send():
                 await self._send(payload, settled, transaction, delivery_tag, hold)
                 return
-            self._check()
-            future = self._connection._loop.create_future()
-            call = _Waiting(future, payload, settled, transaction, delivery_tag, hold)
+            loop = self._connection._loop
+            if self._failure is not None or running_loop() is not loop:
+                self._check()
+            future = loop.create_future()
+            call = (future, payload, settled, transaction, delivery_tag, hold)
             self._line.append(call)
             self._begin_wait()
             try:
@@ -503,8 +501,8 @@ class Sender(OtherNames, Link[SenderLink]):
         if self._failure is not None:
             while self._line:
                 call = self._line.popleft()
-                resolve(call.future, error)
-                if call.payload is not None:
+                resolve(call[0], error)
+                if call[1] is not None:
                     self._end_wait()
         if not self._waiting:
             # Calls that wait for credit wait for that of the next attachment.
@@ -617,10 +615,18 @@ class Sender(OtherNames, Link[SenderLink]):
     def _can_send(self) -> bool:
         outbox = self._outbox
         resending = self._resending
+        engine = self._engine
+        transport = self._connection._transport
+        # As in `_has_room`, without a call for each message.
         return (
             (outbox is None or not outbox.busy)
             and (resending is None or not resending.todo)
-            and self._has_room()
+            and engine is not None
+            and engine.usable
+            and engine.credit > 0
+            and engine.parked == 0
+            and transport is not None
+            and not transport.paused
         )
 
     def _has_room(self) -> bool:
@@ -649,7 +655,8 @@ class Sender(OtherNames, Link[SenderLink]):
         try:
             waits = self._waiting > 1 or not self._can_send()
             while waits:
-                call = _Waiting(self._connection._loop.create_future())
+                future = self._connection._loop.create_future()
+                call = (future, None, False, None, None, False)
                 if going:
                     # Something has changed before this call could send.
                     self._line.appendleft(call)
@@ -657,9 +664,9 @@ class Sender(OtherNames, Link[SenderLink]):
                 else:
                     self._line.append(call)
                 try:
-                    await call.future
+                    await future
                 finally:
-                    going = call.future.done() and not call.future.cancelled()
+                    going = future.done() and not future.cancelled()
                     if not going and call in self._line:
                         self._line.remove(call)
                 self._check()
@@ -682,6 +689,10 @@ class Sender(OtherNames, Link[SenderLink]):
         """Count a call that no longer waits to send."""
         self._waiting -= 1
         self._available -= messages
+        self._review_waits()
+
+    def _review_waits(self) -> None:
+        """Look whether calls still wait, because one no longer does."""
         if self._drain_wanted:
             self._connection.soon()
         elif not self._wants_poll():
@@ -702,6 +713,7 @@ class Sender(OtherNames, Link[SenderLink]):
         line = self._line
         if len(line) > 1:
             self._alone = False
+        ended = False
         while line and not self._going and self._can_send():
             future, payload, settled, transaction, tag, hold = line.popleft()
             if payload is None:
@@ -712,10 +724,17 @@ class Sender(OtherNames, Link[SenderLink]):
             # A call that was cancelled just now has not run yet.
             if not future.done():
                 try:
-                    self._send(payload, settled, transaction, tag, hold, future=future)
+                    if transaction is None and tag is None and not hold:
+                        self._transfer(payload, settled, None, future=future)
+                    else:
+                        self._send(payload, settled, transaction, tag, hold, future=future)
                 except Exception as error:
                     future.set_exception(error)
-            self._end_wait()
+            self._waiting -= 1
+            self._available -= 1
+            ended = True
+        if ended:
+            self._review_waits()
 
     def _wants_poll(self) -> bool:
         """Return whether a call waits for `poll`."""
@@ -814,7 +833,9 @@ class Sender(OtherNames, Link[SenderLink]):
                     delivery.tag, payload, future, hold, delivery
                 )
             elif self._resending is not None and again:
-                self._resending.in_flight[delivery] = InDoubt(payload, tag, future)
+                self._resending.in_flight[delivery] = payload
+                if tag is not None:
+                    self._resending.tags[delivery] = tag
         connection.transport.write_soon(alone)
         return delivery, future
 
@@ -841,6 +862,16 @@ class Sender(OtherNames, Link[SenderLink]):
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
         """Handle a state or a settlement of the peer for a delivery."""
         state = delivery.remote_state
+        if isinstance(state, Accepted) and self._outbox is None:
+            # The usual case, without the calls of the other ones.
+            delivery.settle()
+            self._unsettled.discard(delivery)
+            if self._resending is not None:
+                self._resending.forget(delivery)
+            future = delivery.context
+            if isinstance(future, asyncio.Future) and not future.done():
+                future.set_result(None)
+            return
         if isinstance(state, TransactionalState):
             posted = delivery.state
             if not isinstance(posted, TransactionalState) or posted.txn_id != state.txn_id:
@@ -861,7 +892,7 @@ class Sender(OtherNames, Link[SenderLink]):
             delivery.settle()
         self._unsettled.discard(delivery)
         if self._resending is not None:
-            self._resending.in_flight.pop(delivery, None)
+            self._resending.forget(delivery)
         future = delivery.context
         if isinstance(future, asyncio.Future) and not future.done():
             error = error_of(state)
