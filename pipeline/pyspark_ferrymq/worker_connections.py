@@ -54,7 +54,9 @@ class WorkerConnection:
             if len(self._senders) >= _SENDERS:
                 # Messages that were sent in a transaction stay part of it.
                 self._senders.popitem(last=False)[1].close()
-            sender = self.connection.sender(address, properties={BATCHES: True})
+            ferrymq = self.connection.remote_properties.get("product") == "ferrymq"
+            properties: dict[str, object] | None = {BATCHES: True} if ferrymq else None
+            sender = self.connection.sender(address, properties=properties)
         self._senders[address] = sender
         return sender
 

@@ -123,8 +123,8 @@ class ProducerPort(Producer):
     anonymous terminus.
 
     `origin` is the number of the connection. `window` is the credit in messages that the client
-    gets as long as there is room. `batches` is whether the client may send batches, also in transactions;
-    `batched` is how many more messages than deliveries have come, because of batches.
+    gets as long as there is room. `batches` is whether the client may send batches, also in
+    transactions; `batched` is how many more messages than deliveries have come, because of batches.
     """
 
     __slots__ = ("link", "node", "origin", "window", "closed", "batches", "batched")

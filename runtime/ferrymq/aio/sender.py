@@ -335,7 +335,9 @@ class Sender(OtherNames, Link[SenderLink]):
         With `settled` only the last message has an outcome; if it is accepted in a `transaction`,
         the peer has accepted all messages before it. It is rejected in a transaction that can no
         longer be committed; the broker of ferrymq then names, in the info of the error, the first
-        ``message`` of the transaction that it refused, counted from 0.
+        ``message`` of the transaction that it refused, counted from 0. If the link has asked for
+        batches (`properties` with ``ferrymq:batches``) and the broker has granted them, messages of
+        a transaction that are sent settled share transfers.
 
         Raises as `send` does, except for outcomes.
         """
