@@ -245,6 +245,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "broker/streams": (
         "broker/streams/",
+        "broker/transactions/test_batches.py",
         "interop/test_nodes_streams.py",
     ),
     "broker/termini": (

@@ -47,12 +47,16 @@ class WorkerConnection:
 
     def sender(self, address: str) -> Sender:
         """Return a sender to an address. Raises `LinkDetached` if the broker refuses it."""
+        from ferrymq.batches import BATCHES
+
         sender = self._senders.pop(address, None)
         if sender is None or sender.closed:
             if len(self._senders) >= _SENDERS:
                 # Messages that were sent in a transaction stay part of it.
                 self._senders.popitem(last=False)[1].close()
-            sender = self.connection.sender(address)
+            ferrymq = self.connection.remote_properties.get("product") == "ferrymq"
+            properties: dict[str, object] | None = {BATCHES: True} if ferrymq else None
+            sender = self.connection.sender(address, properties=properties)
         self._senders[address] = sender
         return sender
 

@@ -47,12 +47,11 @@ class Digest:
         """Add rows. A row must be encoded in the same way each time it is written: without a
         generated time or identifier."""
         # Few programs have fences.
-        from hashlib import sha256
+        from ferrymq.row_digests import sum_of_digests
 
-        from_bytes = int.from_bytes
-        numbers = [from_bytes(sha256(row).digest(), "little") for row in rows]
-        self.rows += len(numbers)
-        self._sum = (self._sum + sum(numbers)) % _MODULUS
+        rows = list(rows)
+        self._sum = (self._sum + sum_of_digests(rows)) % _MODULUS
+        self.rows += len(rows)
 
     def merge(self, other: Digest) -> None:
         """Add the rows of another digest."""

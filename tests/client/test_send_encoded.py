@@ -9,8 +9,11 @@ import pytest
 
 import ferrymq
 from ferrymq import DeliveryRejected, Message, TransactionRolledBack
+from ferrymq.batches import BATCHES
 from ferrymq_broker.config import Config
+from ferrymq_broker.connections.shown_links import UnsettledCounts
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.server import BrokerServer
 
 
@@ -20,6 +23,7 @@ async def broker() -> AsyncIterator[BrokerServer]:
         {
             "listener": [{"url": "amqp://127.0.0.1:0"}],
             "queue": [{"name": "small", "max-length": 5}],
+            "stream": [{"name": "s", "partitions": 2}],
             "limits": {"transaction-work": 3000, "credit": 10},
         }
     )
@@ -98,6 +102,44 @@ async def test_the_broker_says_which_settled_message_it_refused(
     with pytest.raises(TransactionRolledBack):
         await txn.commit()
     assert bodies(broker, "q") == bodies(broker, "small") == 0
+
+
+async def test_messages_to_a_stream_go_in_batches(
+    broker: BrokerServer, connection: ferrymq.Connection
+) -> None:
+    sender = await connection.sender("s::0", properties={BATCHES: True})
+    # A message that fills no batch, between those that do.
+    payloads = [*encoded(1500), Message(bytes(100_000)).encode(), *encoded(1000)]
+    async with connection.transaction() as txn:
+        assert await sender.send_encoded(payloads, settled=True, transaction=txn) == {}
+    deliveries = [
+        link.describe(UnsettledCounts())["delivery-count"]
+        for handler in broker.broker.handlers
+        for link in handler.shown_links()
+        if not link.receives
+    ]
+    stream = broker.broker.default.nodes["s"]
+    assert isinstance(stream, Stream)
+    assert stream.partitions[0].log.find(0).payloads == payloads
+    # Two batches, a message, one batch, and the last message, which has an outcome. Declare and
+    # discharge are on a link of their own.
+    assert set(deliveries) == {2, 5}
+
+
+async def test_a_message_of_a_batch_is_named_by_its_number(
+    connection: ferrymq.Connection,
+) -> None:
+    sender = await connection.sender("s", properties={BATCHES: True})
+    txn = await connection.transaction()
+    wrong = Message("x", message_annotations={"x-opt-partition": 7}).encode()
+    assert await sender.send_encoded(encoded(50), settled=True, transaction=txn) == {}
+    payloads = [*encoded(1100), wrong, *encoded(500)]
+    errors = await sender.send_encoded(payloads, settled=True, transaction=txn, timeout=20)
+    (error,) = errors.values()
+    assert list(errors) == [1600]
+    assert isinstance(error, DeliveryRejected) and error.error is not None
+    assert error.error.info is not None and error.error.info["message"] == 1150
+    await txn.rollback()
 
 
 async def test_a_transaction_that_is_too_large_is_over_at_the_next_outcome(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.batches import BATCHES
 from ferrymq.engine.pairing import is_paired
 from ferrymq_broker.connections.attach import LinkAttach
 from ferrymq_broker.connections.attach_properties import FORWARD_TO, NEW_TERMINUS, forward_to_of
@@ -27,6 +28,8 @@ from ferrymq_broker.connections.terminus_checks import check_target
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.link_terms import TargetTerms
 from ferrymq_broker.nodes.queues.relay import relay_through
+from ferrymq_broker.nodes.streams.partition import StreamPartition
+from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.values.rights import SEND
 from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode
@@ -62,6 +65,7 @@ class TargetAttach(LinkAttach):
         "mode",
         "memory",
         "producer",
+        "_batches",
         "_fitting",
         "_forward_to",
         "_destination",
@@ -88,6 +92,7 @@ class TargetAttach(LinkAttach):
         self.target: Node | None = None
         self.mode: str = ""
         self.memory: TargetTerminus | None = None
+        self._batches = False
         # The requested capabilities that the kind of the node has.
         self._fitting: list[str] = []
         # The address that the target sends the messages on to, as the client names it, and its
@@ -206,6 +211,23 @@ class TargetAttach(LinkAttach):
             link.unique_tags = False
             personality = parts.client.space.personality
             link.rejects_large = personality is not None and personality.rejects_large
+            self._batches = terms.properties.get(BATCHES) is True and self._may_batch()
+            if self._batches:
+                terms.granted_properties[BATCHES] = True
+
+    def _may_batch(self) -> bool:
+        """Return whether the client may send batches of messages on the link.
+
+        A stream takes any number of messages at once. Messages of other nodes, and those that are
+        changed, traced or counted against a rate limit, have to come one by one.
+        """
+        client = self.parts.client
+        return (
+            isinstance(self.target, Stream | StreamPartition)
+            and client.space.personality is None
+            and client.throttle is None
+            and self.parts.shared.tracer is None
+        )
 
     def _leave_terminus(self) -> None:
         memory = self.memory
@@ -250,6 +272,7 @@ class TargetAttach(LinkAttach):
         address = self.address
         producer = ProducerLink(link, parts, target, self.outcomes, address)
         self.producer = producer
+        producer.batches = self._batches
         seen_tags = parts.shared.seen_tags
         if memory is None and self.mode == EXACTLY_ONCE:
             changes = parts.shared.agenda.changes

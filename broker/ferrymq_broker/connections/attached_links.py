@@ -86,12 +86,13 @@ class AttachedLink(ShownLink):
             described["unsettled"] = int(consumer.held)
         producer = self._producer
         rate = None if producer is None else producer.rate
+        count = link.deliveries if producer is None else int(producer.message_count())
         if consumer is not None:
             rate = consumer.rate
         if rate is not None:
             now = self._links.parts.shared.agenda.now
-            described["messages"] = int(rate.total(link.deliveries))
-            described["rate"] = rate.rate(link.deliveries, now)
+            described["messages"] = int(rate.total(count))
+            described["rate"] = rate.rate(count, now)
         return described
 
     def uses(self, node: Node) -> bool:

@@ -123,10 +123,11 @@ class ProducerPort(Producer):
     anonymous terminus.
 
     `origin` is the number of the connection. `window` is the credit in messages that the client
-    gets as long as there is room.
+    gets as long as there is room. `batches` is whether the client may send batches, also in
+    transactions; `batched` is how many more messages than deliveries have come, because of batches.
     """
 
-    __slots__ = ("link", "node", "origin", "window", "closed")
+    __slots__ = ("link", "node", "origin", "window", "closed", "batches", "batched")
 
     def __init__(self, link: ReceiverLink, node: Node | None, origin: i64) -> None:
         self.link: ReceiverLink = link
@@ -134,6 +135,8 @@ class ProducerPort(Producer):
         self.origin: i64 = origin
         self.window: i64 = 0
         self.closed: bool = False
+        self.batches: bool = False
+        self.batched: i64 = 0
 
     def is_resent(self, delivery: IncomingDelivery) -> bool:
         """Return whether the delivery was accepted on an earlier attachment of the link."""

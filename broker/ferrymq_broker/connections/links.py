@@ -282,7 +282,7 @@ class ConnectionLinks(LinkHolder):
         if incoming is not None:
             incoming.close(closed, lost)
             memory = incoming.memory
-            self._received_before += incoming.rate.total(link.deliveries)
+            self._received_before += incoming.rate.total(incoming.message_count())
         coordinator = links.coordinators.pop(link, None)
         if coordinator is not None:
             coordinator.close(lost)
@@ -434,8 +434,8 @@ class ConnectionLinks(LinkHolder):
         for links in self.sessions():
             for link, consumer in links.outgoing.items():
                 consumer.rate.read(link.deliveries, now)
-            for link, producer in links.incoming.items():
-                producer.rate.read(link.deliveries, now)
+            for producer in links.incoming.values():
+                producer.rate.read(producer.message_count(), now)
             count += len(links.outgoing) + len(links.incoming)
         return count
 
@@ -449,9 +449,10 @@ class ConnectionLinks(LinkHolder):
             for link, consumer in links.outgoing.items():
                 traffic.sent += consumer.rate.total(link.deliveries)
                 traffic.sent_rate += consumer.rate.rate(link.deliveries, now)
-            for link, producer in links.incoming.items():
-                traffic.received += producer.rate.total(link.deliveries)
-                traffic.received_rate += producer.rate.rate(link.deliveries, now)
+            for producer in links.incoming.values():
+                count = producer.message_count()
+                traffic.received += producer.rate.total(count)
+                traffic.received_rate += producer.rate.rate(count, now)
         return traffic
 
     def withdraw_credit(self) -> i64:

@@ -2,19 +2,22 @@
 
 Each data section of such a delivery is an encoded message of its own; the sections in front of them
 repeat what the messages have in common. A client that does not know the format could not use it. So
-a node with the setting `unpack-batches` takes the messages one by one, and all others reject the
-delivery.
+a node with the setting `unpack-batches` takes the messages one by one, and so does a stream whose
+sender has agreed on batches (`ferrymq.batches`). All others reject the delivery.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from librt.strings import read_i32_be
 from mypy_extensions import i64
 
+from ferrymq.batches import BATCH_FORMAT, SECTION_BYTES
 from ferrymq_broker.nodes.message import BrokerMessage, admit
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal, refuse_together
 from ferrymq_broker.nodes.sections import section_at, section_end
+from ferrymq_codec import codes
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.limits import SECTION_ELEMENTS
 from ferrymq_codec.reader import Reader
@@ -32,7 +35,6 @@ from ferrymq_types.messaging import decode_message_annotations
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
 
-BATCH_FORMAT: Final = 0x80013700
 MAX_MESSAGES: Final = 10_000
 """The most messages in one batch, because other clients wait while they are published."""
 
@@ -61,14 +63,29 @@ def not_unpacked(address: str) -> Refusal:
     )
 
 
-def unpack(payload: bytes) -> list[BrokerMessage]:
-    """Return the messages of a batch. Raises `DecodeError` if it or one of its messages is
-    malformed."""
-    messages: list[BrokerMessage] = []
+def split(payload: bytes) -> tuple[list[bytes], object]:
+    """Return the encoded messages of a batch, and the partition key for all of them, None without
+    one. Raises `DecodeError` if the batch is malformed."""
+    messages: list[bytes] = []
     key: object = None
     size: i64 = len(payload)
     pos: i64 = 0
     while pos < size:
+        if (
+            pos + SECTION_BYTES <= size
+            and payload[pos] == codes.DESCRIBED
+            and payload[pos + 1] == codes.SMALL_ULONG
+            and payload[pos + 2] == DATA
+            and payload[pos + 3] == codes.BINARY32
+            and len(messages) < MAX_MESSAGES
+        ):
+            # This is true for nearly all sections.
+            begin = pos + SECTION_BYTES
+            last = begin + (i64(read_i32_be(payload, pos + 4)) & 0xFFFFFFFF)
+            if last <= size:
+                messages.append(payload[begin:last])
+                pos = last
+                continue
         code = section_at(payload, pos)
         end = section_end(payload, pos)
         reader = Reader(payload, pos, end)
@@ -77,7 +94,7 @@ def unpack(payload: bytes) -> list[BrokerMessage]:
         if code == DATA:
             if len(messages) >= MAX_MESSAGES:
                 raise DecodeError(pos, "batch", f"the batch has more than {MAX_MESSAGES} messages")
-            messages.append(admit(reader.read_binary("batch"), 0))
+            messages.append(reader.read_binary("batch"))
         elif code == MESSAGE_ANNOTATIONS:
             key = decode_message_annotations(reader).value.get(PARTITION_KEY)
         elif code not in _ENVELOPE:
@@ -85,10 +102,22 @@ def unpack(payload: bytes) -> list[BrokerMessage]:
         pos = end
     if not messages:
         raise DecodeError(size, "batch", "the batch has no messages")
-    if key is not None:
-        # The partition key of the batch is for all its messages.
-        return [admit(m.annotated({PARTITION_KEY: key}).payload, 0) for m in messages]
-    return messages
+    return messages, key
+
+
+def admit_part(payload: bytes, key: object) -> BrokerMessage:
+    """Return a message of a batch, with the partition key of the batch. Raises `DecodeError`."""
+    message = admit(payload, 0)
+    if key is None:
+        return message
+    return admit(message.annotated({PARTITION_KEY: key}).payload, 0)
+
+
+def unpack(payload: bytes) -> list[BrokerMessage]:
+    """Return the messages of a batch. Raises `DecodeError` if it or one of its messages is
+    malformed."""
+    parts, key = split(payload)
+    return [admit_part(part, key) for part in parts]
 
 
 def publish_batch(

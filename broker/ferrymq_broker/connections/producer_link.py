@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.batches import BATCH_FORMAT
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_broker.connections.client_limits import count_walk
@@ -19,7 +20,6 @@ from ferrymq_broker.connections.durable_links.tags import Tags
 from ferrymq_broker.connections.durable_links.target import RememberedTags, TargetTerminus
 from ferrymq_broker.connections.link_ports import ProducerPort
 from ferrymq_broker.connections.message_batches import (
-    BATCH_FORMAT,
     not_unpacked,
     publish_batch,
     unpack,
@@ -84,6 +84,7 @@ class ProducerLink(ProducerPort):
 
     # Attributes of `ProducerPort` that the methods assign: their types for type checkers.
     window: i64
+    batched: i64
 
     def __init__(
         self,
@@ -141,6 +142,10 @@ class ProducerLink(ProducerPort):
         """Remember the outcomes of this link's deliveries, by their tags."""
         self._tags = tags
         self._direct = None
+
+    def message_count(self) -> i64:
+        """Return how many messages have come, modulo 2^32."""
+        return i64(self.link.deliveries) + self.batched
 
     def remember(self, memory: TargetTerminus, session: i64) -> None:
         """Use a terminus that outlives the link, which is in the session of this number."""
@@ -253,16 +258,17 @@ class ProducerLink(ProducerPort):
             self._keep_promise(node)
 
     def _on_batch(self, delivery: IncomingDelivery, node: Node | None) -> None:
-        """Publish the messages of a batch if the node unpacks batches."""
+        """Publish the messages of a batch if the node or the link takes batches."""
         if node is None:
             # The messages could be for different nodes.
             self._refuse(delivery, not_unpacked("the anonymous terminus"))
             return
-        if not unpacks(node):
+        if not (self.batches or unpacks(node)):
             self._refuse(delivery, not_unpacked(node.address))
             return
         try:
             messages = unpack(delivery.payload)
+            self.batched += len(messages) - 1
             for message in messages:
                 self.route(message)
             if self._personality is not None:

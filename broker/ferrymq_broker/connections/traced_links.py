@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq.batches import BATCH_FORMAT
 from ferrymq_broker.connections.consumer_link import ConsumerLink
-from ferrymq_broker.connections.message_batches import BATCH_FORMAT
 from ferrymq_broker.connections.message_tracer import MessageTracer, OpenDelivery
 from ferrymq_broker.connections.outcomes import is_terminal
 from ferrymq_broker.connections.producer_link import ProducerLink

@@ -72,6 +72,7 @@ class BrokerTransaction(Timer):
         "fence",
         "bytes",
         "_work",
+        "_count",
         "_timers",
         "_limits",
     )
@@ -90,27 +91,30 @@ class BrokerTransaction(Timer):
         self.fence: FenceRecord | None = None
         self.bytes: i64 = 0
         self._work: list[TxnWork] = []
+        # The number of its messages and deliveries: work may be several messages.
+        self._count: i64 = 0
         self._timers = timers
         self._limits = limits
 
     def __repr__(self) -> str:
-        return f"<transaction {self.id.hex()} of {len(self._work)}>"
+        return f"<transaction {self.id.hex()} of {self._count}>"
 
     def __len__(self) -> int:
-        return len(self._work)
+        return int(self._count)
 
     # -- work ---------------------------------------------------------------------------------
 
-    def add(self, work: TxnWork, size: i64 = 0) -> None:
-        """Add a piece of work, with a message of `size` bytes."""
+    def add(self, work: TxnWork, size: i64 = 0, count: i64 = 1) -> None:
+        """Add a piece of work: `count` messages or deliveries, with `size` bytes of messages."""
         self._work.append(work)
+        self._count += count
         self.bytes += size
 
-    def excess(self, size: i64) -> str:
-        """Return the limit that one more piece of work, of `size` bytes, would exceed; empty if
-        none."""
+    def excess(self, size: i64, count: i64 = 1) -> str:
+        """Return the limit that `count` more messages or deliveries, of `size` bytes together,
+        would exceed; empty if none."""
         limits = self._limits
-        if len(self._work) >= limits.work:
+        if self._count + count > limits.work:
             return f"the transaction has {limits.work} messages and deliveries, which is the limit"
         if self.bytes + size > limits.bytes:
             return (
@@ -121,7 +125,7 @@ class BrokerTransaction(Timer):
 
     def is_full(self) -> bool:
         """Return whether the transaction can take no more deliveries."""
-        return self.doomed or len(self._work) >= self._limits.work
+        return self.doomed or self._count >= self._limits.work
 
     def is_sending(self) -> bool:
         """Return whether a message that was acquired in it is not completely sent yet."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from ferrymq.batches import BATCH_FORMAT
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq_broker.connections.outcomes import is_terminal, judge, symbol
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.queues.locks import LockOver
 from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, BrokerTransaction
+from ferrymq_broker.transactions.txn_batch import post_batch
 from ferrymq_broker.transactions.txn_delivery import TxnBrowse, TxnDelivery
 from ferrymq_broker.transactions.txn_publish import TxnPublish, post, turn_away
 from ferrymq_codec.scalars import Symbol
@@ -101,9 +103,10 @@ class Transactions:
     def post(
         self, endpoint: ProducerPort, delivery: IncomingDelivery, state: TransactionalState
     ) -> TxnPublish | None:
-        """Add a message to the transaction that its state names (AMQP 1.0 §4.4.1).
+        """Add a message to the transaction that its state names (AMQP 1.0 §4.4.1), or a batch.
 
-        Return None if the message is not part of the transaction, because it has been refused.
+        Return None if the message is not part of the transaction, because it has been refused, and
+        for a batch.
         """
         self.end_posting(endpoint.link)
         transaction = self.find(state.txn_id)
@@ -114,6 +117,10 @@ class Transactions:
             return None
         if transaction.doomed:
             turn_away(endpoint, delivery, transaction)
+            return None
+        node = endpoint.node
+        if endpoint.batches and delivery.message_format == BATCH_FORMAT and node is not None:
+            post_batch(endpoint, delivery, transaction, node)
             return None
         return post(endpoint, delivery, transaction)
 

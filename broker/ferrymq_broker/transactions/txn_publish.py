@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.batches import BATCH_FORMAT
 from ferrymq.engine.delivery import IncomingDelivery
-from ferrymq_broker.connections.message_batches import BATCH_FORMAT
 from ferrymq_broker.connections.outcomes import ACCEPTED
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
@@ -89,7 +89,7 @@ class TxnPublish(TxnWork):
         # Nodes have kept the reserved room until now.
         for node in held:
             node.unreserve(message)
-        return "" if refusal is None else _refused(refusal)
+        return "" if refusal is None else refused(refusal)
 
     def commit(self) -> None:
         """Publish the message, which no consumer has seen yet."""
@@ -243,7 +243,7 @@ def post(
         number: i64 = len(transaction) - 1
         transaction.mark_rollback_only(
             ROLLBACK,
-            _refused(refusal),
+            refused(refusal),
             {"message": int(number), "condition": refusal.condition},
         )
         outcome = endpoint.outcome_of(delivery, refusal)
@@ -265,5 +265,6 @@ def turn_away(
         endpoint.reject(delivery, error.condition, str(error.description), error.info)
 
 
-def _refused(refusal: Refusal) -> str:
+def refused(refusal: Refusal) -> str:
+    """Return the reason of a transaction that can only be rolled back."""
     return f"a message was refused with {refusal.condition}: {refusal.description}"

@@ -9,6 +9,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.worker_memory import freeze_modules
 from pyspark_ferrymq.writing.columns import check_columns
 from pyspark_ferrymq.writing.options import SinkOptions
 from pyspark_ferrymq.writing.task_identity import WrittenRows, WrittenToBrokers, of_job
@@ -36,7 +37,9 @@ class BatchWriter(DataSourceArrowWriter):
         from pyspark_ferrymq.writing.many_brokers import write_to
 
         work = of_job(self._group, self._sequence, self._options.tasks, self._options.address)
-        return write_to(self._targets, work, iterator)
+        written = write_to(self._targets, work, iterator)
+        freeze_modules()
+        return written
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Record that all tasks have written; runs in the driver."""

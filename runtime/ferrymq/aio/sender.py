@@ -29,6 +29,7 @@ from ferrymq.aio.termini import (
 from ferrymq.aio.unseen import RepeatedWarning, SentFuture
 from ferrymq.aio.waiting import all_accepted, deadline, give_up, resolve, running_loop
 from ferrymq.arguments import OtherNames, names
+from ferrymq.batches import BATCH_BYTES, BATCH_FORMAT, BATCHES, BatchBuilder
 from ferrymq.durations import Duration
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sender import SenderLink
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import DeliveryState
 
 LOGGER: Final = logging.getLogger("ferrymq")
+# Bytes of a frame that a batch leaves to the transfer.
+_TRANSFER_BYTES: Final = 256
 
 
 _Waiting: TypeAlias = tuple[
@@ -330,7 +333,9 @@ class Sender(OtherNames, Link[SenderLink]):
         With `settled` only the last message has an outcome; if it is accepted in a `transaction`,
         the peer has accepted all messages before it. It is rejected in a transaction that can no
         longer be committed; the broker of ferrymq then names, in the info of the error, the first
-        ``message`` of the transaction that it refused, counted from 0.
+        ``message`` of the transaction that it refused, counted from 0. If the link has asked for
+        batches (`properties` with ``ferrymq:batches``) and the broker has granted them, messages of
+        a transaction that are sent settled share transfers.
 
         Raises as `send` does, except for outcomes.
         """
@@ -425,11 +430,36 @@ class Sender(OtherNames, Link[SenderLink]):
             raise AssertionError("a sender is attached before it is handed out")
         state = None if transaction is None else transaction.state_for(self)
         transport = self._connection.transport
+        if state is not None and self.properties.get(BATCHES) is True:
+            return self._send_batches(list(payloads), first, end, state)
         end = min(end, first + engine.credit)
         number = first
         while number < end and engine.parked == 0 and not transport.paused:
             engine.send(payloads[number], settled=True, state=state)
             number += 1
+            transport.write_soon()
+        return number
+
+    def _send_batches(
+        self, payloads: list[bytes], first: int, end: int, state: DeliveryState
+    ) -> int:
+        """As `_send_settled`, many messages in a transfer."""
+        engine = self._engine
+        assert engine is not None
+        transport = self._connection.transport
+        limit = min(BATCH_BYTES, engine.session.connection.remote_max_frame_size) - _TRANSFER_BYTES
+        if engine.remote_max_message_size:
+            limit = min(limit, engine.remote_max_message_size)
+        builder = BatchBuilder(limit)
+        number = first
+        while number < end and engine.credit > 0 and engine.parked == 0 and not transport.paused:
+            after = builder.end_of(payloads, number, end)
+            if after == number + 1:
+                engine.send(payloads[number], settled=True, state=state)
+            else:
+                batch = builder.build(payloads, number, after)
+                engine.send(batch, settled=True, state=state, message_format=BATCH_FORMAT)
+            number = after
             transport.write_soon()
         return number
 
