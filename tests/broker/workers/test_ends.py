@@ -225,13 +225,18 @@ def test_an_address_in_use(tmp_path: Path) -> None:
     assert "in use" in result.stderr and "Traceback" not in result.stderr
 
 
-def test_a_hangup_makes_all_workers_read_the_configuration(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["signal", "management"])
+def test_all_workers_read_the_configuration_again(tmp_path: Path, how: str) -> None:
     """Also one that starts again later."""
     config = write_config(tmp_path)
     with serving(config) as (process, urls):
         with config.open("a") as file:
             file.write('[[virtual-host.queue]]\nname = "late"\n[[queue]]\nname = "late"\n')
-        process.send_signal(signal.SIGHUP)
+        if how == "signal":
+            process.send_signal(signal.SIGHUP)
+        else:
+            with blocking.connect(urls[0]) as connection, connection.management() as management:
+                management.request("RELOAD", "broker", "broker")
         for url in urls:
             with blocking.connect(url) as connection:
                 wait_until(lambda: "late" in names(connection), "the queue is not there")
