@@ -242,7 +242,7 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
                         trees,
                         Path(folder),
                         rounds=extent.broker_rounds,
-                        seconds=extent.broker_seconds,
+                        seconds=2 * extent.broker_seconds,
                         connections=200 // extent.memory_shrink,
                     )
                 )

@@ -191,12 +191,15 @@ class _Supervisor:
         self._reap()
 
     def _reload(self) -> None:
-        """Let the workers read the configuration again, and start with it from now on."""
+        """Let the workers read the configuration again."""
         for process in self._processes:
             if process.ready:
                 os.kill(process.pid, signal.SIGHUP)
             else:
                 process.reads_again = True
+
+    def _follow_reload(self) -> None:
+        """Start workers from now on with the configuration that one has read again."""
         if self._reread is not None:
             before = self._config
             # The workers say what is wrong.
@@ -307,6 +310,8 @@ class _Supervisor:
             elif self._failure is None:
                 kind = _FAILURES[report["failure"]]
                 self._failure = kind(f"worker {process.number}: {report['reason']}")
+        elif "reload" in report:
+            self._follow_reload()
         elif "progress" in report:
             if self._on_progress is not None and not self._announced:
                 self._on_progress(*report["progress"])
@@ -314,7 +319,8 @@ class _Supervisor:
             process.ready = True
             if process.reads_again:
                 process.reads_again = False
-                os.kill(process.pid, signal.SIGHUP)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGHUP)
             if self._announced:
                 log.info("a worker is ready again", worker=process.number)
             elif all(each.ready for each in self._processes):
@@ -370,6 +376,8 @@ class _Supervisor:
         def report(**what: object) -> None:
             with contextlib.suppress(OSError):
                 reports.send(json.dumps(what).encode())
+
+        worker.on_reload = lambda: report(reload=True)
 
         def read_again() -> LoadedConfig:
             assert self._reread is not None

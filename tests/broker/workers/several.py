@@ -124,12 +124,6 @@ def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def processor_time(pid: int) -> float:
-    """The seconds of processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def wait_until(condition: Callable[[], bool], reason: str, patience: float = PATIENCE) -> None:
     """Wait for something that a process does soon."""
     deadline = time.monotonic() + patience

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,8 @@ from tests.broker.workers.several import HOSTS, TENANT, WorkerBroker, opening, w
 from tests.raw.client import Client
 from tests.raw.frames import AMQP_HEADER
 from tests.raw.process import PATIENCE
+from tests.support.forking import FerrymqProcess
+from tests.support.lanes import amount
 
 pytestmark = pytest.mark.crash
 
@@ -179,6 +183,38 @@ def test_a_worker_that_cannot_start(tmp_path: Path, why: str) -> None:
                 assert connection.receiver("orders").receive(timeout=PATIENCE).message.body
 
 
+def test_a_signal_while_it_starts(tmp_path: Path) -> None:
+    """At any moment: it ends, and so do all workers that have begun."""
+    dice = random.Random(1)
+    config = write_config(tmp_path)
+    for _ in range(amount(4, 30)):
+        process = FerrymqProcess(
+            ["serve", "--config", str(config)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(dice.uniform(0, 0.3))
+        pids = workers_of(process) if process.poll() is None else []
+        process.terminate()
+        log = log_after(process)
+        # Before it handles signals they end it.
+        assert process.returncode in (0, -signal.SIGTERM), log
+        wait_until(lambda pids=pids: ended(pids), "a worker is still there")  # type: ignore[misc]
+        assert "Traceback" not in log
+
+
+def test_a_signal_while_a_worker_starts_again(tmp_path: Path) -> None:
+    dice = random.Random(2)
+    config = write_config(tmp_path)
+    for _ in range(amount(3, 20)):
+        with serving(config) as (process, _):
+            os.kill(workers_of(process)[1], signal.SIGKILL)
+            time.sleep(dice.uniform(0, 0.1))
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+
+
 def test_an_address_in_use(tmp_path: Path) -> None:
     with serve("--listen", "amqp://127.0.0.1:0") as (_, lines):
         taken = lines[0].removeprefix("listening ")
@@ -189,13 +225,18 @@ def test_an_address_in_use(tmp_path: Path) -> None:
     assert "in use" in result.stderr and "Traceback" not in result.stderr
 
 
-def test_a_hangup_makes_all_workers_read_the_configuration(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["signal", "management"])
+def test_all_workers_read_the_configuration_again(tmp_path: Path, how: str) -> None:
     """Also one that starts again later."""
     config = write_config(tmp_path)
     with serving(config) as (process, urls):
         with config.open("a") as file:
             file.write('[[virtual-host.queue]]\nname = "late"\n[[queue]]\nname = "late"\n')
-        process.send_signal(signal.SIGHUP)
+        if how == "signal":
+            process.send_signal(signal.SIGHUP)
+        else:
+            with blocking.connect(urls[0]) as connection, connection.management() as management:
+                management.request("RELOAD", "broker", "broker")
         for url in urls:
             with blocking.connect(url) as connection:
                 wait_until(lambda: "late" in names(connection), "the queue is not there")

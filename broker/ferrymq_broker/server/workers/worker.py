@@ -40,6 +40,8 @@ class Worker:
         self.peers = peers
         self.connections = connections
         self.is_monitored = is_monitored
+        # Called when the configuration is about to be read again.
+        self.on_reload: Callable[[], object] = _ignore
         self._placed = placed
 
     def sockets_of(self, listeners: Sequence[Listener], one: Listener) -> list[socket.socket]:
@@ -82,3 +84,7 @@ class Worker:
         """Take connections from the others, with `adopt`, and answer their questions."""
         self.peers.on_connection = adopt
         self.peers.start()
+
+
+def _ignore() -> None:
+    """Do nothing, because nobody wants to know."""
