@@ -98,7 +98,9 @@ build: $(READY) ## compile the hot modules into build/compiled (only what change
 
 # ── Use ──────────────────────────────────────────────────────────────────────────────────────────
 
-run: build ## start the broker and its console, compiled where possible; ARGS="--listen amqp://127.0.0.1:0"
+# The first time, the broker does not wait for the compiler.
+run: $(READY) ## start the broker and its console, compiled where possible; ARGS="--listen amqp://127.0.0.1:0"
+	@$(PY) hatch_build.py build --behind
 	@PYTHONPATH="$(COMPILED)" exec $(VENV)/bin/ferrymq serve $(if $(filter --config%,$(ARGS)),,--http $(HTTP)) $(ARGS)
 
 # ── Tests ────────────────────────────────────────────────────────────────────────────────────────

@@ -65,7 +65,9 @@ def loops_config() -> hatch_build.Config:
     config = hatch_build.Config.read(ROOT)
     packages = [name for name in config.packages if not name.startswith("broker/")]
     include = [glob for glob in config.include if not glob.startswith("broker/")]
-    return config._replace(packages=(*packages, "bench"), include=(*include, LOOPS))
+    return config._replace(
+        packages=(*packages, "bench"), include=(*include, LOOPS), hot=(*config.hot, LOOPS)
+    )
 
 
 def variant_on(path: list[str], module: str) -> str:

@@ -13,6 +13,7 @@
 - `tx`: transactions of a channel over publishes and acknowledgements
 - `confirm`: confirmations of published messages by the server
 - `registry`: methods by their indices, whole frames
+- `methods`: the classes of methods by indices and by name
 - `constants`: frames and reply codes
 """
 

@@ -134,7 +134,8 @@ def test_build_compiles_all_roots_into_one_tree_and_follows_changes(project: Pat
     built = run(project, "build")
     assert built.returncode == 0, built.stderr
     assert built.stdout.startswith("compiled build: 2 modules"), built.stdout
-    said = built.stderr.splitlines()
+    # Where mypy takes long, it says now and then how long it has taken.
+    said = [line for line in built.stderr.splitlines() if not line.startswith("    ")]
     assert said[0].startswith("compiling 2 modules: about "), said
     assert said[1] == "1/2 mypy checks the types and translates to C"
     assert re.fullmatch(r"2/2 the C compiler: \d+ files", said[2])
@@ -156,6 +157,17 @@ def test_build_compiles_all_roots_into_one_tree_and_follows_changes(project: Pat
 
     native = "\n".join(path.read_text() for path in project.glob("build/mypyc/*/c/*app___use.c"))
     assert "CPyDef_counter___Counter___step(" in native, "the call across packages is not direct"
+
+
+@can_compile
+def test_a_first_build_in_the_background(project: Path) -> None:
+    # The background build has the same outputs, so this waits for it.
+    begun = run(project, "build", "--behind")
+    assert begun.returncode == 0
+    assert begun.stderr.splitlines()[0].startswith("the modules are compiled in the background")
+    assert begun.stdout.startswith("compiled build: 2 modules")
+    assert imported(project, "build/compiled", ASK)[0] == "42"
+    assert "up to date" in run(project, "build", "--behind").stdout
 
 
 # A C compiler that writes down what it is called with.
@@ -191,6 +203,26 @@ def test_checkouts_share_objects_and_notice_damaged_ones(project: Path, tmp_path
     for path in kept:
         path.write_bytes(path.read_bytes()[:-1])
     assert compiled(others[1]) == files
+
+
+@can_compile
+@pytest.mark.slow
+def test_hot_modules_are_compiled_for_speed(project: Path, tmp_path: Path) -> None:
+    log, compiler = tmp_path / "log", tmp_path / "cc"
+    real = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    compiler.write_text(COMPILER.format(log=log, compiler=real), "utf-8")
+    compiler.chmod(0o755)
+    settings = project / "pyproject.toml"
+    hot = 'hot = ["*/counter.py"]\nhot-opt-level = 1\nopt-level = 0\n'
+    settings.write_text(PYPROJECT.replace("opt-level = 0\n", hot), "utf-8")
+    built = run(project, "build", CC=str(compiler), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert built.returncode == 0, built.stderr
+    levels = {}
+    for call in map(str.split, log.read_text("utf-8").splitlines()):
+        for module in ("counter", "use"):
+            if any(word.endswith(f"___{module}.c") for word in call):
+                levels[module] = [word for word in call if word.startswith("-O")][-1]
+    assert levels == {"counter": "-O1", "use": "-O0"}
 
 
 def test_objects_used_last_stay_when_there_are_too_many(tmp_path: Path) -> None:

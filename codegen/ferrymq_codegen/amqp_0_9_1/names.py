@@ -32,7 +32,7 @@ SECRET_FIELDS: Final = frozenset(
 )
 """Fields with credentials, by method and name: no repr shows them."""
 
-RESERVED_MODULES: Final = frozenset({"constants", "registry"})
+RESERVED_MODULES: Final = frozenset({"constants", "methods", "registry"})
 """Names that no class may have: modules of the output."""
 
 # Attributes and methods of the class `Method` of the codec.

@@ -58,6 +58,11 @@ def render(protocol: Protocol, package: str, command: str = COMMAND) -> dict[str
     files["constants.py"] = _wrap(head, doc, body, {}, [])
     views = [class_view(protocol, cls) for cls in protocol.classes]
     properties = [view for view in views if view.properties is not None]
+    modules = {package: [f"{view.module} as _{view.module}" for view in views]}
+    # A module of its own: it is data, which gains nothing when it is compiled.
+    body = environment.get_template("methods.py.jinja").render(classes=views)
+    doc = docstring("Every method by its indices and by its name.", 0, "")
+    files["methods.py"] = _wrap(head, doc, body, modules, [])
     body = environment.get_template("registry.py.jinja").render(classes=views, contents=properties)
     text = "Methods by their indices, and whole frames with methods and contents."
     froms: dict[str, list[str]] = {
@@ -68,7 +73,8 @@ def render(protocol: Protocol, package: str, command: str = COMMAND) -> dict[str
             "write_heartbeat as write_heartbeat",
             "write_raw_header",
         ],
-        package: [f"{view.module} as _{view.module}" for view in views],
+        f"{package}.methods": ["METHODS as METHODS", "NAMES as NAMES"],
+        **modules,
     }
     files["registry.py"] = _wrap(head, docstring(text, 0, ""), body, froms, [])
     return files
@@ -89,6 +95,7 @@ def _package_file(protocol: Protocol, head: str) -> str:
     lines = [f"- `{module_name(cls.name)}`: {cls.label or cls.name}" for cls in protocol.classes]
     lines += [
         "- `registry`: methods by their indices, whole frames",
+        "- `methods`: the classes of methods by indices and by name",
         "- `constants`: frames and reply codes",
     ]
     title = "The methods of AMQP 0-9-1, generated from their XML."

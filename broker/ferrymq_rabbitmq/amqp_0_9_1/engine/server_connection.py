@@ -85,8 +85,8 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.server_states import (
     SEND_TUNE,
     SEND_UPDATE_SECRET_OK,
     UNOPENED,
-    Transition,
 )
+from ferrymq_rabbitmq.amqp_0_9_1.engine.transition import Transition
 from ferrymq_types_0_9_1 import registry
 from ferrymq_types_0_9_1.basic import BasicPublish
 from ferrymq_types_0_9_1.channel import (
@@ -146,6 +146,9 @@ _DELIVER: Final = 0x003C003C
 # The payloads of basic.publish that were read last: how many there are at most, how long each is.
 _MOST_KNOWN: Final = 256
 _LONGEST_KNOWN: Final = 256
+# The tables as names of this module, which compiled code finds at once: theirs is not compiled.
+_TRANSITIONS: Final = CHANNEL_TRANSITIONS
+_INPUT_ON_CHANNEL: Final = INPUT_ON_CHANNEL
 _known: Final[dict[bytes, Method]] = {}
 
 
@@ -344,14 +347,14 @@ class ServerConnection:
         if kind == METHOD:
             method = decode_method(data, start, end)
             if isinstance(method, BasicPublish):
-                transition = CHANNEL_TRANSITIONS[row + RECV_PUBLISH]
+                transition = _TRANSITIONS[row + RECV_PUBLISH]
                 if transition.code != 0:
                     raise _fault(transition, channel.number, method)
                 channel.published = method
                 channel.state = transition.state
                 return True
-            given: i64 = INPUT_ON_CHANNEL[type(method)]
-            transition = CHANNEL_TRANSITIONS[row + given]
+            given: i64 = _INPUT_ON_CHANNEL[type(method)]
+            transition = _TRANSITIONS[row + given]
             if transition.code != 0:
                 raise _fault(transition, channel.number, method)
             if given == RECV_METHOD:
@@ -363,12 +366,12 @@ class ServerConnection:
                 self._drop_channel(channel, transition)
             return True
         if kind == FRAME_BODY:
-            transition = CHANNEL_TRANSITIONS[row + RECV_CONTENT_BODY]
+            transition = _TRANSITIONS[row + RECV_CONTENT_BODY]
             if transition.code != 0:
                 raise _fault(transition, channel.number, None)
             complete = channel.take_body(data[start:end])
         elif kind == FRAME_HEADER:
-            transition = CHANNEL_TRANSITIONS[row + RECV_CONTENT_HEADER]
+            transition = _TRANSITIONS[row + RECV_CONTENT_HEADER]
             if transition.code != 0:
                 raise _fault(transition, channel.number, None)
             class_id, body_size, properties = split_header(data, start, end)
@@ -376,9 +379,9 @@ class ServerConnection:
             limited = body_size if body_size <= 0x7FFF_FFFF_FFFF_FFFF else 0x7FFF_FFFF_FFFF_FFFF
             complete = channel.take_header(class_id, limited, properties)
         else:
-            raise _fault(CHANNEL_TRANSITIONS[row + RECV_HEARTBEAT], channel.number, None)
+            raise _fault(_TRANSITIONS[row + RECV_HEARTBEAT], channel.number, None)
         if complete:
-            transition = CHANNEL_TRANSITIONS[transition.state * INPUTS + COMPLETE]
+            transition = _TRANSITIONS[transition.state * INPUTS + COMPLETE]
             published = channel.published
             assert published is not None
             properties = channel.properties
@@ -430,13 +433,13 @@ class ServerConnection:
         self, number: i64, channel: ServerChannel | None, kind: i64, method: Method | None
     ) -> None:
         if method is not None:
-            given: i64 = INPUT_ON_CHANNEL[type(method)]
+            given: i64 = _INPUT_ON_CHANNEL[type(method)]
         elif kind == FRAME_HEADER:
             given = RECV_CONTENT_HEADER
         else:
             given = RECV_CONTENT_BODY if kind == FRAME_BODY else RECV_HEARTBEAT
         state = UNOPENED if channel is None else channel.state
-        transition = CHANNEL_TRANSITIONS[state * INPUTS + given]
+        transition = _TRANSITIONS[state * INPUTS + given]
         if transition.code != 0:
             raise _fault(transition, number, method)
         if channel is not None:
@@ -675,7 +678,7 @@ class ServerConnection:
         if found is None or not found.is_open():
             return
         found.forget_content()
-        found.state = CHANNEL_TRANSITIONS[found.state * INPUTS + SEND_CHANNEL_CLOSE].state
+        found.state = _TRANSITIONS[found.state * INPUTS + SEND_CHANNEL_CLOSE].state
         self._write(
             channel,
             ChannelClose(

@@ -12,9 +12,7 @@ the like have their names. `docs/engine-0-9-1.md` shows the tables.
 
 from __future__ import annotations
 
-from typing import Final, final
-
-from mypy_extensions import i64
+from typing import Final
 
 from ferrymq_codec_0_9_1.method import Method
 from ferrymq_rabbitmq.amqp_0_9_1.engine.engine_events import (
@@ -23,13 +21,13 @@ from ferrymq_rabbitmq.amqp_0_9_1.engine.engine_events import (
     ClosedByPeer,
     ConnectionEnded,
     ContentReceived,
-    EngineEvent,
     HostOpened,
     LoginContinued,
     LoginStarted,
     MethodReceived,
     SecretUpdated,
 )
+from ferrymq_rabbitmq.amqp_0_9_1.engine.transition import Transition as Transition
 from ferrymq_types_0_9_1.basic import BasicPublish
 from ferrymq_types_0_9_1.channel import ChannelClose, ChannelCloseOk, ChannelOpen
 from ferrymq_types_0_9_1.connection import (
@@ -46,27 +44,7 @@ from ferrymq_types_0_9_1.constants import (
     COMMAND_INVALID,
     UNEXPECTED_FRAME,
 )
-from ferrymq_types_0_9_1.registry import METHODS
-
-
-@final
-class Transition:
-    """What an input does in a state: `state` is the next one, `event` what the user is told.
-
-    An input with a reply code (AMQP 0-9-1 §1.2) is a fault of the peer, `text` says which one; the
-    code 0 is none. A fault ends the connection.
-    """
-
-    __slots__ = ("state", "event", "code", "text")
-
-    def __init__(
-        self, state: i64, event: type[EngineEvent] | None = None, code: i64 = 0, text: str = ""
-    ) -> None:
-        self.state: i64 = state
-        self.event: type[EngineEvent] | None = event
-        self.code: i64 = code
-        self.text: str = text
-
+from ferrymq_types_0_9_1.methods import METHODS
 
 # -- connections -------------------------------------------------------------------------
 
