@@ -22,7 +22,7 @@ from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i32, i64
 
 from ferrymq_broker.event_log import log
-from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, Entry
 from ferrymq_broker.nodes.message import BrokerMessage, derive
 from ferrymq_broker.nodes.node import Agenda, MessagePager
 from ferrymq_broker.nodes.paging.state import PagingState
@@ -48,7 +48,7 @@ _MARGIN: Final = 8
 # A run has at least so many messages that follow each other.
 _LEAST: Final = 8
 # The limits of what is read back together: a draining consumer takes some of it at once.
-_AHEAD: Final = 64
+_AHEAD: Final = 256
 _AHEAD_BYTES: Final = 262_144
 # The number of pages that are written, or dropped, together.
 _TOGETHER: Final = 256
@@ -151,13 +151,16 @@ class Pager(MessagePager):
         return not paging.amended or int(entry.sequence) not in paging.amended
 
     def can_leave(self, paging: PagingState, entry: Entry) -> bool:
-        """Return whether the message may leave memory now. A message that will soon have a record
-        waits for it while there is time."""
+        """Return whether the message may leave memory now. While there is time, a message that will
+        soon have a record waits for it, and no page is written of a message that a consumer holds,
+        and will probably settle."""
         if self.is_recorded(paging, entry):
             return True
         if self.full:
             return False
-        return not entry.stored or self.agenda.held - self.pending > self.high + self.high // 2
+        if not entry.stored and entry.state != ACQUIRED:
+            return True
+        return self.agenda.pageable() - self.pending > self.high + self.high // 2
 
     def put_out(self, paging: PagingState, entry: Entry) -> None:
         """Take the message of an entry, which `can_leave`, out of memory; some messages leave with
@@ -220,7 +223,7 @@ class Pager(MessagePager):
     def leave_restored(self, entries: QueueEntries, entry: Entry) -> None:
         """Leave the message of a restored entry in memory if there is enough; entries come in
         order."""
-        if self.agenda.held > self.low:
+        if self.agenda.pageable() > self.low:
             paging = self.paging_of(entries)
             paging.note_restored(entry.sequence)
             message = entry.message
