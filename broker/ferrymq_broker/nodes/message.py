@@ -54,21 +54,6 @@ _SHORT: Final = 64
 
 
 @final
-class _LatestHeader:
-    """The header that was read last, as bytes and decoded: most messages have the same as the one
-    before."""
-
-    __slots__ = ("encoded", "header")
-
-    def __init__(self) -> None:
-        self.encoded: bytes = b""
-        self.header: Header = Header()
-
-
-_latest: Final = _LatestHeader()
-
-
-@final
 @mypyc_attr(acyclic=True)
 class BrokerMessage:
     """An immutable message. `payload` is what a first delivery sends, byte for byte.
@@ -286,21 +271,6 @@ def _read_header(message: BrokerMessage) -> None:
     """Read durable, priority and ttl from the header. Most headers are equal, so results are
     cached."""
     encoded = message.payload[: message.header_end]
-    if encoded == _latest.encoded:
-        known = _latest.header
-    else:
-        known = _known_header(message, encoded)
-        _latest.encoded = encoded
-        _latest.header = known
-    message.durable = known.durable
-    message.priority = known.priority
-    ttl = known.ttl
-    if ttl is not None:
-        message.ttl = ttl
-        message.special = True
-
-
-def _known_header(message: BrokerMessage, encoded: bytes) -> Header:
     known = _headers.get(encoded)
     if known is None:
         known = message.header()
@@ -308,7 +278,12 @@ def _known_header(message: BrokerMessage, encoded: bytes) -> Header:
             _headers.clear()
         if len(encoded) <= _SHORT:
             _headers[encoded] = known
-    return known
+    message.durable = known.durable
+    message.priority = known.priority
+    ttl = known.ttl
+    if ttl is not None:
+        message.ttl = ttl
+        message.special = True
 
 
 def _field_count(payload: bytes, pos: i64) -> i64:
