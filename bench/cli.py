@@ -447,6 +447,8 @@ def occupied(trees: Trees, extent: Extent) -> Report:
             if of_it.paging:
                 most = PAGE_OUT // extent.memory_shrink
                 server = stack.enter_context(paging_broker(trees, folder, most))
+            elif of_it.default:
+                server = stack.enter_context(durable_broker(trees, folder / "data", {}))
             else:
                 server = stack.enter_context(roomy_broker(trees, folder, of_it.limits))
             report = worker(

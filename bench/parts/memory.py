@@ -2,7 +2,7 @@
 
 Each case has its own broker. Long queues are filled and drained, and every message is counted;
 in the other cases everything stays open while the memory is read. Some brokers have a store, and
-may keep at most `PAGE_OUT` bytes of messages in memory.
+may keep at most `PAGE_OUT` bytes of messages in memory, or as many as by default.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from bench.client import Peer, drain, fill
 from bench.encoding import DURABLE_HEADER, data_section
 from bench.machine import NOW, PEAK, build, memory_of
 from bench.metrics import metric
+from bench.process import processor_seconds
 from bench.results import Figure, Report
 from bench.rows import spaced
 from ferrymq.engine.receiver import ReceiverLink
@@ -23,10 +24,13 @@ from ferrymq_types.messaging import Source
 MIB: Final = "MiB"
 KIB: Final = "KiB"
 BYTES: Final = "B"
+MICROSECONDS: Final = "µs"
 SIZE: Final = 1024
 # The limit of messages in memory for paged queues, and the allowed memory of the process.
 PAGE_OUT: Final = 64 * 2**20
 DEMAND_PAGED: Final = 600e6 / 2**20
+# The allowed memory of a broker with default settings while a queue is long.
+DEMAND_WAITING: Final = 216.0
 # Seconds within which the first message must be paged out.
 PAGING_PATIENCE: Final = 10.0
 # Links per session: the number that brokers allow by default.
@@ -53,6 +57,10 @@ class Watched:
         if found is None:
             raise OSError("this system does not report the memory of a process")
         return found
+
+    def seconds(self) -> float:
+        """Return the processor time. Raises `OSError` if it is not reported."""
+        return processor_seconds(self._pid)
 
     def paged_out(self) -> int:
         """Return the number of messages paged out. Raises `OSError` if it is not reported."""
@@ -102,6 +110,24 @@ def _paged(server: Watched, count: int, kind: str, message: bytes) -> list[Figur
         Figure(f"{case}, most while it was filled and drained", "ferrymq", MIB, [peak / 2**20]),
         Figure(f"{case}, drained", "ferrymq", MIB, [empty / 2**20]),
     ]
+
+
+def waiting(server: Watched, count: int) -> list[Figure]:
+    """Fill a queue with `count` durable messages of 1 KiB, and drain it; the broker has a store and
+    default settings."""
+    case = f"{spaced(count)} durable messages of 1 KiB in a queue, default settings"
+    begin = server.seconds()
+    fill(server.port, "long", DURABLE, count)
+    full = server.memory()
+    filled = server.seconds()
+    drain(server.port, "long", count)
+    drained = server.seconds()
+    return [
+        Figure(case, "ferrymq", MIB, [full / 2**20], DEMAND_WAITING),
+        Figure(f"{case}: a message in", "ferrymq", MICROSECONDS, [(filled - begin) / count * 1e6]),
+        Figure(f"{case}: a message out", "ferrymq", MICROSECONDS,
+               [(drained - filled) / count * 1e6]),
+    ]  # fmt: skip
 
 
 def _wait_for_paging(server: Watched) -> None:
@@ -222,11 +248,13 @@ def allow_files() -> None:
 
 class Case(NamedTuple):
     """A load whose memory is measured: the function that makes it and how many times, whether the
-    broker pages its queues, and the limits to raise for its one client (0 is no limit)."""
+    broker has a store and pages its queues above `PAGE_OUT`, or has a store and default settings,
+    and the limits to raise for its one client (0 is no limit)."""
 
     run: Callable[[Watched, int], list[Figure]]
     times: int
     paging: bool = False
+    default: bool = False
     limits: Mapping[str, int] = {}
 
 
@@ -240,6 +268,7 @@ CASES: Final = {
     "long-queue": Case(long_queue, 1_000_000),
     "paged-durable": Case(paged_durable, 1_000_000, paging=True),
     "paged": Case(paged, 1_000_000, paging=True),
+    "waiting": Case(waiting, 500_000, default=True),
     "small-messages": Case(small_messages, 1_000_000),
     "fan-out": Case(fan_out, 10_000, limits={"links": 20_000}),
     "idle-connections": Case(idle_connections, 10_000, limits=ANY_CONNECTIONS),

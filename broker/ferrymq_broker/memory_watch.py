@@ -82,7 +82,7 @@ class MemoryWatch:
         """Page messages out, and begin or end the alarm, if the memory of messages requires it."""
         sweep = self.sweep
         held = self._agenda.held
-        if sweep is not None and held > sweep.pager.high:
+        if sweep is not None and self._agenda.pageable() > sweep.pager.high:
             if sweep.turn() and not self._paging:
                 self._paging = True
                 self._page_soon()

@@ -50,7 +50,7 @@ from ferrymq_broker.config.placement import check_placements
 from ferrymq_broker.config.replication import Replication
 from ferrymq_broker.config.section import Section, kebab
 from ferrymq_broker.config.security import Security
-from ferrymq_broker.config.storage import Store
+from ferrymq_broker.config.storage import PAGE_OUT, Store
 from ferrymq_broker.config.tls import Tls
 from ferrymq_broker.config.units import Seconds, Share, format_size, share_of
 from ferrymq_broker.config.url import check_client_url, check_http_url, http_address
@@ -250,10 +250,11 @@ class Config(Tables):
 
         A percentage in `page_out` is one of the memory alarm, or without that alarm of the memory.
         """
-        whole = self.alarms.memory_bytes()
-        if whole == 0 and isinstance(self.store.page_out, str):
-            whole = available_memory()
-        return share_of(self.store.page_out, whole)
+        page_out = self.store.page_out
+        if isinstance(page_out, int):
+            return page_out
+        whole = self.alarms.memory_bytes() or available_memory()
+        return min(PAGE_OUT, whole // 2) if page_out is None else share_of(page_out, whole)
 
     def _store(self) -> list[ConfigMistake]:
         store = self.store

@@ -11,6 +11,8 @@ from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Share, Size
 
 MIB: Final = 1024 * 1024
+# Bytes of messages that may be in memory by default: a backlog beyond them is cheap to read back.
+PAGE_OUT: Final = 48 * MIB
 # The lowest number of journal segments: one is being written, one applied, two are spare.
 _FEWEST: Final = 4
 
@@ -29,13 +31,14 @@ class Store(Section):
     `max_bytes` limits all files of the store together; 0 means that only the disk limits them. The
     disk alarm begins before the limit. `segment_bytes` is the size of a file of the journal.
     `page_out` is how many bytes of messages, or which part of the memory alarm, may be in memory
-    before queues page out; with 0 they never do.
+    before queues page out; with 0 they never do. The default is `PAGE_OUT`, or half of the memory
+    alarm if that is less.
     """
 
     path: Annotated[Path, BeforeValidator(_directory)] | None = None
     max_bytes: Size = 0
-    segment_bytes: Annotated[Size, Field(ge=64 * 1024, le=1024 * MIB)] = 32 * MIB
-    page_out: Share = "50%"
+    segment_bytes: Annotated[Size, Field(ge=64 * 1024, le=1024 * MIB)] = 16 * MIB
+    page_out: Share | None = None
 
     def least_bytes(self) -> int:
         """Return the lowest `max_bytes` above 0: the bytes that the journal alone needs."""

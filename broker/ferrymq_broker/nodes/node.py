@@ -641,7 +641,8 @@ class Agenda:
     in milliseconds since the Unix epoch; `dates` are its timers. When the broker starts the two are
     equal; setting the wall clock changes `wall` alone. A *deadline* above 0 is a moment by `now`; a
     deadline below 0 is a date by the wall clock with its sign changed. So one number is enough for
-    both. `held` is the size in bytes of the messages of all nodes, each message counted once.
+    both. `held` is the size in bytes of the messages of all nodes, each message counted once;
+    `pinned` of these bytes belong to messages that cannot be paged out, because no queue has them.
     `changes` is where nodes write their changes for the disk, `store` is where they read them; None
     without a store. `bodies` has the ids of messages that are stored apart from their entries.
     `pager` moves messages out of memory, None without one; `emptied` counts paged-out messages that
@@ -657,6 +658,7 @@ class Agenda:
         "wall",
         "dates",
         "held",
+        "pinned",
         "changes",
         "store",
         "bodies",
@@ -676,6 +678,7 @@ class Agenda:
         self.wall: i64 = 0
         self.dates: TimerHeap = TimerHeap()
         self.held: i64 = 0
+        self.pinned: i64 = 0
         self.changes: Changes = Changes()
         self.store: Store | None = None
         self.bodies: dict[BrokerMessage, int] = {}
@@ -688,6 +691,20 @@ class Agenda:
         self.slices: Slices = Slices()
         self.moving: bool = False
         self._waiting: _Turns | None = None
+
+    def pin(self, size: i64) -> None:
+        """Count bytes of messages that no queue has."""
+        self.held += size
+        self.pinned += size
+
+    def unpin(self, size: i64) -> None:
+        """Count bytes of messages that no queue has, and that are gone."""
+        self.held -= size
+        self.pinned -= size
+
+    def pageable(self) -> i64:
+        """Return how many bytes of messages in memory can be paged out."""
+        return self.held - self.pinned
 
     def date_of(self, deadline: i64) -> i64:
         """Return the date of a deadline by the present wall clock."""

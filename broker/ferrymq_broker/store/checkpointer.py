@@ -26,6 +26,9 @@ from ferrymq_broker.store.segments import JournalSegment
 # The seconds of a slice, by the number of waiting segments: the more wait, the faster they are
 # applied.
 _SLICE: Final = 0.001
+# The most segments that are applied together while there is room: their batches, and the pages of
+# LMDB that they change, are in memory meanwhile.
+_TOGETHER: Final = 2
 # Seconds until the next attempt after the disk was full.
 _RETRY: Final = 1.0
 
@@ -69,7 +72,7 @@ class Checkpointer:
         """Start applying if there are full segments and no other work is under way."""
         if self._segments is None and not self._pauses and not self._stopped:
             if self._journal.full:
-                self._begin(list(self._journal.full))
+                self._begin(self._journal.full[:_TOGETHER])
                 self._executor.soon(self._slice)
 
     # -- slices ------------------------------------------------------------------------------

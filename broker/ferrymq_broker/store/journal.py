@@ -18,7 +18,7 @@ from ferrymq_broker.store.segments import (
     spare_name,
 )
 
-DEFAULT_SEGMENT_BYTES: Final = 32 << 20
+DEFAULT_SEGMENT_BYTES: Final = 16 << 20
 MIN_SEGMENT_BYTES: Final = 64 << 10
 
 # How many spare segments are kept.

@@ -74,6 +74,7 @@ class TxnPublish(TxnWork):
         if self.message is None:
             self.message = message
             message.holders += 1
+            node.agenda.pinned += len(message.payload)
             if message.holders == 1:
                 node.agenda.held += len(message.payload)
         return None
@@ -175,6 +176,7 @@ class TxnPublish(TxnWork):
     def _drop(self, message: BrokerMessage, node: Node) -> None:
         self.message = None
         message.holders -= 1
+        node.agenda.pinned -= len(message.payload)
         if message.holders == 0:
             node.agenda.held -= len(message.payload)
             if message.shared:

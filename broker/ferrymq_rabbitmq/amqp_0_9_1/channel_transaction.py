@@ -61,7 +61,7 @@ class ChannelTransaction:
                 f"the messages of the transaction have more than {self.limit} bytes together",
             )
         self._bytes += size + _EACH
-        self._agenda.held += size
+        self._agenda.pin(size)
         message.holders += 1
         self._published.append(publication)
 
@@ -122,6 +122,7 @@ class ChannelTransaction:
         """Give up the transaction's part in a message."""
         message = publication.message
         message.holders -= 1
+        self._agenda.pinned -= len(message.payload)
         if message.holders == 0:
             self._agenda.held -= len(message.payload)
             if message.shared:

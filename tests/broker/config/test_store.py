@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ferrymq_broker.config import Config
-from ferrymq_broker.config.units import share_of
 from tests.broker.config.files import complaint, load
 from tests.broker.test_process import run
 
@@ -18,7 +17,7 @@ MIB = 1024 * 1024
 def test_without_a_word_there_is_none(tmp_path: Path) -> None:
     config = load(tmp_path, "")
     assert config.store.path is None
-    assert (config.store.max_bytes, config.store.segment_bytes) == (0, 32 * MIB)
+    assert (config.store.max_bytes, config.store.segment_bytes) == (0, 16 * MIB)
 
 
 def test_every_key_is_read(tmp_path: Path) -> None:
@@ -40,8 +39,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("[store]\nsegment-bytes = '2GiB'", "store.segment-bytes: Input should be less"),
         ("[store]\nmax-bytes = -1", "store.max-bytes: it cannot be negative"),
         (
-            "[store]\n\nmax-bytes = '100MiB'",
-            "ferrymq.toml:3: store.max-bytes: the journal alone takes 129MiB; allow more, or",
+            "[store]\n\nmax-bytes = '60MiB'",
+            "ferrymq.toml:3: store.max-bytes: the journal alone takes 65MiB; allow more, or",
         ),
         ("[store]\npage-out = '120%'", "store.page-out: a share is above 0%"),
         (
@@ -56,12 +55,17 @@ def test_mistakes(tmp_path: Path, text: str, expected: str) -> None:
 
 def test_paging_begins_before_the_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ferrymq_broker.config.model.available_memory", lambda: 1000)
-    assert Config().page_out_bytes() == share_of("50%", 400)
+    assert Config().page_out_bytes() == 200
     assert Config.model_validate({"alarms": {"memory": 100}}).page_out_bytes() == 50
     without_alarm = {"alarms": {"memory": 0}}
     assert Config.model_validate(without_alarm).page_out_bytes() == 500
     assert Config.model_validate(without_alarm | {"store": {"page-out": 7}}).page_out_bytes() == 7
     assert Config.model_validate({"store": {"page-out": 0}}).page_out_bytes() == 0
+    half = {"store": {"page-out": "50%"}}
+    assert Config.model_validate(half).page_out_bytes() == 200
+    assert Config.model_validate(half | without_alarm).page_out_bytes() == 500
+    monkeypatch.setattr("ferrymq_broker.config.model.available_memory", lambda: 1 << 40)
+    assert Config().page_out_bytes() == 48 * MIB
 
 
 def test_check_config_tells_of_it(tmp_path: Path) -> None:
@@ -75,7 +79,7 @@ def test_check_config_tells_of_it(tmp_path: Path) -> None:
     assert told == {
         "path": "/var/lib/ferrymq",
         "max-bytes": 1024 * MIB,
-        "segment-bytes": 32 * MIB,
+        "segment-bytes": 16 * MIB,
         "page-out": 4 * MIB,
     }
     path.write_text("")

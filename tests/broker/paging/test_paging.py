@@ -7,7 +7,7 @@ import pytest
 from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.store.tables import BODY, ENTRY
-from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy
+from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPolicy
 from ferrymq_types.filters import NoLocalFilter
 from ferrymq_types.messaging import (
     Accepted,
@@ -21,7 +21,7 @@ from ferrymq_types.messaging import (
 from tests.broker.harness import Sender, message_annotations
 from tests.broker.paging.paged import PagedNetwork
 from tests.broker.queues.links import consume
-from tests.broker.transactions.kit import Controller, retire
+from tests.broker.transactions.kit import Controller, post, retire
 
 KIB = b"x" * 1000
 
@@ -130,14 +130,10 @@ def test_a_body_that_came_back_for_one_queue_leaves_again_when_that_has_done_wit
     for name in ("a", "b"):
         net.declare(name)
         exchange.bind(name)
-    # What is scheduled stays in memory: there is always too much, and every queue is gone through.
-    annotations = MessageAnnotations(value={"x-opt-delivery-delay": 60_000})
-    net.connect().sender("later").send_sections(annotations, Data(value=KIB))
-    scheduled = net.broker.agenda.held
     net.connect().sender("fan").send_sections(Header(ttl=60_000), Data(value=KIB))
     net.advance(1)
     net.settle()
-    assert net.broker.agenda.held == scheduled
+    assert net.broker.agenda.held == 0
     # It is another message there: less of its time is left.
     net.broker.begin_pass(net.now)
     assert finish(net.queue("a").move(net.declare("to"), 5)) == (1, None)
@@ -145,7 +141,49 @@ def test_a_body_that_came_back_for_one_queue_leaves_again_when_that_has_done_wit
     net.advance(1)
     net.settle()
     assert net.queue("b").available == 1
-    assert net.broker.agenda.held == scheduled
+    assert net.broker.agenda.held == 0
+
+
+def test_messages_that_cannot_leave_memory_push_no_others_out() -> None:
+    net = PagedNetwork(limit=50_000)
+    agenda = net.broker.agenda
+    net.space.create("log", StreamPolicy())
+    send(net.connect().sender("log"), 60)
+    later = net.connect().sender("later")
+    for _ in range(60):
+        delay = MessageAnnotations(value={"x-opt-delivery-delay": 60_000})
+        later.send_sections(delay, Data(value=KIB))
+    controller = Controller(net.connect())
+    txn = controller.declare()
+    post(controller.client.sender("q"), txn, *[KIB] * 60)
+    assert agenda.held == agenda.pinned > 180_000
+    bodies = send(net.connect().sender("other"), 40)
+    net.settle()
+    assert net.pager.paged_out == 0
+    # From now on queues have these messages, which leave memory.
+    controller.commit(txn)
+    assert agenda.pageable() <= 50_000 and net.pager.paged_out > 40
+    net.advance(60)
+    net.settle()
+    assert agenda.pageable() <= 50_000 and net.pager.paged_out > 100
+    assert net.connect().receiver("other", credit=40).bodies() == bodies
+
+
+def test_messages_that_a_consumer_holds_are_written_to_pages_only_far_above_the_limit() -> None:
+    net = PagedNetwork(limit=50_000)
+    net.declare("q")
+    receiver = net.connect().receiver("q", credit=100)
+    sender = net.connect().sender("q")
+    bodies = send(sender, 70)
+    net.settle()
+    assert net.pager.paged_out == 0
+    bodies += send(sender, 30, first=70)
+    net.settle()
+    assert net.pager.paged_out > 20 and net.broker.agenda.held <= 75_000
+    assert receiver.bodies() == bodies
+    receiver.settle(Accepted(), *receiver.deliveries)
+    net.broker.tidy()
+    assert net.pages.pages == {} and net.broker.agenda.held == 0
 
 
 def test_a_restart_leaves_on_disk_what_is_too_much() -> None:

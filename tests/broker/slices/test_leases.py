@@ -90,4 +90,4 @@ def test_a_queue_is_deleted_while_a_lease_ends(net: Network) -> None:
     assert asker.ask("DELETE", "queue", "q").status == 204
     net.finish()
     assert isinstance(net.store, ManualStore)
-    assert net.store.count() == 0 and net.broker.agenda.held == 0
+    assert net.store.count() == 0 and net.broker.agenda.held == net.broker.agenda.pinned == 0

@@ -22,15 +22,15 @@ from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i32, i64
 
 from ferrymq_broker.event_log import log
-from ferrymq_broker.nodes.entry import AVAILABLE, Entry
-from ferrymq_broker.nodes.message import BrokerMessage, derive, restore
+from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, Entry
+from ferrymq_broker.nodes.message import BrokerMessage, derive
 from ferrymq_broker.nodes.node import Agenda, MessagePager
 from ferrymq_broker.nodes.paging.state import PagingState
 from ferrymq_broker.nodes.queues.persistence import (
     HEAD,
     drop_body,
     encode_head,
-    read_head,
+    read_message,
 )
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.tables import BODY, ENTRY
@@ -48,7 +48,7 @@ _MARGIN: Final = 8
 # A run has at least so many messages that follow each other.
 _LEAST: Final = 8
 # The limits of what is read back together: a draining consumer takes some of it at once.
-_AHEAD: Final = 64
+_AHEAD: Final = 256
 _AHEAD_BYTES: Final = 262_144
 # The number of pages that are written, or dropped, together.
 _TOGETHER: Final = 256
@@ -151,13 +151,16 @@ class Pager(MessagePager):
         return not paging.amended or int(entry.sequence) not in paging.amended
 
     def can_leave(self, paging: PagingState, entry: Entry) -> bool:
-        """Return whether the message may leave memory now. A message that will soon have a record
-        waits for it while there is time."""
+        """Return whether the message may leave memory now. While there is time, a message that will
+        soon have a record waits for it, and no page is written of a message that a consumer holds,
+        and will probably settle."""
         if self.is_recorded(paging, entry):
             return True
         if self.full:
             return False
-        return not entry.stored or self.agenda.held - self.pending > self.high + self.high // 2
+        if not entry.stored and entry.state != ACQUIRED:
+            return True
+        return self.agenda.pageable() - self.pending > self.high + self.high // 2
 
     def put_out(self, paging: PagingState, entry: Entry) -> None:
         """Take the message of an entry, which `can_leave`, out of memory; some messages leave with
@@ -220,7 +223,7 @@ class Pager(MessagePager):
     def leave_restored(self, entries: QueueEntries, entry: Entry) -> None:
         """Leave the message of a restored entry in memory if there is enough; entries come in
         order."""
-        if self.agenda.held > self.low:
+        if self.agenda.pageable() > self.low:
             paging = self.paging_of(entries)
             paging.note_restored(entry.sequence)
             message = entry.message
@@ -311,14 +314,17 @@ class Pager(MessagePager):
             count += 1
             size += i64(after.size)
             after = after.next
-        pages = self._take(entries, wanted)
-        for one in wanted:
+        values = self._fetch(entries, wanted)
+        index: i64 = 0
+        while index < count:
+            one = wanted[index]
             if one.is_out():
-                message = self._read(entries, one, pages.get(one))
+                message = self._read(entries, one, values[index])
                 if message is None:
                     entries.set_aside(one)
                 else:
                     self._come_back(entries, one, message)
+            index += 1
         self._has_read(size)
         return not entry.is_out()
 
@@ -341,25 +347,53 @@ class Pager(MessagePager):
             if self.unmap is not None:
                 self.unmap()
 
-    def _take(self, entries: QueueEntries, wanted: list[Entry]) -> dict[Entry, bytes]:
-        """Return the pages of those entries that have pages, and drop these pages."""
-        paged: list[Entry] = []
-        keys: list[bytes] = []
-        for entry in wanted:
+    def _fetch(self, entries: QueueEntries, wanted: list[Entry]) -> list[bytes | None]:
+        """Return the page or the record of each entry, as far as they can be read together, else
+        None; drop the pages."""
+        values: list[bytes | None] = [None] * len(wanted)
+        paged: list[int] = []
+        index: i64 = 0
+        while index < len(wanted):
+            entry = wanted[index]
             if self._has_page(entry):
-                paged.append(entry)
-                keys.append(self._key_of(entries, entry))
-        found: dict[Entry, bytes] = {}
-        if keys:
+                paged.append(int(index))
+                index += 1
+            elif entry.message.header_end == _RECORDED:
+                index = self._fetch_records(entries, wanted, index, values)
+            else:
+                index += 1
+        if paged:
+            keys = [self._key_of(entries, wanted[at]) for at in paged]
             try:
                 pages = self._pages.take(keys)
             except OSError as error:
-                self._complain(entries, paged[0], str(error))
-                return found
-            for entry, page in zip(paged, pages, strict=True):
-                if page is not None:
-                    found[entry] = page
-        return found
+                self._complain(entries, wanted[paged[0]], str(error))
+                return values
+            for at, page in zip(paged, pages, strict=True):
+                values[at] = page
+        return values
+
+    def _fetch_records(
+        self, entries: QueueEntries, wanted: list[Entry], begin: i64, values: list[bytes | None]
+    ) -> i64:
+        """Read the records of the entries from `begin` on that have consecutive sequences; return
+        the index behind them. Records behind one that cannot be read are left out."""
+        first = wanted[begin].sequence
+        end = begin
+        size: i64 = 0
+        while end < len(wanted):
+            entry = wanted[end]
+            if entry.message.header_end != _RECORDED or entry.sequence != first + end - begin:
+                break
+            size += i64(entry.size) + HEAD
+            end += 1
+        id = entries.node.store_id
+        records = self.store.run(ENTRY, id, first, first + end - begin, size)
+        index = begin
+        for record in records:
+            values[index] = record
+            index += 1
+        return end
 
     def _has_page(self, entry: Entry) -> bool:
         """Return whether the message of the entry, which is out, has a page."""
@@ -378,7 +412,8 @@ class Pager(MessagePager):
     def _read(
         self, entries: QueueEntries, entry: Entry, page: bytes | None
     ) -> BrokerMessage | None:
-        """Read the message of the entry from its page or its record."""
+        """Read the message of the entry from its `page`, or from its record, which may be passed as
+        `page` too."""
         message = entry.message
         try:
             if self._has_page(entry):
@@ -389,17 +424,15 @@ class Pager(MessagePager):
                 if body is None or len(body) != i64(entry.size):
                     raise StoreDamaged("its body is missing, or has another size")
                 return derive(message, body, message.header_end)
-            else:
+            elif page is None:
                 page = self.store.get(ENTRY, entries.node.store_id, entry.sequence)
                 if page is None:
                     raise StoreDamaged("its record is missing")
-            head = read_head(page)
-            payload = page[HEAD:]
-            if len(payload) != i64(entry.size):
+            if len(page) != HEAD + i64(entry.size):
                 raise StoreDamaged("its record has another size")
             if message.header_end >= 0:
-                return derive(message, payload, message.header_end)
-            return restore(payload, head.format, head.special, message.origin)
+                return derive(message, page[HEAD:], message.header_end)
+            return read_message(page, message.origin)
         except (StoreDamaged, DecodeError, OSError) as error:
             self._complain(entries, entry, str(error))
             return None

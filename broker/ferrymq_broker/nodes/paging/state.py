@@ -92,7 +92,6 @@ class PagingState:
         if cursor is None:
             cursor = LevelCursor(priority_level)
             priority_level.out = cursor
-            priority_level.add_cursor(cursor)
         return cursor
 
     def fold(self, priority_level: PriorityLevel, begin: Entry, end: Entry | None) -> None:
@@ -135,7 +134,4 @@ class PagingState:
     def close(self) -> None:
         """Drop the cursors: the queue has nothing to do with the pager any more."""
         for priority_level in self.entries.priority_levels:
-            cursor = priority_level.out
-            if cursor is not None:
-                priority_level.out = None
-                priority_level.drop_cursor(cursor)
+            priority_level.out = None

@@ -2,9 +2,10 @@
 
 When there are more bytes of messages in memory than `Pager.high`, the sweep goes through the queues
 that have most, each level from its beginning to its end, until there are no more than `Pager.low`.
-Messages that consumers hold leave memory, those that will be delivered next stay, and those behind
-them leave. A cursor remembers the position, so that a growing queue is looked at once and not again
-and again. The sweep stops there at a message that could not be read back yet.
+Messages that consumers hold leave memory if that costs nothing, those that will be delivered next
+stay, and those behind them leave. A cursor remembers the position, so that a growing queue is
+looked at once and not again and again. The sweep stops there at a message that could not be read
+back yet.
 
 All work is done in slices, at the end of passes.
 """
@@ -87,7 +88,7 @@ class Sweep:
             return False
         budget: i64 = _SLICE
         looked = False
-        while budget > 0 and agenda.held > low:
+        while budget > 0 and agenda.pageable() > low:
             if not self._queues:
                 if looked or agenda.now < self._look_at:
                     break
@@ -104,7 +105,7 @@ class Sweep:
             budget = left
         pager.flush()
         self._stuck_at = applied
-        return budget <= 0 and agenda.held > low
+        return budget <= 0 and agenda.pageable() > low
 
     def tidy(self) -> None:
         """Drop the paging state of queues that have no messages out; called from time to time."""
@@ -178,7 +179,7 @@ class Sweep:
         begin = cursor.next
         entry = begin
         while entry is not None:
-            if budget <= 0 or agenda.held - pager.pending <= low:
+            if budget <= 0 or agenda.pageable() - pager.pending <= low:
                 cursor.next = entry
                 pager.flush()
                 if begin is not None:
@@ -196,7 +197,10 @@ class Sweep:
             state = entry.state
             if state in (AVAILABLE, ACQUIRED, DEFERRED) and not entry.is_out() and entry.size > 0:
                 if not pager.can_leave(paging, entry):
-                    if entry.sequence > paging.safe or not entry.stored:
+                    # Stop at a message that may leave soon; pass those that a consumer may settle.
+                    if entry.stored and entry.sequence > paging.safe:
+                        break
+                    if not entry.stored and state != ACQUIRED:
                         break
                     paging.loaded += i64(entry.size)
                 else:

@@ -428,8 +428,10 @@ class QueueEntries:
     def detach(self, entry: Entry) -> None:
         """Move cursors and pointers past the entry."""
         self.level_of(entry.level).forget(entry)
-        for pointer in self._pointers:
-            pointer.forget(entry)
+        # The view without a filter, which every queue has, points to no entry.
+        if len(self._pointers) > 1:
+            for pointer in self._pointers:
+                pointer.forget(entry)
 
     # -- messages in memory and on disk ----------------------------------------------------------
 
@@ -515,6 +517,9 @@ class QueueEntries:
         found: set[Entry] = set()
         _add_to(found, priority_level.oldest)
         _add_to(found, priority_level.plain.next)
+        out = priority_level.out
+        if out is not None:
+            _add_to(found, out.next)
         others = priority_level.others
         if others is not None:
             for cursor in others:

@@ -148,7 +148,7 @@ class LeaseChunkReader(LeaseReader):
                 chunk_budget.taken += RECORD + size
                 bytes -= size
                 self._held += size
-                self.agenda.held += size
+                self.agenda.pin(size)
                 chunk_budget.held += size
             self.at += 1
             if builder.count >= self.most_records or not builder.fits(0, self.most_bytes):
@@ -159,7 +159,7 @@ class LeaseChunkReader(LeaseReader):
         """Forget the gathered messages: the next chunk begins here."""
         self._built = None
         self._builder.begin(self.at)
-        self.agenda.held -= self._held
+        self.agenda.unpin(self._held)
         self.agenda.chunk_budget.held -= self._held
         self._held = 0
 

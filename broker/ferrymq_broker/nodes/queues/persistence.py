@@ -31,7 +31,7 @@ from librt.strings import (
 from mypy_extensions import i32, i64, u8
 
 from ferrymq_broker.nodes.consumer import OWNER
-from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.nodes.message import BrokerMessage, restore
 from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
@@ -289,6 +289,16 @@ def read_head(value: bytes) -> EntryHead:
         flags & EXPIRES != 0,
         flags & OWN != 0,
     )
+
+
+def read_message(value: bytes, origin: i64) -> BrokerMessage:
+    """Return the message in the value of an `ENTRY` that is not shared; a connection of the number
+    `origin` brought it. Raises `DecodeError`, and `StoreDamaged` for a value without a head."""
+    if len(value) < HEAD:
+        raise StoreDamaged("the record of an entry is shorter than its head")
+    format = i64(read_i32_be(value, 8))
+    special = i64(value[13]) & SPECIAL != 0
+    return restore(value[HEAD:], format & (_FORMATS - 1), special, origin)
 
 
 def is_plain_head(head: bytes) -> bool:

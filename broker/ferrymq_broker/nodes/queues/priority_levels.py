@@ -17,7 +17,7 @@ LEVELS: Final = 10
 DEFAULT_LEVEL: Final = 4
 # How many messages of a run become entries together: when they are consumed, and when one is
 # searched for that may leave.
-AHEAD: Final = 64
+AHEAD: Final = 256
 _MAKE_ROOM: Final = 16
 
 
@@ -58,9 +58,9 @@ class LevelCursor:
 class PriorityLevel:
     """The entries of one level, from `first` to `last`.
 
-    `plain` is the cursor of consumers without a filter; `others` are the cursors of filters and the
-    pager's cursor, `out`. `oldest` is where the search for the first available entry begins: there
-    is none before it. `runs` are the runs of the level, None if it never had any.
+    `plain` is the cursor of consumers without a filter; `others` are the cursors of filters, `out`
+    is the pager's. `oldest` is where the search for the first available entry begins: there is none
+    before it. `runs` are the runs of the level, None if it never had any.
     """
 
     __slots__ = ("level", "first", "last", "plain", "others", "out", "oldest", "runs")
@@ -102,6 +102,9 @@ class PriorityLevel:
         plain = self.plain
         if plain.next is None:
             plain.next = entry
+        out = self.out
+        if out is not None and out.next is None:
+            out.next = entry
         others = self.others
         if others is not None:
             for cursor in others:
@@ -125,6 +128,9 @@ class PriorityLevel:
             self.oldest = other
         if self.plain.next is entry:
             self.plain.next = other
+        out = self.out
+        if out is not None and out.next is entry:
+            out.next = other
         others = self.others
         if others is not None:
             for cursor in others:
@@ -178,6 +184,9 @@ class PriorityLevel:
             self.oldest = entry.prev if after is None else after
         if self.plain.next is entry:
             self.plain.next = entry.next
+        out = self.out
+        if out is not None and out.next is entry:
+            out.next = entry.next
         others = self.others
         if others is not None:
             for cursor in others:

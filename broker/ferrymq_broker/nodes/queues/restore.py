@@ -111,7 +111,7 @@ class QueueRestore:
         """Return whether entries can be restored without reading their messages."""
         agenda = self._entries.agenda
         pager = pager_of(agenda)
-        return pager is not None and agenda.held > pager.low and self.is_indifferent()
+        return pager is not None and agenda.pageable() > pager.low and self.is_indifferent()
 
     def unread(self, sequence: i64, level: i64, size: i64, state: bytes, origin: i64) -> None:
         """Append an entry as `entry` does, for a queue that `can_rest`. Its message is plain, has a

@@ -131,7 +131,7 @@ class ChunkStreamReader(StreamReader):
         self._built = None
         self._covered = offset
         self._builder.begin(offset)
-        self.agenda.held -= self._held
+        self.agenda.unpin(self._held)
         self.agenda.chunk_budget.held -= self._held
         self._held = 0
 
@@ -260,7 +260,7 @@ class ChunkStreamReader(StreamReader):
             cursor.index = index + 1
             self._covered = offset + 1
             self._held += size
-            self.agenda.held += size
+            self.agenda.pin(size)
             chunk_budget.held += size
             if builder.count >= self.most_records or offset + 1 - builder.first >= _SPAN:
                 return _FULL

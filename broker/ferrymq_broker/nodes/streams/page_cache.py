@@ -60,7 +60,7 @@ class PageCache:
         page = self._load(offset, slot + PAGE if slot + PAGE < end else end)
         size = page.bytes
         self.bytes += size
-        self._partition.agenda.held += size
+        self._partition.agenda.pin(size)
         while pages and self.bytes > self.most:
             self._evict(pages.pop(next(iter(pages))))
         pages[slot] = page
@@ -145,5 +145,5 @@ class PageCache:
 
     def _evict(self, page: LogSegment) -> None:
         self.bytes -= page.bytes
-        self._partition.agenda.held -= page.bytes
+        self._partition.agenda.unpin(page.bytes)
         page.drop()

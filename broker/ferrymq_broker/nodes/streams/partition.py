@@ -185,7 +185,7 @@ class StreamPartition(Node):
         log = self.log
         agenda = self.agenda
         log.append(message, agenda.wall, agenda.now)
-        agenda.held += len(message.payload)
+        agenda.pin(len(message.payload))
         if log.bytes > self._max_bytes or log.next - log.first > self._max_records:
             self._trim()
         if self._max_age != ENDLESS and self._expiry.due == 0:
@@ -409,9 +409,7 @@ class StreamPartition(Node):
     # -- dropping --------------------------------------------------------------------------
 
     def _drop(self) -> None:
-        # Two statements: `trim` itself may change `held`, so `held` must be read after it.
-        freed = self.log.trim(self.agenda.slices)
-        self.agenda.held -= freed
+        self.agenda.unpin(self.log.trim(self.agenda.slices))
 
     def clear(self) -> i64:
         """Drop all records, held or not; return how many there were. Offsets continue.
@@ -446,8 +444,7 @@ class StreamPartition(Node):
             self.store_id = 0
         super().delete(error)
         if isinstance(log, StoredLog):
-            freed = log.close()
-            self.agenda.held -= freed
+            self.agenda.unpin(log.close())
         self.clear()
 
     # -- messages out ----------------------------------------------------------------------

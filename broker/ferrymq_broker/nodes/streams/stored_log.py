@@ -319,7 +319,7 @@ class StoredLog(PartitionLog):
                     return
                 stretch.segment = None
                 self.memory -= segment.bytes
-                self.agenda.held -= segment.bytes
+                self.agenda.unpin(segment.bytes)
                 self.agenda.slices.do(Disposal(segment.drop()))
             self._resident = stretch.first + stretch.count
             i += 1

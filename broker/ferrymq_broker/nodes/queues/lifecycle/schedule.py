@@ -92,9 +92,10 @@ def _number(value: object, annotation: str) -> i64:
 @final
 class Scheduled:
     """A message that becomes available at the deadline `due`. `sequence` identifies it within the
-    queue; `stored` is whether it has a record; `size` is the size of its payload."""
+    queue; `stored` is whether it has a record; `size` is the size of its payload, `pinned` whether
+    these bytes count as pinned (`Agenda`)."""
 
-    __slots__ = ("sequence", "due", "message", "size", "stored")
+    __slots__ = ("sequence", "due", "message", "size", "stored", "pinned")
 
     def __init__(self, sequence: i64, due: i64, message: BrokerMessage, size: i64) -> None:
         self.sequence: i64 = sequence
@@ -102,6 +103,7 @@ class Scheduled:
         self.message: BrokerMessage = message
         self.size: i64 = size
         self.stored: bool = False
+        self.pinned: bool = False
 
 
 @final
@@ -221,7 +223,8 @@ class Schedule:
         self.count += 1
         self.bytes += scheduled.size
         if message.holders == 0:
-            self._agenda.held += len(message.payload)
+            self._agenda.pin(len(message.payload))
+            scheduled.pinned = True
         message.holders += 1
         if due > 0:
             self._delays.add(due, sequence)
@@ -287,6 +290,8 @@ class Schedule:
         self.bytes -= scheduled.size
         message.holders -= 1
         agenda = self._agenda
+        if scheduled.pinned:
+            agenda.pinned -= scheduled.size
         if scheduled.stored:
             self._lifecycle.entries.records.drop_scheduled(sequence)
         if message.holders == 0:
