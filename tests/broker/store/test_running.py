@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -104,6 +105,32 @@ async def test_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
     # Slices of a millisecond, on a machine that has other things to do as well.
     assert longest < 0.25
     running.store.close()
+
+
+async def test_segments_that_wait_are_applied_two_at_a_time(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes, store = running.changes, running.store
+    commits = [0]
+    commit = store.records.commit
+
+    def note(applied: int) -> None:
+        commits.append(applied)
+        commit(applied)
+
+    monkeypatch.setattr(store.records, "commit", note)
+    paused = asyncio.Event()
+    store.pause(paused.set)
+    await paused.wait()
+    # Some twelve batches fill a segment.
+    for number in range(100):
+        changes.put(5, 1, number, bytes(5000))
+        store.push()
+        await running.stable(number + 1)
+    store.resume()
+    await running.applied(80)
+    steps = [last - first for first, last in itertools.pairwise(commits)]
+    assert len(steps) >= 4 and max(steps) <= 26
 
 
 async def test_close_writes_what_is_there(tmp_path: Path) -> None:
