@@ -72,16 +72,17 @@ C_SECONDS = 0.6
 EVERY = 5.0
 # Prints those lines while mypy works, whose threads would wait for it. It ends with its parent.
 TICK = """
-import os, sys, time
+import contextlib, os, sys, time
 parent, about, every = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
 began = time.monotonic()
-while True:
-    time.sleep(every)
-    if os.getppid() != parent:
-        break
-    done = time.monotonic() - began
-    rest = f" of about {about:.0f} s" if done < about else ", longer than usual"
-    print(f"    {done:.0f} s{rest}", file=sys.stderr, flush=True)
+with contextlib.suppress(KeyboardInterrupt):
+    while True:
+        time.sleep(every)
+        if os.getppid() != parent:
+            break
+        done = time.monotonic() - began
+        rest = f" of about {about:.0f} s" if done < about else ", longer than usual"
+        print(f"    {done:.0f} s{rest}", file=sys.stderr, flush=True)
 """
 # What the kept objects may take, in bytes: those of some ten versions of the sources.
 CACHE_BYTES = 256 << 20
@@ -635,8 +636,8 @@ def build_behind(config: Config, out: Path) -> bool:
     if out.is_dir() or why_not() is not None or not config.compiled():
         return False
     print(
-        "the modules are compiled in the background; what starts before that is done runs"
-        " interpreted, several times slower",
+        "the modules are compiled in the background: what starts now runs interpreted, several"
+        " times slower; what starts when that is done runs compiled",
         file=sys.stderr,
         flush=True,
     )
