@@ -65,7 +65,7 @@ def test_paging_begins_before_the_alarm(monkeypatch: pytest.MonkeyPatch) -> None
     assert Config.model_validate(half).page_out_bytes() == 200
     assert Config.model_validate(half | without_alarm).page_out_bytes() == 500
     monkeypatch.setattr("ferrymq_broker.config.model.available_memory", lambda: 1 << 40)
-    assert Config().page_out_bytes() == 48 * MIB
+    assert Config().page_out_bytes() == 40 * MIB
 
 
 def test_check_config_tells_of_it(tmp_path: Path) -> None:

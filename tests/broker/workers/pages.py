@@ -4,11 +4,9 @@ requests over HTTP to the monitoring listener, which worker 0 has."""
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,11 +55,3 @@ def read(url: str, **options: Any) -> Any:
 def worker_pids(pid: int) -> list[int]:
     """The processes of the workers of a supervisor, by number."""
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def wait_until(condition: Callable[[], bool], reason: str) -> None:
-    """Wait for something that a process does soon."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, reason
-        time.sleep(0.01)

@@ -17,7 +17,8 @@ import ferrymq
 from ferrymq_broker.monitoring.metric_columns import MetricColumns
 from ferrymq_broker.monitoring.worker_metrics import NODES, AllWorkers
 from ferrymq_broker.server.workers.peers import WorkerError
-from tests.broker.workers.pages import TENANT, WORKERS, fetch, read, wait_until, worker_pids
+from tests.broker.workers.pages import TENANT, WORKERS, fetch, read, worker_pids
+from tests.broker.workers.several import wait_until
 from tests.raw.process import Broker
 from tests.support.otlp import collector
 

@@ -12,7 +12,8 @@ import ferrymq
 from ferrymq.errors import ConnectionClosed
 from ferrymq_broker.security.users_file import write_users
 from tests.broker.security.logins import ALICE, BOB
-from tests.broker.workers.pages import TENANT, WORKERS, fetch, read, wait_until
+from tests.broker.workers.pages import TENANT, WORKERS, fetch, read
+from tests.broker.workers.several import wait_until
 from tests.raw.process import Broker
 
 CONFIG = f"""{WORKERS}
