@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import mypyc_attr
 
 from ferrymq_codec.composite import Composite, as_bytes
 from ferrymq_codec.compound import write_descriptor, write_empty_composite
@@ -45,7 +44,6 @@ Expressions §4.2.5)
 """
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class LegacyAmqpDirectBinding(Composite):
     """Exact subject.
@@ -105,7 +103,6 @@ def read_legacy_amqp_direct_binding(r: Reader, field: str) -> LegacyAmqpDirectBi
     return decode_legacy_amqp_direct_binding(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class LegacyAmqpTopicBinding(Composite):
     """Subject pattern.
@@ -165,7 +162,6 @@ def read_legacy_amqp_topic_binding(r: Reader, field: str) -> LegacyAmqpTopicBind
     return decode_legacy_amqp_topic_binding(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=False)
 class LegacyAmqpHeadersBinding(Composite):
     """Application properties to match.
@@ -236,7 +232,6 @@ def read_legacy_amqp_headers_binding(r: Reader, field: str) -> LegacyAmqpHeaders
     return decode_legacy_amqp_headers_binding(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class NoLocalFilter(Composite):
     """Nothing from this connection.
@@ -295,7 +290,6 @@ def read_no_local_filter(r: Reader, field: str) -> NoLocalFilter:
     return decode_no_local_filter(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class SelectorFilter(Composite):
     """Selector expression.

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from ferrymq_codec.codes import NULL
 from ferrymq_codec.composite import Composite, as_bytes
@@ -210,7 +210,6 @@ class StdDistMode(StrEnum):
     """The node keeps the message, and other links can have it too."""
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Header(Composite):
     """Delivery details.
@@ -387,7 +386,6 @@ def read_header(r: Reader, field: str) -> Header:
     return decode_header(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class DeliveryAnnotations(Composite):
     """Annotations for the next hop.
@@ -445,7 +443,6 @@ def read_delivery_annotations(r: Reader, field: str) -> DeliveryAnnotations:
     return decode_delivery_annotations(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class MessageAnnotations(Composite):
     """Annotations for the whole journey.
@@ -503,7 +500,6 @@ def read_message_annotations(r: Reader, field: str) -> MessageAnnotations:
     return decode_message_annotations(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Properties(Composite):
     """Standard message properties.
@@ -857,7 +853,6 @@ def read_properties(r: Reader, field: str) -> Properties:
     return decode_properties(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ApplicationProperties(Composite):
     """Properties set by the application.
@@ -915,7 +910,6 @@ def read_application_properties(r: Reader, field: str) -> ApplicationProperties:
     return decode_application_properties(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Data(Composite):
     """Body of opaque bytes.
@@ -973,7 +967,6 @@ def read_data(r: Reader, field: str) -> Data:
     return decode_data(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=False)
 class AmqpSequence(Composite):
     """Body of AMQP values in a list.
@@ -1041,7 +1034,6 @@ def read_amqp_sequence(r: Reader, field: str) -> AmqpSequence:
     return decode_amqp_sequence(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=False)
 class AmqpValue(Composite):
     """Body of one AMQP value.
@@ -1109,7 +1101,6 @@ def read_amqp_value(r: Reader, field: str) -> AmqpValue:
     return decode_amqp_value(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Footer(Composite):
     """Details computed over the message.
@@ -1167,7 +1158,6 @@ def read_footer(r: Reader, field: str) -> Footer:
     return decode_footer(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Received(Composite):
     """Partly received.
@@ -1262,7 +1252,6 @@ def read_received(r: Reader, field: str) -> Received:
     return decode_received(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Accepted(Composite):
     """Processed.
@@ -1319,7 +1308,6 @@ def read_accepted(r: Reader, field: str) -> Accepted:
     return decode_accepted(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Rejected(Composite):
     """Refused as invalid.
@@ -1402,7 +1390,6 @@ def read_rejected(r: Reader, field: str) -> Rejected:
     return decode_rejected(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Released(Composite):
     """Handed back untouched.
@@ -1459,7 +1446,6 @@ def read_released(r: Reader, field: str) -> Released:
     return decode_released(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Modified(Composite):
     """Handed back with changes.
@@ -1588,7 +1574,6 @@ def read_modified(r: Reader, field: str) -> Modified:
     return decode_modified(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Source(Composite):
     """Terminus messages come from.
@@ -1900,7 +1885,6 @@ def read_source(r: Reader, field: str) -> Source:
     return decode_source(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Target(Composite):
     """Terminus messages go to.
@@ -2119,7 +2103,6 @@ def read_target(r: Reader, field: str) -> Target:
     return decode_target(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class DeleteOnClose(Composite):
     """Node lives as long as its link.
@@ -2175,7 +2158,6 @@ def read_delete_on_close(r: Reader, field: str) -> DeleteOnClose:
     return decode_delete_on_close(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class DeleteOnNoLinks(Composite):
     """Node lives while it has links.
@@ -2232,7 +2214,6 @@ def read_delete_on_no_links(r: Reader, field: str) -> DeleteOnNoLinks:
     return decode_delete_on_no_links(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class DeleteOnNoMessages(Composite):
     """Node lives while it has messages.
@@ -2289,7 +2270,6 @@ def read_delete_on_no_messages(r: Reader, field: str) -> DeleteOnNoMessages:
     return decode_delete_on_no_messages(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class DeleteOnNoLinksOrMessages(Composite):
     """Node lives while in any use.

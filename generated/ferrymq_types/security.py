@@ -14,7 +14,6 @@ from enum import IntEnum
 from typing import Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import mypyc_attr
 
 from ferrymq_codec.codes import NULL
 from ferrymq_codec.composite import Composite, as_bytes
@@ -114,7 +113,6 @@ def write_sasl_code(w: BytesWriter, value: SaslCode, field: str) -> None:
     write_ubyte(w, value, field)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class SaslMechanisms(Composite):
     """Mechanisms on offer.
@@ -198,7 +196,6 @@ def read_sasl_mechanisms(r: Reader, field: str) -> SaslMechanisms:
     return decode_sasl_mechanisms(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslInit(Composite):
     """Choice of mechanism.
@@ -321,7 +318,6 @@ def read_sasl_init(r: Reader, field: str) -> SaslInit:
     return decode_sasl_init(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslChallenge(Composite):
     """Question from the server.
@@ -401,7 +397,6 @@ def read_sasl_challenge(r: Reader, field: str) -> SaslChallenge:
     return decode_sasl_challenge(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslResponse(Composite):
     """Answer from the client.
@@ -481,7 +476,6 @@ def read_sasl_response(r: Reader, field: str) -> SaslResponse:
     return decode_sasl_response(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslOutcome(Composite):
     """Result of authentication.

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from ferrymq_codec.composite import Composite, as_bytes
 from ferrymq_codec.compound import begin_composite, end_list
@@ -70,7 +70,6 @@ class TransactionErrorCondition(StrEnum):
     """The transaction stayed open for too long."""
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Coordinator(Composite):
     """Target of a transaction coordinator.
@@ -154,7 +153,6 @@ def read_coordinator(r: Reader, field: str) -> Coordinator:
     return decode_coordinator(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Declare(Composite):
     """Begin a transaction.
@@ -238,7 +236,6 @@ def read_declare(r: Reader, field: str) -> Declare:
     return decode_declare(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Discharge(Composite):
     """Complete a transaction.
@@ -336,7 +333,6 @@ def read_discharge(r: Reader, field: str) -> Discharge:
     return decode_discharge(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Declared(Composite):
     """Transaction begun.
@@ -413,7 +409,6 @@ def read_declared(r: Reader, field: str) -> Declared:
     return decode_declared(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class TransactionalState(Composite):
     """State within a transaction.

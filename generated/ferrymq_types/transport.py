@@ -15,7 +15,7 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Final, TypeAlias
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from ferrymq_codec.codes import NULL
 from ferrymq_codec.composite import Composite, as_bytes
@@ -351,7 +351,6 @@ class LinkErrorCondition(StrEnum):
     """The same link was attached in another place, which ended this attachment."""
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Open(Composite):
     """Negotiate a connection.
@@ -606,7 +605,6 @@ def read_open(r: Reader, field: str) -> Open:
     return decode_open(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Begin(Composite):
     """Start a session.
@@ -812,7 +810,6 @@ def read_begin(r: Reader, field: str) -> Begin:
     return decode_begin(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Attach(Composite):
     """Attach a link.
@@ -1134,7 +1131,6 @@ def read_attach(r: Reader, field: str) -> Attach:
     return decode_attach(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Flow(Composite):
     """Update windows and credit.
@@ -1397,7 +1393,6 @@ def read_flow(r: Reader, field: str) -> Flow:
     return decode_flow(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Transfer(Composite):
     """Carry message data.
@@ -1665,7 +1660,6 @@ def read_transfer(r: Reader, field: str) -> Transfer:
     return decode_transfer(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Disposition(Composite):
     """Report delivery states.
@@ -1834,7 +1828,6 @@ def read_disposition(r: Reader, field: str) -> Disposition:
     return decode_disposition(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Detach(Composite):
     """Detach or close a link.
@@ -1948,7 +1941,6 @@ def read_detach(r: Reader, field: str) -> Detach:
     return decode_detach(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class End(Composite):
     """End a session.
@@ -2030,7 +2022,6 @@ def read_end(r: Reader, field: str) -> End:
     return decode_end(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Close(Composite):
     """Close the connection.
@@ -2112,7 +2103,6 @@ def read_close(r: Reader, field: str) -> Close:
     return decode_close(r)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class Error(Composite):
     """What went wrong.

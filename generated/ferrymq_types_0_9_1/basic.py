@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be
-from mypy_extensions import i64, mypyc_attr, u8
+from mypy_extensions import i64, u8
 
 from ferrymq_codec.composite import as_bytes
 from ferrymq_codec.declared import declare
@@ -35,7 +35,6 @@ CLASS_ID: Final = 60
 """The index of the class basic."""
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicQos(Method):
     """Limits how much is delivered before it is acknowledged.
@@ -124,7 +123,6 @@ def read_qos(r: FieldReader) -> BasicQos:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicQosOk(Method):
     """The limit is set.
@@ -180,7 +178,6 @@ def read_qos_ok(r: FieldReader) -> BasicQosOk:
     return BasicQosOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicConsume(Method):
     """Starts a consumer.
@@ -315,7 +312,6 @@ def read_consume(r: FieldReader) -> BasicConsume:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicConsumeOk(Method):
     """The consumer has started.
@@ -384,7 +380,6 @@ def read_consume_ok(r: FieldReader) -> BasicConsumeOk:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicCancel(Method):
     """Ends a consumer.
@@ -463,7 +458,6 @@ def read_cancel(r: FieldReader) -> BasicCancel:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicCancelOk(Method):
     """The consumer has ended.
@@ -532,7 +526,6 @@ def read_cancel_ok(r: FieldReader) -> BasicCancelOk:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicPublish(Method):
     """Publishes a message to an exchange.
@@ -637,7 +630,6 @@ def read_publish(r: FieldReader) -> BasicPublish:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicReturn(Method):
     """Returns a message that could not be routed or delivered.
@@ -736,7 +728,6 @@ def read_return(r: FieldReader) -> BasicReturn:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicDeliver(Method):
     """Delivers a message to a consumer.
@@ -845,7 +836,6 @@ def read_deliver(r: FieldReader) -> BasicDeliver:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicGet(Method):
     """Asks for one message of a queue.
@@ -927,7 +917,6 @@ def read_get(r: FieldReader) -> BasicGet:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicGetOk(Method):
     """The message that was asked for.
@@ -1036,7 +1025,6 @@ def read_get_ok(r: FieldReader) -> BasicGetOk:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicGetEmpty(Method):
     """The queue has no message.
@@ -1094,7 +1082,6 @@ def read_get_empty(r: FieldReader) -> BasicGetEmpty:
     return BasicGetEmpty()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicAck(Method):
     """Acknowledges messages.
@@ -1173,7 +1160,6 @@ def read_ack(r: FieldReader) -> BasicAck:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicReject(Method):
     """Rejects a message.
@@ -1252,7 +1238,6 @@ def read_reject(r: FieldReader) -> BasicReject:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicRecoverAsync(Method):
     """Asks for unacknowledged messages again, without an answer.
@@ -1321,7 +1306,6 @@ def read_recover_async(r: FieldReader) -> BasicRecoverAsync:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicRecover(Method):
     """Asks for unacknowledged messages again.
@@ -1390,7 +1374,6 @@ def read_recover(r: FieldReader) -> BasicRecover:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicRecoverOk(Method):
     """The messages will be delivered again.
@@ -1446,7 +1429,6 @@ def read_recover_ok(r: FieldReader) -> BasicRecoverOk:
     return BasicRecoverOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicNack(Method):
     """Rejects messages.
@@ -1582,7 +1564,6 @@ def read_method(r: FieldReader, method_id: i64) -> Method:
     raise UnknownMethod(r.pos - 4, 60, method_id)
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class BasicProperties(ContentProperties):
     """Properties of a content of class basic. None means that a property is not set."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from ferrymq_codec.composite import as_bytes
 from ferrymq_codec.declared import declare
@@ -24,7 +24,6 @@ CLASS_ID: Final = 20
 """The index of the class channel."""
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ChannelOpen(Method):
     """Opens a channel.
@@ -82,7 +81,6 @@ def read_open(r: FieldReader) -> ChannelOpen:
     return ChannelOpen()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ChannelOpenOk(Method):
     """The channel is open.
@@ -143,7 +141,6 @@ def read_open_ok(r: FieldReader) -> ChannelOpenOk:
     return ChannelOpenOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ChannelFlow(Method):
     """Asks the peer to stop or to continue sending content.
@@ -212,7 +209,6 @@ def read_flow(r: FieldReader) -> ChannelFlow:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ChannelFlowOk(Method):
     """Confirms the state of the flow.
@@ -281,7 +277,6 @@ def read_flow_ok(r: FieldReader) -> ChannelFlowOk:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ChannelClose(Method):
     """Ends the channel, with the reason.
@@ -380,7 +375,6 @@ def read_close(r: FieldReader) -> ChannelClose:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ChannelCloseOk(Method):
     """The channel has ended.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from ferrymq_codec.composite import as_bytes
 from ferrymq_codec.declared import declare
@@ -23,7 +23,6 @@ CLASS_ID: Final = 85
 """The index of the class confirm."""
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConfirmSelect(Method):
     """Has the server confirm every message that the channel publishes from now on.
@@ -92,7 +91,6 @@ def read_select(r: FieldReader) -> ConfirmSelect:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConfirmSelectOk(Method):
     """The server confirms messages.

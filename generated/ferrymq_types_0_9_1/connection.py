@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from ferrymq_codec.composite import as_bytes
 from ferrymq_codec.declared import declare
@@ -32,7 +32,6 @@ CLASS_ID: Final = 10
 """The index of the class connection."""
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConnectionStart(Method):
     """The server offers versions, mechanisms and locales.
@@ -141,7 +140,6 @@ def read_start(r: FieldReader) -> ConnectionStart:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class ConnectionStartOk(Method):
     """The client chooses a mechanism and a locale.
@@ -244,7 +242,6 @@ def read_start_ok(r: FieldReader) -> ConnectionStartOk:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class ConnectionSecure(Method):
     """A challenge of the mechanism.
@@ -317,7 +314,6 @@ def read_secure(r: FieldReader) -> ConnectionSecure:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class ConnectionSecureOk(Method):
     """The response to a challenge.
@@ -390,7 +386,6 @@ def read_secure_ok(r: FieldReader) -> ConnectionSecureOk:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConnectionTune(Method):
     """The limits that the server proposes.
@@ -479,7 +474,6 @@ def read_tune(r: FieldReader) -> ConnectionTune:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConnectionTuneOk(Method):
     """The limits that the client chooses.
@@ -568,7 +562,6 @@ def read_tune_ok(r: FieldReader) -> ConnectionTuneOk:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConnectionOpen(Method):
     """Chooses a virtual host.
@@ -643,7 +636,6 @@ def read_open(r: FieldReader) -> ConnectionOpen:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConnectionOpenOk(Method):
     """The connection is open.
@@ -701,7 +693,6 @@ def read_open_ok(r: FieldReader) -> ConnectionOpenOk:
     return ConnectionOpenOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConnectionClose(Method):
     """Ends the connection, with the reason.
@@ -800,7 +791,6 @@ def read_close(r: FieldReader) -> ConnectionClose:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConnectionCloseOk(Method):
     """The connection has ended.
@@ -856,7 +846,6 @@ def read_close_ok(r: FieldReader) -> ConnectionCloseOk:
     return ConnectionCloseOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConnectionBlocked(Method):
     """The server is short of a resource and reads no further messages.
@@ -925,7 +914,6 @@ def read_blocked(r: FieldReader) -> ConnectionBlocked:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConnectionUnblocked(Method):
     """The server reads messages again.
@@ -981,7 +969,6 @@ def read_unblocked(r: FieldReader) -> ConnectionUnblocked:
     return ConnectionUnblocked()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True, repr=False)
 class ConnectionUpdateSecret(Method):
     """Gives the server a new secret, such as a token, for the open connection.
@@ -1065,7 +1052,6 @@ def read_update_secret(r: FieldReader) -> ConnectionUpdateSecret:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ConnectionUpdateSecretOk(Method):
     """The new secret was accepted.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be
-from mypy_extensions import i64, mypyc_attr, u8
+from mypy_extensions import i64, u8
 
 from ferrymq_codec.composite import as_bytes
 from ferrymq_codec.declared import declare
@@ -25,7 +25,6 @@ CLASS_ID: Final = 40
 """The index of the class exchange."""
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeDeclare(Method):
     """Makes an exchange, or checks that there is an equal one.
@@ -170,7 +169,6 @@ def read_declare(r: FieldReader) -> ExchangeDeclare:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeDeclareOk(Method):
     """The exchange is there.
@@ -226,7 +224,6 @@ def read_declare_ok(r: FieldReader) -> ExchangeDeclareOk:
     return ExchangeDeclareOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeDelete(Method):
     """Deletes an exchange.
@@ -321,7 +318,6 @@ def read_delete(r: FieldReader) -> ExchangeDelete:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeDeleteOk(Method):
     """The exchange is deleted.
@@ -377,7 +373,6 @@ def read_delete_ok(r: FieldReader) -> ExchangeDeleteOk:
     return ExchangeDeleteOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeBind(Method):
     """Binds an exchange to another one, from which it takes messages.
@@ -489,7 +484,6 @@ def read_bind(r: FieldReader) -> ExchangeBind:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeBindOk(Method):
     """The binding is there.
@@ -545,7 +539,6 @@ def read_bind_ok(r: FieldReader) -> ExchangeBindOk:
     return ExchangeBindOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeUnbind(Method):
     """Removes a binding between two exchanges.
@@ -657,7 +650,6 @@ def read_unbind(r: FieldReader) -> ExchangeUnbind:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class ExchangeUnbindOk(Method):
     """The binding is removed.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be
-from mypy_extensions import i64, mypyc_attr, u8
+from mypy_extensions import i64, u8
 
 from ferrymq_codec.composite import as_bytes
 from ferrymq_codec.declared import declare
@@ -25,7 +25,6 @@ CLASS_ID: Final = 50
 """The index of the class queue."""
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class QueueDeclare(Method):
     """Makes a queue, or checks that there is an equal one.
@@ -160,7 +159,6 @@ def read_declare(r: FieldReader) -> QueueDeclare:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class QueueDeclareOk(Method):
     """The queue is there.
@@ -249,7 +247,6 @@ def read_declare_ok(r: FieldReader) -> QueueDeclareOk:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class QueueBind(Method):
     """Binds a queue to an exchange.
@@ -361,7 +358,6 @@ def read_bind(r: FieldReader) -> QueueBind:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class QueueBindOk(Method):
     """The binding is there.
@@ -417,7 +413,6 @@ def read_bind_ok(r: FieldReader) -> QueueBindOk:
     return QueueBindOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class QueueUnbind(Method):
     """Removes a binding of a queue.
@@ -519,7 +514,6 @@ def read_unbind(r: FieldReader) -> QueueUnbind:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class QueueUnbindOk(Method):
     """The binding is removed.
@@ -575,7 +569,6 @@ def read_unbind_ok(r: FieldReader) -> QueueUnbindOk:
     return QueueUnbindOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class QueuePurge(Method):
     """Removes all messages that wait for delivery.
@@ -657,7 +650,6 @@ def read_purge(r: FieldReader) -> QueuePurge:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class QueuePurgeOk(Method):
     """The messages are removed.
@@ -726,7 +718,6 @@ def read_purge_ok(r: FieldReader) -> QueuePurgeOk:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class QueueDelete(Method):
     """Deletes a queue.
@@ -831,7 +822,6 @@ def read_delete(r: FieldReader) -> QueueDelete:
     )
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class QueueDeleteOk(Method):
     """The queue is deleted.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from ferrymq_codec.composite import as_bytes
 from ferrymq_codec.declared import declare
@@ -23,7 +23,6 @@ CLASS_ID: Final = 90
 """The index of the class tx."""
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class TxSelect(Method):
     """Makes the channel transactional.
@@ -79,7 +78,6 @@ def read_select(r: FieldReader) -> TxSelect:
     return TxSelect()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class TxSelectOk(Method):
     """The channel is transactional.
@@ -135,7 +133,6 @@ def read_select_ok(r: FieldReader) -> TxSelectOk:
     return TxSelectOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class TxCommit(Method):
     """Commits the transaction.
@@ -191,7 +188,6 @@ def read_commit(r: FieldReader) -> TxCommit:
     return TxCommit()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class TxCommitOk(Method):
     """The transaction is committed.
@@ -247,7 +243,6 @@ def read_commit_ok(r: FieldReader) -> TxCommitOk:
     return TxCommitOk()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class TxRollback(Method):
     """Rolls the transaction back.
@@ -303,7 +298,6 @@ def read_rollback(r: FieldReader) -> TxRollback:
     return TxRollback()
 
 
-@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(init=False, slots=True, eq=True)
 class TxRollbackOk(Method):
     """The transaction is rolled back.

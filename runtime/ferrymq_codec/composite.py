@@ -11,8 +11,7 @@ from ferrymq_codec.declared import mistyped, pydantic_schema
 from ferrymq_codec.errors import DecodeError, EncodeError
 
 
-# The garbage collector does not visit values: they are in no cycle, and there are many.
-@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Composite:
     """A described list (or other described value) with a typed class of its own.
 

@@ -11,8 +11,7 @@ from ferrymq_codec.declared import mistyped
 from ferrymq_codec.errors import DecodeError, EncodeError
 
 
-# The garbage collector does not visit values: they are in no cycle, and there are many.
-@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Method:
     """A method: the payload of a method frame (AMQP 0-9-1 §4.2.4). The generator writes subclasses.
 

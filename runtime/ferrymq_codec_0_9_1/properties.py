@@ -11,8 +11,7 @@ from ferrymq_codec.errors import DecodeError, EncodeError
 from ferrymq_codec_0_9_1.method import fields_of, rebuild, type_error
 
 
-# The garbage collector does not visit values: they are in no cycle, and there are many.
-@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ContentProperties:
     """Properties in the header frame of a content (AMQP 0-9-1 §4.2.6.1).
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i32, i64, mypyc_attr, u8
+from mypy_extensions import i32, i64, u8
 
 from ferrymq_broker.nodes.sections import (
     check_delivery_annotations,
@@ -54,7 +54,6 @@ _SHORT: Final = 64
 
 
 @final
-@mypyc_attr(acyclic=True)
 class BrokerMessage:
     """An immutable message. `payload` is what a first delivery sends, byte for byte.
 

@@ -19,7 +19,7 @@ IMPORTS: Final = {
     "Final": "typing",
     "TypeAlias": "typing",
     **dict.fromkeys(["BytesWriter", "read_i32_be", "read_i64_be", "write_i32_be"], "librt.strings"),
-    **dict.fromkeys(["i64", "mypyc_attr", "u8"], "mypy_extensions"),
+    **dict.fromkeys(["i64", "u8"], "mypy_extensions"),
     "as_bytes": "ferrymq_codec.composite",
     "declare": "ferrymq_codec.declared",
     **dict.fromkeys(["Method", "identify"], "ferrymq_codec_0_9_1.method"),

@@ -21,7 +21,7 @@ IMPORTS: Final = {
     "TypeAlias": "typing",
     "UUID": "uuid",
     "BytesWriter": "librt.strings",
-    **dict.fromkeys(["i64", "mypyc_attr"], "mypy_extensions"),
+    "i64": "mypy_extensions",
     "NULL": "ferrymq_codec.codes",
     "Array": "ferrymq_codec.containers",
     **dict.fromkeys(["Composite", "as_bytes"], "ferrymq_codec.composite"),

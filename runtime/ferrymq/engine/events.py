@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mypy_extensions import mypyc_attr
-
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
     from ferrymq.engine.link import Link
@@ -28,15 +26,12 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import DeliveryState
 
 
-# An event lives for one pass and is in no cycle: the garbage collector need not visit it.
-@mypyc_attr(acyclic=True)
 class Event:
     """The base class of all events."""
 
     __slots__ = ()
 
 
-@mypyc_attr(acyclic=True)
 class HeaderReceived(Event):
     """The peer's protocol header has been accepted; once per layer (SASL, AMQP)."""
 
@@ -46,7 +41,6 @@ class HeaderReceived(Event):
         self.protocol_id: int = protocol_id
 
 
-@mypyc_attr(acyclic=True)
 class TlsAgreed(Event):
     """Both headers have named TLS: the handshake has to start now (AMQP 1.0 §5.2).
 
@@ -59,7 +53,6 @@ class TlsAgreed(Event):
     __slots__ = ()
 
 
-@mypyc_attr(acyclic=True)
 class AuthenticationRequested(Event):
     """A client chose a mechanism and gave its credentials (server only; AMQP 1.0 §5.3.2).
 
@@ -86,7 +79,6 @@ class AuthenticationRequested(Event):
         self.token: str | None = token
 
 
-@mypyc_attr(acyclic=True)
 class ScramKeysRequested(Event):
     """A client began a SCRAM exchange (server only). Answer with `Connection.provide_scram_keys`.
 
@@ -101,7 +93,6 @@ class ScramKeysRequested(Event):
         self.hostname: str | None = hostname
 
 
-@mypyc_attr(acyclic=True)
 class Authenticated(Event):
     """SASL succeeded, on either side. `username` is None for ANONYMOUS."""
 
@@ -112,7 +103,6 @@ class Authenticated(Event):
         self.username: str | None = username
 
 
-@mypyc_attr(acyclic=True)
 class OpenReceived(Event):
     """The peer's open arrived. Fires once."""
 
@@ -122,7 +112,6 @@ class OpenReceived(Event):
         self.open: Open = open
 
 
-@mypyc_attr(acyclic=True)
 class CloseReceived(Event):
     """The peer closed the connection; answer with `Connection.close` if not yet closed."""
 
@@ -132,7 +121,6 @@ class CloseReceived(Event):
         self.error: Error | None = error
 
 
-@mypyc_attr(acyclic=True)
 class Terminated(Event):
     """The connection is over: always the last event, fires once.
 
@@ -147,7 +135,6 @@ class Terminated(Event):
         self.error: AmqpError | None = error
 
 
-@mypyc_attr(acyclic=True)
 class BeginReceived(Event):
     """The peer began a session, or answered ours (then `session.initiated` is true)."""
 
@@ -157,7 +144,6 @@ class BeginReceived(Event):
         self.session: Session = session
 
 
-@mypyc_attr(acyclic=True)
 class EndReceived(Event):
     """The peer ended the session; answered by `Session.end` unless the end was ours."""
 
@@ -168,7 +154,6 @@ class EndReceived(Event):
         self.error: Error | None = error
 
 
-@mypyc_attr(acyclic=True)
 class SessionTerminated(Event):
     """The session is over on both sides, or the engine ended it for a violation by the peer.
 
@@ -183,7 +168,6 @@ class SessionTerminated(Event):
         self.error: AmqpError | None = error
 
 
-@mypyc_attr(acyclic=True)
 class AttachReceived(Event):
     """The peer attached a link, or answered our attach (then `link.initiated` is true).
 
@@ -196,7 +180,6 @@ class AttachReceived(Event):
         self.link: Link = link
 
 
-@mypyc_attr(acyclic=True)
 class DetachReceived(Event):
     """The peer detached (`closed` false) or closed the link.
 
@@ -212,7 +195,6 @@ class DetachReceived(Event):
         self.error: Error | None = error
 
 
-@mypyc_attr(acyclic=True)
 class LinkFailed(Event):
     """The engine detached the link because the peer broke a rule on it."""
 
@@ -223,7 +205,6 @@ class LinkFailed(Event):
         self.error: AmqpError = error
 
 
-@mypyc_attr(acyclic=True)
 class CreditReceived(Event):
     """A flow for one of our sender links arrived: its `credit`, `drain` or properties changed.
 
@@ -238,7 +219,6 @@ class CreditReceived(Event):
         self.properties: dict[str, object] | None = properties
 
 
-@mypyc_attr(acyclic=True)
 class DrainCompleted(Event):
     """The sender has used or given back the credit of a receiver link that we drained."""
 
@@ -248,7 +228,6 @@ class DrainCompleted(Event):
         self.link: ReceiverLink = link
 
 
-@mypyc_attr(acyclic=True)
 class DeliveryReceived(Event):
     """A whole message arrived; all of its frames are in `delivery.payload`."""
 
@@ -259,7 +238,6 @@ class DeliveryReceived(Event):
         self.delivery: IncomingDelivery = delivery
 
 
-@mypyc_attr(acyclic=True)
 class PostingBegun(Event):
     """A frame of a delivery arrived that names a transaction, and the delivery is not whole yet.
 
@@ -275,7 +253,6 @@ class PostingBegun(Event):
         self.state: TransactionalState = state
 
 
-@mypyc_attr(acyclic=True)
 class TransferIgnored(Event):
     """A transfer was dropped, because we have detached its link or the link has failed.
 
@@ -290,7 +267,6 @@ class TransferIgnored(Event):
         self.state: DeliveryState = state
 
 
-@mypyc_attr(acyclic=True)
 class DeliveryAborted(Event):
     """The sender aborted a delivery after part of it had arrived (AMQP 1.0 §2.6.14)."""
 
@@ -301,7 +277,6 @@ class DeliveryAborted(Event):
         self.delivery: IncomingDelivery = delivery
 
 
-@mypyc_attr(acyclic=True)
 class MessageTooLarge(Event):
     """A message of more than `max_message_size` bytes has arrived, and none of it is kept.
 
@@ -315,7 +290,6 @@ class MessageTooLarge(Event):
         self.delivery: IncomingDelivery = delivery
 
 
-@mypyc_attr(acyclic=True)
 class OutcomeReceived(Event):
     """The receiver of one of our deliveries gave it a state, settled it, or both."""
 
@@ -325,7 +299,6 @@ class OutcomeReceived(Event):
         self.delivery: OutgoingDelivery = delivery
 
 
-@mypyc_attr(acyclic=True)
 class TransactionalStateReceived(Event):
     """The receiver of one of our deliveries gave it a state that names a transaction.
 
@@ -343,7 +316,6 @@ class TransactionalStateReceived(Event):
         self.settled: bool = settled
 
 
-@mypyc_attr(acyclic=True)
 class TransactionalStateIgnored(Event):
     """The receiver gave an outcome in a transaction to a delivery whose link had ended.
 
@@ -357,7 +329,6 @@ class TransactionalStateIgnored(Event):
         self.state: TransactionalState = state
 
 
-@mypyc_attr(acyclic=True)
 class SettlementReceived(Event):
     """The sender of a delivery we received gave it a state, settled it, or both."""
 
