@@ -514,13 +514,15 @@ class BrokerServer:
         transport: ClientTransport,
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
-        began: float | None,
-        authenticator: Authenticator,
+        began: float | None = None,
+        authenticator: Authenticator | None = None,
     ) -> ClientHandler:
         """Return a handler for a new connection, which was accepted at the time `began`; None:
-        now."""
+        now. Without an `authenticator` it has the one for this client."""
         now = self.clock.now() if began is None else began
-        return self.admission.new_handler(transport, write, hang_up, now, authenticator)
+        admission = self.admission
+        decides = authenticator or admission.authenticator_for(transport)
+        return admission.new_handler(transport, write, hang_up, now, decides)
 
     def connection_gone(self, protocol: AmqpProtocol) -> None:
         """Handle that a transport has ended."""
