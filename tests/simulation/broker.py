@@ -79,6 +79,7 @@ class SimulatedServer:
         self._suspended = clock.suspended()
         self.connections: set[AmqpProtocol] = set()
         self.tables = HostTables()
+        self.worker = None
         self.round = Round(lambda call: call())
         self.network = network
         self.disk = disk

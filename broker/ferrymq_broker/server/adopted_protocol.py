@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
+from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.event_log import log
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.workers.passed_connection import AMQP, PassedConnection
@@ -38,6 +39,11 @@ class AdoptedProtocol(AmqpProtocol):
 
     def _client_transport(self, transport: asyncio.BaseTransport) -> ClientTransport:
         return self._login.transport()
+
+    def _new_handler(self, client: ClientTransport) -> ClientHandler:
+        return self._server.new_handler(
+            client, self._writer(), self._hang_up, self._began, self._authenticator(client)
+        )
 
     def _authenticator(self, client: ClientTransport) -> Authenticator:
         real = self._server.admission.authenticator_for(client)

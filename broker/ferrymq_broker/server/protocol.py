@@ -111,9 +111,7 @@ class AmqpProtocol(asyncio.Protocol):
             # In addition to AMQP's own idle time-out (AMQP 1.0 §2.4.5).
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         client = self._client_transport(transport)
-        handler = self._server.new_handler(
-            client, self._writer(), self._hang_up, self._began, self._authenticator(client)
-        )
+        handler = self._new_handler(client)
         driver.handler = handler
         handler.rearm = self._rearm
         self._server.connections.add(self)
@@ -128,6 +126,9 @@ class AmqpProtocol(asyncio.Protocol):
     def _client_transport(self, transport: asyncio.BaseTransport) -> ClientTransport:
         peername = transport.get_extra_info("peername")
         return ClientTransport(name_of(peername), host_of(peername), self._loopback)
+
+    def _new_handler(self, client: ClientTransport) -> ClientHandler:
+        return self._server.new_handler(client, self._writer(), self._hang_up, self._began)
 
     def _authenticator(self, client: ClientTransport) -> Authenticator:
         return self._server.admission.authenticator_for(client)
