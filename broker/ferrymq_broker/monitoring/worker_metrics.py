@@ -73,7 +73,7 @@ class AllWorkers:
 
     @property
     def prefix(self) -> str:
-        """What is before the labels of this worker's rows."""
+        """The text before the labels of this worker's rows."""
         return _prefix(self._number)
 
     def ask(self, name: str) -> asyncio.Future[Mapping[int, bytes | Exception]]:

@@ -15,7 +15,7 @@ from ferrymq_broker.server.read_fairness import ReadTurns, Round
 
 
 class ByteTap(Protocol):
-    """What gets a copy of the bytes of a connection."""
+    """A receiver of copies of the bytes of a connection."""
 
     def add(self, arrow: str, data: bytes) -> object:
         """Take bytes that the client sent (`RECEIVED`), or that are sent to it (`SENT`)."""

@@ -103,7 +103,7 @@ class HandlerRuns:
             return error.space
 
     async def _run_parts(self, space: str, parts: HttpParts) -> HttpResponse:
-        """Let each worker do its part. Raises `WorkerError` if one cannot."""
+        """Ask each worker to do its part. Raises `WorkerError` if one cannot."""
         assert self._peers is not None
         first = await self._run_here(space, replace(parts.request, part=HttpPart.FIRST))
         other = replace(parts.request, part=HttpPart.OTHER)
@@ -146,7 +146,7 @@ class HandlerRuns:
     # -- workers -------------------------------------------------------------------------
 
     async def _ask(self, worker: int, space: str, request: HttpRequest) -> HttpResponse | str:
-        """Let another worker carry out a request. Return its response, or the name of another
+        """Ask another worker to carry out a request. Return its response, or the name of another
         virtual host, to whose worker the request has to go. Raises `WorkerError`."""
         assert self._peers is not None
         try:

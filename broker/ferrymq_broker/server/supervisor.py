@@ -86,7 +86,7 @@ async def _listen(config: Config) -> list[list[socket.socket]]:
 
 
 class _Process:
-    """One worker as the supervisor sees it. `pid` is 0 while it does not run."""
+    """A worker as the supervisor sees it. `pid` is 0 while it does not run."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -191,7 +191,7 @@ class _Supervisor:
         self._reap()
 
     def _reload(self) -> None:
-        """Let the workers read the configuration again."""
+        """Make the workers read the configuration again."""
         for process in self._processes:
             if process.ready:
                 os.kill(process.pid, signal.SIGHUP)
@@ -427,4 +427,4 @@ def _reason(code: int) -> str:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Let the wake-up descriptor tell the number of the signal."""
+    """Do nothing: the wake-up descriptor tells the number of the signal."""

@@ -1,5 +1,5 @@
-"""What the workers of one broker tell each other, beside connections and HTTP requests: whether
-they are ready, their metrics, and that what all of them share has changed."""
+"""Questions that the workers of one broker ask each other, beside HTTP requests and metrics:
+whether they are ready, what management shows of them, and to read again what all share."""
 
 from __future__ import annotations
 

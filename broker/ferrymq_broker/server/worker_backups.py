@@ -83,7 +83,7 @@ class SharedStorage:
 
 
 class _Backup:
-    """One backup of all stores. Its `state` becomes ``done`` or ``failed``."""
+    """A backup of all stores. Its `state` becomes ``done`` or ``failed``."""
 
     def __init__(self, storage: Storage, path: Path, target: Path, peers: Peers) -> None:
         self.state = _RUNNING
@@ -133,7 +133,7 @@ class _Backup:
             self.state = "done"
 
     async def _copy_others(self) -> None:
-        """Let the others copy their stores. Raises `WorkerError`, `StoreError`."""
+        """Ask the others to copy their stores. Raises `WorkerError`, `StoreError`."""
         numbers = self._peers.numbers
         for number in numbers:
             target = directory_of(self.target, number)

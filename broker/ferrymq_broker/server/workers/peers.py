@@ -68,17 +68,15 @@ class Peers:
         for task in self._answering:
             task.cancel()
 
-    def pass_connection(
-        self, number: int, passed: PassedConnection, client: socket.socket | int
-    ) -> None:
+    def pass_connection(self, number: int, passed: PassedConnection, client: socket.socket) -> None:
         """Pass a connection to another worker. The caller closes its own descriptor afterwards.
         Raises `OSError` if the other worker has too much to read, or there is no descriptor."""
         memory = os.memfd_create("connection")
         try:
             with open(memory, "wb", closefd=False) as file:
                 file.write(passed.encode())
-            descriptor = client if isinstance(client, int) else client.fileno()
-            socket.send_fds(self._sockets[number], [_CONNECTION], [memory, descriptor])
+            descriptors = [memory, client.fileno()]
+            socket.send_fds(self._sockets[number], [_CONNECTION], descriptors)
         finally:
             os.close(memory)
 

@@ -91,7 +91,7 @@ class ClientRelay:
 
 
 class _End(asyncio.Protocol):
-    """One side of a relay: what it gets is written to the `other`. `transport` is None before it is
+    """A side of a relay: what it gets is written to the `other`. `transport` is None before it is
     connected, and after its end. `is_full` is whether it takes nothing at the moment. `on_lost` is
     called at its end, `on_full` when that begins.
     """

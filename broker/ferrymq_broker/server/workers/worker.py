@@ -1,4 +1,4 @@
-"""One worker: what it serves of the broker, and how it reaches the others."""
+"""A worker: what it serves of the broker, and how it reaches the others."""
 
 from __future__ import annotations
 
