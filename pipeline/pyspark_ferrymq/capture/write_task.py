@@ -13,6 +13,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from ferrymq.capture import CaptureName, open_place, stream_folder
 from pyspark_ferrymq.capture.options import CaptureSinkOptions
 from pyspark_ferrymq.errors import AmqpWriteError
+from pyspark_ferrymq.worker_memory import freeze_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +58,7 @@ def write_runs(
     except BaseException:
         task.abandon()
         raise
+    freeze_modules()
     return written
 
 

@@ -17,6 +17,7 @@ from pyspark_ferrymq.reading.read_task import read_range
 from pyspark_ferrymq.reading.resolve_offsets import check_found, resolve
 from pyspark_ferrymq.stream_metadata import StreamRanges, StreamService, asking, open_service
 from pyspark_ferrymq.task_planning import OffsetRange, RangePartition, plan
+from pyspark_ferrymq.worker_memory import freeze_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,6 +62,7 @@ class OffsetBatchReader(DataSourceReader):
             yield from read_range(
                 options_for(self.options, partition), self.columns, partition.range
             )
+            freeze_modules()
 
     def ranges(self, service: StreamService) -> list[OffsetRange]:
         """Return what to read, as one range for each partition."""

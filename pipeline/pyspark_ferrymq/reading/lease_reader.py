@@ -32,6 +32,7 @@ from pyspark_ferrymq.spark_api import (
 )
 from pyspark_ferrymq.stream_metadata import asking
 from pyspark_ferrymq.task_planning import OffsetRange, RangePartition, apportion, plan
+from pyspark_ferrymq.worker_memory import freeze_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,6 +147,7 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the messages of one task."""
         if isinstance(partition, RangePartition):
             yield from read_lease(self.options, self.columns, partition.range)
+            freeze_modules()
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state for a task's copy, without connections and threads."""

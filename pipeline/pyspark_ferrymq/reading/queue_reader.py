@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_ferrymq.brokers.several_brokers import only_broker
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError, plain, plain_rows
 from pyspark_ferrymq.options.connection import connect
+from pyspark_ferrymq.worker_memory import freeze_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +70,7 @@ class QueueReader(DataSourceReader):
         """Yield the messages of one task."""
         if isinstance(partition, QueuePartition):
             yield from browse(self.options, self.columns, partition.queue, partition.selector)
+            freeze_modules()
 
 
 def queue_reader(options: SourceOptions, columns: ReadColumns) -> QueueReader:
