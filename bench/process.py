@@ -176,13 +176,6 @@ def listening_process(port: int) -> int:
     raise RuntimeError(f"no process listens on port {port}")
 
 
-def processor_seconds(pid: int) -> float:
-    """Return the processor time in seconds of a process, by its clock in the kernel: that of
-    /proc has steps of 10 ms."""
-    # What clock_getcpuclockid(3) returns.
-    return time.clock_gettime((~pid << 3) | 2)
-
-
 def broker(trees: Trees, config: Path | None = None, schemes: Sequence[str] = ("amqp",)) -> Server:
     """Return the broker, started as by a user, with a free port for each scheme."""
     arguments = ["serve", "--memory", "--log-level", "warning"]

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.machine import two_processors, versions
-from bench.process import broker, listening_process, processor_seconds
+from bench.machine import processor_seconds, two_processors, versions
+from bench.process import broker, listening_process
 from bench.results import Comparison, Figure, Report
 from bench.tree import ROOT, Trees
 

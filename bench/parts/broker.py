@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from bench.encoding import DURABLE_HEADER
-from bench.machine import PEAK, memory_of
-from bench.process import processor_seconds
+from bench.machine import PEAK, memory_of, processor_seconds
 from bench.results import Figure, Report
 from bench.tree import Trees, command, environment
 

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 from bench.client import Peer, drain, fill
 from bench.encoding import DURABLE_HEADER, data_section
-from bench.machine import NOW, PEAK, build, memory_of
+from bench.machine import NOW, PEAK, build, memory_of, processor_seconds
 from bench.metrics import metric
-from bench.process import processor_seconds
 from bench.results import Figure, Report
 from bench.rows import spaced
 from ferrymq.engine.receiver import ReceiverLink

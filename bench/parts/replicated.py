@@ -24,10 +24,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from bench.machine import processor_seconds
 from bench.parts.broker import MESSAGES, OURS, LoadFailed, run_load
 from bench.parts.durable import DURABLE, IDLE, SIZE
 from bench.parts.latency import US, percentile
-from bench.process import Server, durable_broker, free_port, processor_seconds
+from bench.process import Server, durable_broker, free_port
 from bench.results import Comparison, Figure, Report
 from bench.tree import Trees, command, environment
 

@@ -14,8 +14,9 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from bench.machine import processor_seconds
 from bench.parts.broker import OURS
-from bench.process import Server, processor_seconds
+from bench.process import Server
 from bench.results import Figure, Report
 from bench.tree import Trees, command, environment
 

@@ -25,8 +25,9 @@ from librt.strings import BytesWriter
 
 from bench.client import Peer
 from bench.encoding import data_section
+from bench.machine import processor_seconds
 from bench.parts.broker import IN_FLIGHT, MESSAGES, OURS, PROBE, LoadFailed, run_load
-from bench.process import Server, processor_seconds
+from bench.process import Server
 from bench.results import Comparison, Figure, Report
 from bench.tree import Trees, command
 from ferrymq_types.messaging import Properties, Target, encode_properties

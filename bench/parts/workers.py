@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench.encoding import DURABLE_HEADER
-from bench.machine import versions
+from bench.machine import processor_seconds, versions
 from bench.parts.broker import IN_FLIGHT, OURS, PROBE, LoadFailed, run_load
-from bench.process import Server, broker, durable_broker, processor_seconds
+from bench.process import Server, broker, durable_broker
 from bench.results import Figure, Report
 from bench.tree import Trees, command, environment, variant_on
 

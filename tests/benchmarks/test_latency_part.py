@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -56,3 +58,11 @@ def test_broker_and_echo_are_pinged() -> None:
     }
     assert len(report.comparisons) == 4
     assert all(comparison.ratio > 0 for comparison in report.comparisons)
+
+
+def test_the_measuring_process_needs_only_what_is_compiled_for_it() -> None:
+    # It runs from `build/bench`, in which the build hook is not.
+    code = "import sys; sys.modules['hatch_build'] = None; import bench.worker"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert not done.stderr
+    assert done.returncode == 0
