@@ -21,13 +21,11 @@ from rich.console import Console
 import hatch_build
 from bench import compare, foreign, markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
-from bench.parts import amqp_0_9_1, azure, start, target_latency, workers
+from bench.parts import amqp_0_9_1, azure, memory, start, target_latency, workers
 from bench.parts.broker import DURABLE, IN_MEMORY, BrokerBench, Candidate, Case
 from bench.parts.clients import ClientBench
 from bench.parts.durable import DurableBench
 from bench.parts.features import CONFIGURATION, FeatureBench
-from bench.parts.memory import CASES as CASES_OF_MEMORY
-from bench.parts.memory import PAGE_OUT
 from bench.parts.recovery import COUNT, recover
 from bench.parts.replicated import FAILOVERS, ReplicatedBench
 from bench.parts.security import SCHEMES, SecurityBench, make_certificates
@@ -438,19 +436,25 @@ def folder_on_disk() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="store-", dir=ROOT / "build")
 
 
+def memory_server(
+    trees: Trees, folder: Path, case: memory.Case, shrink: int
+) -> contextlib.AbstractContextManager[Server]:
+    """Return the broker that a case of the part `memory` needs; its files are in `folder`."""
+    if case.paging:
+        return paging_broker(trees, folder, memory.PAGE_OUT // shrink)
+    if case.default:
+        return durable_broker(trees, folder / "data", {})
+    return roomy_broker(trees, folder, case.limits)
+
+
 def occupied(trees: Trees, extent: Extent) -> Report:
     """Measure the part `memory`, each case in a separate process with a new broker."""
     whole = Report("memory")
-    for case, of_it in CASES_OF_MEMORY.items():
-        with contextlib.ExitStack() as stack:
-            folder = Path(stack.enter_context(folder_on_disk()))
-            if of_it.paging:
-                most = PAGE_OUT // extent.memory_shrink
-                server = stack.enter_context(paging_broker(trees, folder, most))
-            elif of_it.default:
-                server = stack.enter_context(durable_broker(trees, folder / "data", {}))
-            else:
-                server = stack.enter_context(roomy_broker(trees, folder, of_it.limits))
+    for case, of_it in memory.CASES.items():
+        with (
+            folder_on_disk() as folder,
+            memory_server(trees, Path(folder), of_it, extent.memory_shrink) as server,
+        ):
             report = worker(
                 trees,
                 "memory",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from bench.cli import memory_server
 from bench.parts import memory
-from bench.process import Server, paging_broker, roomy_broker
+from bench.process import Server, paging_broker
 from bench.results import Report
 from bench.tree import Trees
 
@@ -23,25 +25,21 @@ def measure(case: str, server: Server, shrink: int) -> Report:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", memory.CASES)
 def test_a_case_runs_and_leaves_nothing_behind(case: str, tmp_path: Path) -> None:
-    _, most, paging, limits = memory.CASES[case]
-    times = TIMES_PAGED if paging else TIMES
-    shrink = most // times
-    trees = Trees(pure=True)
-    most_in_memory = memory.PAGE_OUT // shrink
+    of_it = memory.CASES[case]
+    times = TIMES_PAGED if of_it.paging else TIMES
+    shrink = of_it.times // times
     with (
-        paging_broker(trees, tmp_path, most_in_memory)
-        if paging
-        else roomy_broker(trees, tmp_path, limits)
-    ) as server:
+        tempfile.TemporaryDirectory(dir=tmp_path) as folder,
+        memory_server(Trees(pure=True), Path(folder), of_it, shrink) as server,
+    ):
         report = measure(case, server, shrink)
         # What the case made and held is gone with its connections: it can be had once more.
-        again = measure(case, server, most // (times // 2))
+        again = measure(case, server, of_it.times // (times // 2))
     assert not report.failures
     assert not again.failures
     assert report.figures
     assert [figure.unit for figure in report.figures] == [figure.unit for figure in again.figures]
     assert all(f"{times:,}".replace(",", " ") in figure.case for figure in report.figures)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
