@@ -9,7 +9,7 @@ import pytest
 
 from bench.parts import durable
 from bench.parts.broker import MESSAGES, OURS
-from bench.parts.durable import DISK, Disk, DurableBench, disks
+from bench.parts.durable import DISK, SYNCED, Disk, DurableBench, disks
 from bench.parts.latency import US
 from bench.process import Server, durable_broker
 from bench.results import Report
@@ -38,15 +38,17 @@ def test_every_case_has_its_figure_on_both_disks(tmp_path: Path) -> None:
     report = measure(tmp_path / "own", rounds=2)
     assert not report.failures
     assert (why_not in report.notes) == bool(why_not)
-    cases: dict[str, str] = {}
+    cases: dict[str, tuple[str, str]] = {}
     for disk in found:
-        cases[f"{disk.name}, 1 KiB, {OURS}"] = MESSAGES
+        cases[f"{disk.name}, 1 KiB, {OURS}"] = MESSAGES, DISK
         for name in ("p50", "p99"):
-            cases[f"{disk.name}, one alone until it is answered, {name}"] = US
+            cases[f"{disk.name}, one alone until it is answered, {name}"] = US, SYNCED
     figures = {(each.case, each.contender): each for each in report.figures}
-    assert set(figures) == {(case, each) for case in cases for each in (OURS, DISK)}
+    assert set(figures) == {
+        (case, each) for case, (_, bare) in cases.items() for each in (OURS, bare)
+    }
     for (case, _), figure in figures.items():
-        assert figure.unit == cases[case]
+        assert figure.unit == cases[case][0]
         assert len(figure.values) == 2
         assert min(figure.values) > 0
     assert [each.case for each in report.comparisons] == list(cases)

@@ -72,7 +72,7 @@ def test_what_does_not_wait_takes_no_longer(call: str, slow: Disk, tmp_path: Pat
 
 def test_the_bare_disk_is_slowed_down_by_1_ms(slow: Disk, tmp_path: Path) -> None:
     done = subprocess.run(
-        command("bench.peers.bare_disk", "alone", str(tmp_path), "1024", "20"),
+        command("bench.peers.bare_disk", "answered", str(tmp_path), "1024", "20"),
         env={**environment(Trees(pure=True).loops), **slow.preload},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
