@@ -117,6 +117,10 @@ class ConnectionLimits:
         self._shared[self._place_passed] -= 1
         return has_place
 
+    def lose(self) -> None:
+        """Stop counting a connection that was lost on its way from another worker."""
+        self._shared[self._place_passed] -= 1
+
     def pass_on(self, who: object, relayed: bool) -> None:
         """Count the connection `who` as one on its way to another worker. It stays here if it is
         `relayed`."""

@@ -88,6 +88,8 @@ class LiveConfig:
             else:
                 log.warning("a setting has changed, which needs a restart", **facts)
         audit.reloaded("configuration")
+        if server.worker is not None:
+            server.worker.on_reloaded()
         return found
 
     def _compare(self, loaded: LoadedConfig) -> _Wanted:

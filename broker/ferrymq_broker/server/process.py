@@ -120,8 +120,6 @@ async def _serve(
     loop = asyncio.get_running_loop()
     server = _make_server(config, on_progress, reread, worker)
     server.on_reload.append(reopen_logs)
-    if worker is not None:
-        server.on_reload.append(worker.on_reload)
 
     def on_signal() -> None:
         if stop.is_set() and worker is None:

@@ -346,7 +346,7 @@ class BrokerServer:
             )
             await self._listeners.start(config.listener)
             if self.worker is not None:
-                self.worker.begin(self._adopt)
+                self.worker.begin(self._adopt, self.connection_limits.lose)
             if self.failure is not None:
                 raise self.failure
             self._watch_clock()

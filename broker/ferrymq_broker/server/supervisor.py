@@ -88,8 +88,10 @@ async def _listen(config: Config) -> list[list[socket.socket]]:
 class _Process:
     """A worker as the supervisor sees it. `pid` is 0 while it does not run."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, config: Config) -> None:
         self.number = number
+        # The configuration that is in force in it, and that with which it was ready last.
+        self.config = self.proven = config
         self.pid = 0
         self.reports: socket.socket | None = None
         self.ready = False
@@ -111,14 +113,12 @@ class _Supervisor:
         on_progress: OnProgress | None,
         reread: Reread | None,
     ) -> None:
-        # What is in force, and what was at the start.
-        self._config = self._first_config = config
         self._placed = placed
         self._listening = listening
         self._announce = announce
         self._on_progress = on_progress
         self._reread = reread
-        self._processes = [_Process(number) for number in range(config.workers)]
+        self._processes = [_Process(number, config) for number in range(config.workers)]
         # The sockets that workers share: each worker's, by the number of the other.
         self._shared = _pairs(config.workers)
         # Two numbers of each worker: see `ConnectionLimits`.
@@ -198,14 +198,14 @@ class _Supervisor:
             else:
                 process.reads_again = True
 
-    def _follow_reload(self) -> None:
-        """Start workers from now on with the configuration that one has read again."""
+    def _follow_reload(self, process: _Process) -> None:
+        """Start this worker from now on with the configuration that it has read again and taken."""
         if self._reread is not None:
-            before = self._config
-            # The workers say what is wrong.
+            before = process.config
+            # The worker says what is wrong.
             with contextlib.suppress(ConfigError):
                 wanted = self._reread().config
-                self._config = in_force(before, wanted, bool(before.personality.name), False)
+                process.config = in_force(before, wanted, bool(before.personality.name), False)
 
     def _stop(self) -> None:
         if not self._stopping:
@@ -305,18 +305,19 @@ class _Supervisor:
             if self._announced:
                 log.error("a worker cannot start", worker=process.number, reason=report["reason"])
                 if report["failure"] == "config":
-                    # A worker that runs refuses such a configuration, and so must one that starts.
-                    self._config = self._first_config
+                    # It starts again with one that worked.
+                    process.config = process.proven
             elif self._failure is None:
                 kind = _FAILURES[report["failure"]]
                 self._failure = kind(f"worker {process.number}: {report['reason']}")
-        elif "reload" in report:
-            self._follow_reload()
+        elif "reloaded" in report:
+            self._follow_reload(process)
         elif "progress" in report:
             if self._on_progress is not None and not self._announced:
                 self._on_progress(*report["progress"])
         elif report["line"] == "ready":
             process.ready = True
+            process.proven = process.config
             if process.reads_again:
                 process.reads_again = False
                 with contextlib.suppress(ProcessLookupError):
@@ -363,21 +364,22 @@ class _Supervisor:
         for process in self._processes:
             if process.reports is not None:
                 process.reports.close()
-        configure_logging(self._config.log, number)
+        config = self._processes[number].config
+        configure_logging(config.log, number)
         worker = Worker(
             number,
             self._placed,
             self._listening,
             Peers(self._shared[number]),
             self._connections,
-            self._config.http.url is not None,
+            config.http.url is not None,
         )
 
         def report(**what: object) -> None:
             with contextlib.suppress(OSError):
                 reports.send(json.dumps(what).encode())
 
-        worker.on_reload = lambda: report(reload=True)
+        worker.on_reloaded = lambda: report(reloaded=True)
 
         def read_again() -> LoadedConfig:
             assert self._reread is not None
@@ -386,7 +388,7 @@ class _Supervisor:
 
         try:
             run_broker(
-                config_of(self._config, number),
+                config_of(config, number),
                 lambda line: report(line=line),
                 lambda what, done, total: report(progress=[what, done, total]),
                 None if self._reread is None else read_again,

@@ -249,6 +249,33 @@ def test_all_workers_read_the_configuration_again(tmp_path: Path, how: str) -> N
         assert log_after(process).count("] reloading ") == 2
 
 
+def test_a_worker_that_starts_again_has_no_configuration_that_it_refused(tmp_path: Path) -> None:
+    """It has what it accepted before, also if another worker accepted the later one."""
+    config = write_config(tmp_path)
+    before = config.read_text()
+    with serving(config) as (process, urls):
+        config.write_text(before + '[[virtual-host.queue]]\nname = "late"\n')
+        process.send_signal(signal.SIGHUP)
+        with blocking.connect(urls[1]) as connection:
+            wait_until(lambda: "late" in names(connection), "the queue is not there")
+        # Worker 1 has a queue of this name.
+        more = '[[virtual-host.topic]]\nname = "late"\n[[queue]]\nname = "accepted"\n'
+        config.write_text(before + more)
+        process.send_signal(signal.SIGHUP)
+        with blocking.connect(urls[0]) as connection:
+            wait_until(lambda: "accepted" in names(connection), "worker 0 has refused it too")
+        assert process.stderr is not None
+        assert any("the settings stay as they were" in line for line in process.stderr)
+        pid = workers_of(process)[1]
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: ended([pid]), "the worker is still there")
+        with blocking.connect(urls[1]) as connection, connection.management() as management:
+            assert [each["type"] for each in management.query() if each["name"] == "late"] == [
+                "org.ferrymq.queue"
+            ]
+        process.terminate()
+
+
 def names(connection: blocking.Connection) -> set[str]:
     """The nodes of the client's virtual host."""
     with connection.management() as management:

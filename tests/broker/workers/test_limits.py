@@ -3,6 +3,8 @@ each."""
 
 from __future__ import annotations
 
+import os
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -79,3 +81,22 @@ def test_an_address_has_its_limit_at_each_worker(
         client.authenticate().send(AMQP_HEADER, opening(HOSTS[0]))
         assert client.take(8) == AMQP_HEADER
         assert client.ended()
+
+
+def test_a_connection_that_is_lost_on_its_way_does_not_count(
+    broker: WorkerBroker, clients: list[Client]
+) -> None:
+    """A worker without free file descriptors does not get those of a client."""
+    pid = broker.pids[1]
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")), limits[1]))
+    try:
+        with broker.connect(0) as client:
+            client.authenticate().send(AMQP_HEADER, opening(HOSTS[1]))
+            assert client.take(8) == AMQP_HEADER
+            assert client.ended()
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    for server in (0, 1, 0, 1, 0, 1):
+        clients.append(opened(broker, server, server))
+    assert refused(broker, 0)

@@ -37,13 +37,15 @@ class WorkerError(Exception):
 class Peers:
     """The other workers, by their numbers. `sockets` are those that this worker shares with them.
 
-    `on_connection` is called with a connection that is passed to this worker, and its socket.
+    `on_connection` is called with a connection that is passed to this worker, and its socket;
+    `on_lost` is called when such a connection is lost on the way.
     `answerers` answer the questions of others, by the name of the question.
     """
 
     def __init__(self, sockets: Mapping[int, socket.socket]) -> None:
         self._sockets = dict(sockets)
         self.on_connection: Callable[[PassedConnection, socket.socket], object] = _close
+        self.on_lost: Callable[[], object] = lambda: None
         self.answerers: dict[str, Answerer] = {}
         # Keeps the tasks of answers alive.
         self._answering: set[asyncio.Task[None]] = set()
@@ -159,6 +161,8 @@ class Peers:
                 log.warning("a connection from another worker is lost", worker=number)
                 for descriptor in descriptors:
                     os.close(descriptor)
+                if kind == _CONNECTION:
+                    self.on_lost()
 
     def _take(self, memory: int, client: socket.socket) -> None:
         with open(memory, "rb") as file:

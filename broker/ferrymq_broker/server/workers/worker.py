@@ -40,8 +40,8 @@ class Worker:
         self.peers = peers
         self.connections = connections
         self.is_monitored = is_monitored
-        # Called when the configuration is about to be read again.
-        self.on_reload: Callable[[], object] = _ignore
+        # Called when the configuration was read again and is in force.
+        self.on_reloaded: Callable[[], object] = _ignore
         self._placed = placed
 
     def sockets_of(self, listeners: Sequence[Listener], one: Listener) -> list[socket.socket]:
@@ -80,9 +80,15 @@ class Worker:
         figures = WorkerFigures(broker, registry, by_node(capture))
         self.peers.answerers[METRICS] = figures.answer
 
-    def begin(self, adopt: Callable[[PassedConnection, socket.socket], object]) -> None:
-        """Take connections from the others, with `adopt`, and answer their questions."""
+    def begin(
+        self,
+        adopt: Callable[[PassedConnection, socket.socket], object],
+        lose: Callable[[], object],
+    ) -> None:
+        """Take connections from the others with `adopt`, call `lose` for one that is lost on its
+        way, and answer the questions of the others."""
         self.peers.on_connection = adopt
+        self.peers.on_lost = lose
         self.peers.start()
 
 
