@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Measure the given parts and return the results in the form for JSON.
 
-    Raises `RuntimeError` if the measuring process fails.
+    Raises `RuntimeError` if the measuring process fails before its first part is measured.
     """
     trees = Trees(pure=arguments.pure, loops=False)
     for message in trees.messages:
@@ -69,9 +69,7 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             env=environment([*trees.broker, str(ROOT)]),
             check=False,
         )
-        if done.returncode:
-            raise RuntimeError(f"the measuring process ended with status {done.returncode}")
-        reports = [Report.from_json(data) for data in json.loads(out.read_text("utf-8"))]
+        reports = reports_of(out, done.returncode)
     if trees.pure or arguments.quick:
         for report in reports:
             report.drop_demands()
@@ -83,3 +81,18 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
         "machine": where,
         "reports": [report.to_json() for report in reports],
     }
+
+
+def reports_of(out: Path, status: int) -> list[Report]:
+    """Return the reports that the measuring process has written. A status other than 0 is a failure
+    of the last one.
+
+    Raises `RuntimeError` if it has written none.
+    """
+    failure = f"the measuring process ended with status {status}"
+    if not out.exists():
+        raise RuntimeError(failure)
+    reports = [Report.from_json(data) for data in json.loads(out.read_text("utf-8"))]
+    if status:
+        reports[-1].failures.append(failure)
+    return reports

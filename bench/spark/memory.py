@@ -22,7 +22,7 @@ from bench.spark.archive import rows_in
 from bench.spark.cpu import Times, processes_below
 from bench.spark.reading import NARROW, Shape, amqp, frame
 from bench.spark.sink import Sinks
-from bench.spark.turns import COST
+from bench.spark.turns import COST, first_line
 from ferrymq.arrow import DEFAULT
 
 # Seconds between two looks.
@@ -63,11 +63,17 @@ def measure(
         case = f"{spaced(rows)} records: {name}"
         say(case)
         before = times()
-        with _peaks(*pids) as peaks:
-            count = run()
-        used = times().since(before)
-        if count != rows:
-            report.failures.append(f"{case}: {count} rows came")
+        try:
+            with _peaks(*pids) as peaks:
+                count = run()
+            used = times().since(before)
+            if count != rows:
+                raise ValueError(f"{count} rows came")
+        except Exception as error:
+            # Errors of Spark have no common class besides this one. The next case may succeed.
+            told = f"{case}: {first_line(error)}"
+            say(f"FAILED: {told}")
+            report.failures.append(told)
             continue
         most = peaks()
         for what, value in most._asdict().items():

@@ -66,7 +66,7 @@ class Rounds:
                         raise ValueError(f"{rows} rows came, and not {each.rows}")
                 except Exception as error:
                     failed.add(each.name)
-                    told = f"{case}, {each.name}: {_first_line(error)}"
+                    told = f"{case}, {each.name}: {first_line(error)}"
                     self._said(f"FAILED: {told}")
                     self.report.failures.append(told)
                     continue
@@ -104,7 +104,7 @@ class Rounds:
                 self.report.comparisons.append(Comparison(case, name, PLAIN, ratio))
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return the error's message without the Java trace that Spark appends."""
     text = str(error).strip()
     python = [line for line in text.splitlines() if "Error: " in line and "Traceback" not in line]

@@ -28,7 +28,7 @@ from bench.spark import archive, brokers, latency, memory, reading, records, sca
 from bench.spark.cpu import Times, times_of
 from bench.spark.parts import PARTS
 from bench.spark.session import CORES, java_pid, start
-from bench.spark.turns import OURS, Rounds
+from bench.spark.turns import OURS, Rounds, first_line
 from bench.tree import Trees
 
 STORED: Final = f"{OURS}, stored"
@@ -76,8 +76,9 @@ class Worker:
             }[part]
             try:
                 measured(report, stack, say)
-            except (OSError, RuntimeError) as error:
-                report.failures.append(f"{part}: {error}")
+            except Exception as error:
+                # Errors of Spark have no common class besides this one.
+                report.failures.append(f"{part}: {first_line(error)}")
         report.build = {
             "broker": self._trees.broker_variant(),
             "workers": variant("ferrymq_codec.reader"),
@@ -212,10 +213,14 @@ def main(argv: list[str] | None = None) -> int:
     made.add_argument("--out", type=Path, required=True)
     arguments = made.parse_args(argv)
     trees = Trees.at(os.environ["PYTHONPATH"].split(os.pathsep))
+    reports: list[Report] = []
     with contextlib.ExitStack() as stack:
         worker = Worker(trees, arguments.folder, stack, arguments)
-        reports = [worker.run(part) for part in arguments.parts]
-    arguments.out.write_text(json.dumps([report.to_json() for report in reports]), "utf-8")
+        for part in arguments.parts:
+            reports.append(worker.run(part))
+            # What was measured is not lost if a later part, or the end of Spark, fails.
+            text = json.dumps([report.to_json() for report in reports])
+            arguments.out.write_text(text, "utf-8")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench.results import Report
+from bench.spark.cli import reports_of
 from bench.spark.cpu import Times, times_of
 from bench.spark.turns import COST, OURS, PLAIN, RATE, Contender, Rounds
 
@@ -96,3 +98,15 @@ def test_children_count_also_those_that_have_ended() -> None:
     assert ended.python >= 0.2
     with pytest.raises(OSError, match="does not report"):
         times_of(me, 2**30)
+
+
+def test_what_was_measured_is_kept_if_the_measuring_process_fails(tmp_path: Path) -> None:
+    out = tmp_path / "reports.json"
+    with pytest.raises(RuntimeError, match="status 1"):
+        reports_of(out, 1)
+    out.write_text(json.dumps([Report("sink").to_json(), Report("scale").to_json()]), "utf-8")
+    assert [report.failures for report in reports_of(out, 0)] == [[], []]
+    assert [report.failures for report in reports_of(out, 143)] == [
+        [],
+        ["the measuring process ended with status 143"],
+    ]

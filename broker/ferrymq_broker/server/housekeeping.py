@@ -33,9 +33,6 @@ ENOUGH: Final = 1_000
 MOST_BLOCKS: Final = 150_000
 # At least so many bytes of messages, and half of all, must have gone before memory is returned.
 WORTH_IT: Final = 64 * 1024 * 1024
-# Options of mallopt in the GNU C library, and their values in bytes.
-_TRIM_THRESHOLD: Final = (-1, 64 * 1024 * 1024)
-_MMAP_THRESHOLD: Final = (-3, 32 * 1024 * 1024)
 # The end of the path of LMDB's files.
 _LMDB: Final = "/data.mdb"
 # The advice of madvise for pages that are not needed now (MADV_DONTNEED on Linux).
@@ -105,23 +102,6 @@ def find_trim() -> Callable[[], object] | None:
         return function(0)
 
     return trim
-
-
-def keep_large_blocks() -> None:
-    """Have the C library reuse the memory of large messages. It would return each large block to
-    the system, and the first use of each new page costs more than a copy of its bytes.
-
-    At most 64 MiB at the end of the heap stay with the process. Does nothing on Linux with another
-    C library, and on other systems.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    try:
-        function = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return
-    for option, value in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
-        function(option, value)
 
 
 def find_unmap() -> Callable[[], object] | None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ferrymq.heap import keep_large_blocks
 from ferrymq_broker import audit
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
@@ -22,7 +23,6 @@ from ferrymq_broker.server.housekeeping import (
     Housekeeping,
     find_trim,
     find_unmap,
-    keep_large_blocks,
     tune_garbage_collector,
 )
 from ferrymq_broker.server.live_config import Reread

@@ -34,8 +34,10 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows | WrittenToBrokers:
         """Write the rows of a task in one transaction for each broker; runs in the task."""
+        from ferrymq.heap import keep_large_blocks
         from pyspark_ferrymq.writing.many_brokers import write_to
 
+        keep_large_blocks()
         work = of_job(self._group, self._sequence, self._options.tasks, self._options.address)
         written = write_to(self._targets, work, iterator)
         freeze_modules()

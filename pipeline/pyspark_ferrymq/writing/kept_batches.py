@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-IN_MEMORY: Final = 32 * 1024 * 1024
+IN_MEMORY: Final = 64 * 1024 * 1024
 """The bytes of columns that a task keeps in memory; further batches go to a file."""
 # The variable with the directories where Spark's workers put temporary files, comma-separated.
 _SPARK_DIRS: Final = "SPARK_LOCAL_DIRS"

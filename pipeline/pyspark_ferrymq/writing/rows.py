@@ -1,4 +1,4 @@
-"""Encoding of rows as messages with addresses, a slice of a batch at a time."""
+"""Encoding of rows as messages with addresses, a part of a batch at a time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
     from ferrymq.arrow import MessageEncoder
 
-# The size of a slice, in bytes of the columns and in rows: two slices are in memory at a time.
-_SLICE_BYTES: Final = 4 * 1024 * 1024
-_SLICE_ROWS: Final = 10_000
+# What is encoded at a time, in bytes of columns and in rows: these, their messages and what is made
+# in between are still in the processor's cache when the digest is taken.
+_PART_BYTES: Final = 1024 * 1024
+_PART_ROWS: Final = 2_500
+# The size of a shipment, in bytes of columns and in rows: two of them are in memory at a time.
+_SHIPMENT_BYTES: Final = 4 * 1024 * 1024
+_SHIPMENT_ROWS: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -38,7 +42,8 @@ class RowBatches:
     """A maker of a task's shipments. `count` is the number of rows so far, including those before
     `first`. `digest` is the digest of the rows from `first` on; None if it is not needed.
 
-    If rows have their own addresses, the digest covers address and message.
+    If rows have their own addresses, the digest covers address and message. Rows wait until there
+    are enough for a shipment: `rest` has the last ones.
     """
 
     def __init__(self, options: SinkOptions, work: TaskIdentity, first: int = 0) -> None:
@@ -52,22 +57,38 @@ class RowBatches:
         self._work = work
         self._encoder: MessageEncoder | None = None
         self._names = options.delivery == AT_LEAST_ONCE
+        # The encoded rows that wait, their addresses if they have their own, and the bytes of
+        # their columns.
+        self._payloads: list[bytes] = []
+        self._addresses: list[str | None] = []
+        self._bytes = 0
 
     def shipments(self, batch: pa.RecordBatch) -> Iterator[Shipment]:
-        """Yield shipments. Raises `AmqpWriteError` for a row that is invalid or has no address."""
-        step = _SLICE_ROWS
-        if batch.num_rows:
-            step = max(1, min(step, _SLICE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
+        """Yield the shipments that are full with these rows. Raises `AmqpWriteError` for a row that
+        is invalid or has no address."""
+        batch = renamed_batch(batch, self._options)
+        parts = max(1, round(batch.nbytes / _PART_BYTES), -(-batch.num_rows // _PART_ROWS))
+        step = max(1, -(-batch.num_rows // parts))
         for first in range(0, batch.num_rows, step):
-            yield from self._of_slice(batch.slice(first, step))
+            self._encode(batch.slice(first, step))
+            if self._bytes >= _SHIPMENT_BYTES or len(self._payloads) >= _SHIPMENT_ROWS:
+                yield from self.rest()
 
-    def _of_slice(self, batch: pa.RecordBatch) -> Iterator[Shipment]:
+    def rest(self) -> Iterator[Shipment]:
+        """Yield the shipments of the rows that wait. Raises as `shipments` does."""
+        payloads, addresses = self._payloads, self._addresses
+        self._payloads, self._addresses, self._bytes = [], [], 0
+        first = self.count - len(payloads)
+        if self._options.address is None:
+            yield from self._by_address(payloads, addresses, first)
+        elif payloads:
+            yield Shipment(self._options.address, payloads, range(first, self.count), self.count)
+
+    def _encode(self, batch: pa.RecordBatch) -> None:
         from ferrymq.arrow import MessageEncoder
         from ferrymq.errors import EncodeError
 
-        batch = renamed_batch(batch, self._options)
         first = self.count
-        self.count += batch.num_rows
         if self._names and "raw" not in batch.schema.names:
             batch = _with_ids(batch, self._work, first)
         if self._encoder is None or not self._encoder.schema.equals(batch.schema):
@@ -80,13 +101,13 @@ class RowBatches:
                 f"{self._work}: {column}: {error.reason} (rows are counted from 0, from row"
                 f" {first} of the task on); nothing of the task is written"
             ) from None
-        address = self._options.address
-        if address is not None:
-            if self.digest is not None:
-                self.digest.add(payloads)
-            yield Shipment(address, payloads, range(first, self.count), self.count)
-            return
-        yield from self._by_address(payloads, self._encoder.addresses(batch) or [], first)
+        if self._options.address is None:
+            self._addresses += self._encoder.addresses(batch) or []
+        elif self.digest is not None:
+            self.digest.add(payloads)
+        self._payloads += payloads
+        self._bytes += batch.nbytes
+        self.count += batch.num_rows
 
     def _by_address(
         self, payloads: list[bytes], addresses: list[str | None], first: int

@@ -98,9 +98,8 @@ class _Task:
 
     def _digest(self) -> Digest | None:
         rows = RowBatches(self._options, self._work)
-        for batch in self._kept.from_the_beginning():
-            for _ in rows.shipments(batch):
-                pass
+        for _ in _shipments(rows, self._kept.from_the_beginning()):
+            pass
         return rows.digest
 
     def _in_transaction(self, connection: WorkerConnection) -> WrittenRows:
@@ -180,6 +179,7 @@ class _Task:
 def _shipments(rows: RowBatches, batches: Iterator[pa.RecordBatch]) -> Iterator[Shipment]:
     for batch in batches:
         yield from rows.shipments(batch)
+    yield from rows.rest()
 
 
 def _from(first: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
