@@ -26,6 +26,7 @@ class Transport:
         self.cost = cost
         self.now = 0.0
         self.taken: list[bytes] = []
+        self.began: list[float] = []
         self.reading = True
         self.due: list[Callable[[], object]] = [] if other is None else other.due
         self.round = Round(self.soon) if other is None else other.round
@@ -36,8 +37,9 @@ class Transport:
     def soon(self, call: Callable[[], object]) -> None:
         self.due.append(call)
 
-    def take(self, data: bytes) -> None:
+    def take(self, data: bytes, began: float) -> None:
         self.taken.append(data)
+        self.began.append(began)
         self.now += self.cost * len(data)
 
     def stop(self) -> None:
@@ -57,6 +59,21 @@ def test_what_is_small_is_taken_at_once() -> None:
     transport = Transport()
     transport.turns.receive(b"abc")
     assert transport.taken == [b"abc"] and transport.reading and not transport.due
+
+
+def test_each_turn_is_told_when_it_has_begun() -> None:
+    transport = Transport(cost=TURN / 100)
+    transport.now = 1.0
+    transport.turns.receive(bytes(100))
+    assert transport.began == [1.0]
+    transport.now = 2.0
+    transport.turns.receive(bytes(MORE_TO_COME))
+    assert transport.began == [1.0, 2.0]
+    transport.turns.hold()
+    transport.turns.receive(b"rest")
+    transport.now = 3.0
+    transport.turns.finish()
+    assert transport.began == [1.0, 2.0, 3.0]
 
 
 def test_after_a_full_read_others_come_first() -> None:

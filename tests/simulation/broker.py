@@ -115,8 +115,6 @@ class SimulatedServer:
 
     def _accept(self) -> AmqpProtocol:
         protocol = AmqpProtocol(self, True)  # type: ignore[arg-type]
-        # The time of the machine must decide nothing, not even how long a turn of reading is.
-        protocol.driver.turns._clock = self.loop.time
         # Its turns are those of the process.
         protocol._loop = self.loop  # type: ignore[assignment]
         protocol.driver.turns._soon = self.loop.call_soon

@@ -183,7 +183,7 @@ class ConnectionHandler(ClientHandler):
         if throttle is not None:
             throttle.count_input(len(data), 0)
         output.recheck()
-        if not output.dirty:
+        if not output.dirty and (connection.has_output or connection.finished or output.blocked):
             output.touch()
         broker.finish_pass()
 

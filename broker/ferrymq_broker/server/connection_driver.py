@@ -22,8 +22,13 @@ class ByteTap(Protocol):
         ...
 
 
-def _ignore() -> None:
-    """Do nothing, because there is no protocol."""
+def _ignore(*_: object) -> None:
+    """Do nothing, because there is no protocol or no transport."""
+
+
+def _is_closing() -> bool:
+    """Return true, because there is no transport."""
+    return True
 
 
 @final
@@ -45,11 +50,12 @@ class ConnectionDriver:
         "taps",
         "begin",
         "then",
-        "_now",
         "_arm",
         "_limit",
         "_settled",
         "_failed",
+        "_is_closing",
+        "_send",
     )
 
     def __init__(
@@ -66,15 +72,23 @@ class ConnectionDriver:
         self.handler: ClientHandler | None = None
         # A transport of any event loop: they have no common class.
         self.transport: Any = None
-        self.turns: ReadTurns = ReadTurns(self._take, self._stop, self._start, round)
+        # Methods of the transport, which would have to be looked up for each write.
+        self._is_closing: Callable[[], bool] = _is_closing
+        self._send: Callable[[bytes], object] = _ignore
+        self.turns: ReadTurns = ReadTurns(self._take, self._stop, self._start, round, clock=now)
         self.taps: tuple[ByteTap, ...] = ()
         self.begin: Callable[[bytes], bytes] | None = begin
         self.then: Callable[[], object] | None = None
-        self._now = now
         self._arm = arm
         self._limit = limit
         self._settled = settled
         self._failed = failed
+
+    def use(self, transport: Any) -> None:
+        """Read from this transport, and write to it, from now on."""
+        self.transport = transport
+        self._is_closing = transport.is_closing
+        self._send = transport.write
 
     def receive(self, data: bytes) -> None:
         """Handle a read: in one turn, or in several with turns of other connections in between."""
@@ -85,9 +99,8 @@ class ConnectionDriver:
         the transport began to close and before its end is reported."""
         if self.taps:
             self._copy(SENT, data)
-        transport = self.transport
-        if not transport.is_closing():
-            transport.write(data)
+        if not self._is_closing():
+            self._send(data)
 
     def close(self) -> None:
         """Drop all callbacks, because the transport has ended."""
@@ -98,8 +111,8 @@ class ConnectionDriver:
 
     # -- inside --------------------------------------------------------------------------
 
-    def _take(self, data: bytes) -> None:
-        """Handle the bytes of one turn, in one pass of the broker."""
+    def _take(self, data: bytes, now: float) -> None:
+        """Handle the bytes of one turn, in one pass of the broker, which begins `now`."""
         if self.begin is not None:
             data = self.begin(data)
             if not data:
@@ -109,7 +122,7 @@ class ConnectionDriver:
         handler = self.handler
         assert handler is not None
         try:
-            handler.receive_data(data, self._now())
+            handler.receive_data(data, now)
         except Exception:
             self._failed()
             return
@@ -133,9 +146,9 @@ class ConnectionDriver:
             tap.add(arrow, data)
 
     def _stop(self) -> None:
-        if not self.transport.is_closing():
+        if not self._is_closing():
             self.transport.pause_reading()
 
     def _start(self) -> None:
-        if not self.transport.is_closing():
+        if not self._is_closing():
             self.transport.resume_reading()

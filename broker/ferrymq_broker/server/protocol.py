@@ -104,7 +104,7 @@ class AmqpProtocol(asyncio.Protocol):
         """Handle a new connection."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         driver = self.driver
-        driver.transport = transport
+        driver.use(transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         connected = transport.get_extra_info("socket")
         if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
@@ -231,7 +231,7 @@ class AmqpProtocol(asyncio.Protocol):
         stream = TlsStream(
             tls.context, self._transport, self, self._on_secured, self._on_tls_failed
         )
-        self.driver.transport = stream
+        self.driver.use(stream)
         stream.begin(data)
 
     def _on_secured(self) -> None:

@@ -67,8 +67,9 @@ class Round:
 class ReadTurns:
     """The input of one connection, which shares the `round` with others.
 
-    `take` handles the bytes of a turn. `stop` and `start` pause and resume reading. `soon` calls a
-    function after the event loop has served the other connections.
+    `take` handles the bytes of a turn, and gets the time by `clock` at which the turn has begun.
+    `stop` and `start` pause and resume reading. `soon` calls a function after the event loop has
+    served the other connections.
     """
 
     __slots__ = (
@@ -87,12 +88,12 @@ class ReadTurns:
 
     def __init__(
         self,
-        take: Callable[[bytes], object],
+        take: Callable[[bytes, float], object],
         stop: Callable[[], object],
         start: Callable[[], object],
         round: Round,
         soon: Callable[[Callable[[], object]], object] | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._take = take
         self._stop = stop
@@ -130,7 +131,7 @@ class ReadTurns:
         # The usual case: a short read in a turn of its own.
         clock = self._clock
         began = clock()
-        self._take(data)
+        self._take(data, began)
         spent = clock() - began
         if spent > _TRIFLE:
             self._round.add(spent)
@@ -166,7 +167,7 @@ class ReadTurns:
         rest = self.take_rest()
         self._full = True
         if rest:
-            self._take(rest)
+            self._take(rest, self._clock())
 
     def close(self) -> None:
         """Drop all callbacks, because the transport has ended."""
@@ -183,7 +184,7 @@ class ReadTurns:
             self._rest, self._handled = b"", 0
             end = len(rest)
         began = self._clock()
-        self._take(rest[first:end])
+        self._take(rest[first:end], began)
         spent = self._clock() - began
         self._round.add(spent)
         self._end_turn(end - first, spent, cut)

@@ -241,7 +241,10 @@ class Sender(OtherNames, Link[SenderLink]):
         del message
         if timeout is None:
             if not self._waiting and self._can_send():
-                await self._send(payload, settled, transaction, delivery_tag, hold)
+                if transaction is None and delivery_tag is None and not hold:
+                    await self._transfer(payload, settled, None)[1]
+                else:
+                    await self._send(payload, settled, transaction, delivery_tag, hold)
                 return
             loop = self._connection._loop
             if self._failure is not None or running_loop() is not loop:
@@ -866,7 +869,9 @@ class Sender(OtherNames, Link[SenderLink]):
                 self._resending.in_flight[delivery] = payload
                 if tag is not None:
                     self._resending.tags[delivery] = tag
-        connection.transport.write_soon(alone)
+        transport = connection._transport
+        if transport is not None:
+            transport.write_soon(alone)
         return delivery, future
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────

@@ -121,6 +121,8 @@ class EngineTransport:
         self._resuming = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
+        # Whether the timer was set when the connection was open already.
+        self._steady = False
         self._abort: asyncio.TimerHandle | None = None
         settings.max_output = MAX_OUTPUT
         self.engine: Engine = Engine(settings, self._loop.time())
@@ -215,7 +217,7 @@ class EngineTransport:
     def write_soon(self, alone: bool = False) -> None:
         """Write the application's output: now if it is much, or if it is sent `alone` and nothing
         else waits to be written; else at the next turn of the loop."""
-        now = self.engine.output_size() >= _WRITE_SIZE or (alone and not self._flush_wanted)
+        now = (alone and not self._flush_wanted) or self.engine.output_size() >= _WRITE_SIZE
         if now and not self._resuming:
             self.flush()
         else:
@@ -290,10 +292,14 @@ class EngineTransport:
                 self._on_pass()
             finally:
                 self._resuming = False
-        if not self.engine.finished:
-            self._watch()
+        engine = self.engine
+        if not engine.finished:
+            # While the connection is open its deadlines only move away, and an early call of the
+            # timer only checks again: there is nothing to do for each read and each write.
+            if not self._steady or self._timer is None or not engine.opened or engine.unread:
+                self._watch()
         elif self._abort is None:
-            if self.engine.lingering and transport.can_write_eof():
+            if engine.lingering and transport.can_write_eof():
                 # The peer should read our last frame: its further data is read and dropped.
                 transport.write_eof()
             else:
@@ -340,6 +346,7 @@ class EngineTransport:
 
     def _watch(self) -> None:
         """Set the timer for the deadline or earlier: an early call only checks again."""
+        self._steady = self.engine.opened
         due = self.engine.next_deadline()
         if due is None or (self._timer is not None and self._due <= due):
             return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Channels:
     """Two maps of channels to sessions: each direction numbers its channels independently."""
 
-    __slots__ = ("by_remote", "by_local", "links", "unfinished", "numbers")
+    __slots__ = ("by_remote", "by_local", "links", "unfinished", "numbers", "_latest")
 
     def __init__(self, unfinished: Unfinished) -> None:
         self.by_remote: dict[int, Session] = {}
@@ -32,6 +32,9 @@ class Channels:
         # identifies one link in all sessions of the connection (AMQP 1.0 §2.6.1).
         self.links: dict[tuple[str, bool], Link] = {}
         self.unfinished: Unfinished = unfinished
+        # The session of the latest frame, as long as it has its channel: most frames follow a frame
+        # of the same session.
+        self._latest: Session | None = None
 
     def allocate(self, session: Session, limit: i64) -> bool:
         """Give the session a free channel; return false if all up to `limit` are in use."""
@@ -45,6 +48,7 @@ class Channels:
 
     def map_remote(self, session: Session, channel: i64) -> None:
         """Map the peer's `channel` to the session."""
+        self._latest = None
         session.remote_channel = channel
         self.by_remote[channel] = session
 
@@ -80,12 +84,16 @@ class Channels:
 
     def get(self, channel: i64, code: i64) -> Session:
         """Return the session of a frame with descriptor `code`. Raises `RemoteProtocolError`."""
-        session = self.by_remote.get(channel)
-        if session is None:
-            raise RemoteProtocolError(
-                "amqp:connection:framing-error",
-                f"frame with descriptor 0x{code:02x} on channel {channel}, which has no session",
-            )
+        session = self._latest
+        if session is None or session.remote_channel != channel:
+            session = self.by_remote.get(channel)
+            if session is None:
+                raise RemoteProtocolError(
+                    "amqp:connection:framing-error",
+                    f"frame with descriptor 0x{code:02x} on channel {channel}, which has no"
+                    " session",
+                )
+            self._latest = session
         return session
 
     def release(self, session: Session) -> None:
@@ -97,6 +105,8 @@ class Channels:
     def unmap_remote(self, session: Session) -> None:
         """Free the peer's channel of a session that the peer has ended: it may begin another
         (§2.5.2)."""
+        if self._latest is session:
+            self._latest = None
         if self.by_remote.get(session.remote_channel) is session:
             del self.by_remote[session.remote_channel]
 
@@ -105,6 +115,7 @@ class Channels:
         sessions = list(self.by_local.values())
         self.by_local.clear()
         self.numbers.clear()
+        self._latest = None
         self.by_remote.clear()
         self.links.clear()
         self.unfinished.clear()

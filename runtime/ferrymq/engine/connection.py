@@ -26,7 +26,7 @@ One module because it is one class: opening, reading, timers and closing change 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
@@ -63,11 +63,24 @@ from ferrymq.errors import (
     TransportError,
 )
 from ferrymq_types.security import SaslCode
-from ferrymq_types.transport import MIN_MAX_FRAME_SIZE, Begin, Close, Error, Open
+from ferrymq_types.transport import (
+    MIN_MAX_FRAME_SIZE,
+    Begin,
+    Close,
+    Disposition,
+    Error,
+    Open,
+    Role,
+    Transfer,
+)
 
 if TYPE_CHECKING:
     from ferrymq.engine.scram import ScramKeys
     from ferrymq_codec.composite import Composite
+
+# The buffer of an output of at most so many bytes is used again. A larger one is given back, so
+# that an idle connection does not keep it.
+_KEPT_OUTPUT: Final = 1024
 
 
 @final
@@ -89,6 +102,8 @@ class Connection:
         "output_limit",
         "_spliced",
         "_spliced_bytes",
+        "transfer",
+        "disposition",
         "context",
         "_timers",
         "_now",
@@ -127,6 +142,10 @@ class Connection:
         # Long parts of payloads, each with its position in `output`, and their bytes.
         self._spliced: list[tuple[i64, memoryview]] = []
         self._spliced_bytes: i64 = 0
+        # Filled in for one frame after another: an object for each frame would be thrown away at
+        # once.
+        self.transfer: Transfer = Transfer(handle=0)
+        self.disposition: Disposition = Disposition(role=Role.RECEIVER, first=0)
         self.context: object = None
         self._timers = ConnectionTimers(now, settings.idle_time_out, settings.handshake_timeout)
         self._now = now
@@ -180,7 +199,10 @@ class Connection:
 
     def truncate_output(self, size: i64) -> None:
         """Remove what was added when `output` had `size` bytes, and later."""
-        self.output.truncate(size)
+        kept = self.output.getvalue()[:size]
+        # A new buffer, because this one may have grown: see `_KEPT_OUTPUT`.
+        self.output = BytesWriter()
+        self.output.write(kept)
         while self._spliced and self._spliced[-1][0] > size:
             self._spliced_bytes -= len(self._spliced.pop()[1])
 
@@ -206,7 +228,10 @@ class Connection:
         if len(self.output) == 0:
             return b""
         data = self.output.getvalue()
-        self.output = BytesWriter()
+        if len(data) <= _KEPT_OUTPUT:
+            self.output.truncate(0)
+        else:
+            self.output = BytesWriter()
         if self._spliced:
             data = self._join(data)
         timers = self._timers
@@ -634,11 +659,11 @@ class Connection:
             performative.encode(output)
         except BaseException:
             # Half a frame would make the next one a framing error.
-            output.truncate(mark)
+            self.truncate_output(mark)
             raise
         size = end_frame(output, mark)
         if size > self.remote_max_frame_size:
-            output.truncate(mark)
+            self.truncate_output(mark)
             raise LocalProtocolError(
                 "amqp:frame-size-too-small",
                 f"{type(performative).__name__.lower()} of {size} bytes; "

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.serial import serial_add, serial_diff
 from ferrymq_types.messaging import Accepted, Released
-from ferrymq_types.transport import Disposition, Role
+from ferrymq_types.transport import Role
 
 if TYPE_CHECKING:
     from ferrymq.engine.input import FrameInput
@@ -97,9 +97,14 @@ class DispositionQueue:
         self._empty = True
 
     def _send(self, first: i64, last: i64, settled: bool, state: DeliveryState | None) -> None:
-        self.session._send(
-            Disposition(role=self.role, first=first, last=last, settled=settled, state=state)
-        )
+        session = self.session
+        disposition = session.connection.disposition
+        disposition.role = self.role
+        disposition.first = first
+        disposition.last = last
+        disposition.settled = settled
+        disposition.state = state
+        session._send(disposition)
 
 
 def live_ids(input: FrameInput, unsettled: dict[int, Any], first: i64, last: i64) -> list[int]:

@@ -36,17 +36,18 @@ class FrameInput:
     not reset the idle time-out (AMQP 1.0 §2.4.5). `types` are those of `Reader`.
     """
 
-    __slots__ = ("data", "reader", "channel", "work", "unread", "whole", "types", "_pos", "_chunks",
+    __slots__ = ("data", "reader", "channel", "work", "unread", "whole", "_pos", "_chunks",
                  "_later", "_later_pos", "_buffered", "_needed")  # fmt: skip
 
     def __init__(self, types: DescribedTypes | None = None) -> None:
         self.data: bytes = b""
+        # One object for all reads, because a read often has only one short frame.
         self.reader: Reader = Reader(b"", 0, 0)
+        self.reader.types = types
         self.channel: i64 = 0
         self.work: i64 = 0
         self.unread: bool = False
         self.whole: bool = False
-        self.types: DescribedTypes | None = types
         self._pos: i64 = 0
         # Bytes after `data` that begin with a frame; those from `_later_pos` on are not read yet.
         self._later: bytes = b""
@@ -59,7 +60,7 @@ class FrameInput:
     def feed(self, data: bytes) -> bool:
         """Add received bytes; return whether a complete header or frame may be there."""
         self.go_on()
-        if self._pos < len(self.data) or self._later:
+        if self._pos < len(self.data) or len(self._later) > 0:
             if not self._chunks:
                 self._chunks.append(self._unread_data())
                 self._later = b""
@@ -85,8 +86,7 @@ class FrameInput:
     def _begin(self, data: bytes, pos: i64) -> None:
         self.data = data
         self._pos = pos
-        self.reader = Reader(data, 0, 0)
-        self.reader.types = self.types
+        self.reader.reset(data, 0, 0)
 
     def _begin_later(self) -> None:
         """Read on in the bytes after `data`."""
@@ -125,7 +125,7 @@ class FrameInput:
         """Forget all unread data."""
         self.unread = False
         self.data = b""
-        self.reader = Reader(self.data, 0, 0)
+        self.reader.reset(b"", 0, 0)
         self._pos = 0
         self._later = b""
         self._chunks = []
@@ -149,7 +149,7 @@ class FrameInput:
         of at most `limit` bytes of the expected type. The position of later frames is then unknown,
         so all later data is dropped.
         """
-        if self._later and self._pos == len(self.data):
+        if len(self._later) > 0 and self._pos == len(self.data):
             self._begin_later()
         data = self.data
         pos = self._pos

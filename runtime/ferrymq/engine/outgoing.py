@@ -190,6 +190,7 @@ class OutgoingHalf:
         output_limit = connection.output_limit
         most = output_limit.most
         w = connection.output
+        transfer = connection.transfer
         limit: i64 = connection.remote_max_frame_size
         if limit > output_limit.frame:
             limit = output_limit.frame
@@ -218,26 +219,29 @@ class OutgoingHalf:
                     # first frame settles it for the peer.
                     settled = False
                     late = True
-                transfer = Transfer(
-                    handle=delivery.link.handle,
-                    delivery_id=id,
-                    delivery_tag=delivery.tag,
-                    message_format=message_format,
-                    settled=settled,
-                    state=state,
-                    resume=resume,
-                    aborted=aborted,
-                )
+                transfer.handle = delivery.link.handle
+                transfer.delivery_id = id
+                transfer.delivery_tag = delivery.tag
+                transfer.message_format = message_format
+                transfer.settled = settled
+                transfer.more = False
+                transfer.state = state
+                transfer.resume = resume
+                transfer.aborted = aborted
             else:
                 # Only the first frame must name the delivery (AMQP 1.0 §2.7.5), but every frame
                 # must name its transaction (§4.4.1).
-                transfer = Transfer(
-                    handle=delivery.link.handle,
-                    # In the mode `unsettled` a transfer must not be settled (§2.8.2); a disposition
-                    # follows.
-                    settled=delivery.settled and (resume or not delivery.link.never_settled),
-                    state=state if isinstance(state, TransactionalState) else None,
-                )
+                transfer.handle = delivery.link.handle
+                transfer.delivery_id = None
+                transfer.delivery_tag = None
+                transfer.message_format = None
+                # In the mode `unsettled` a transfer must not be settled (§2.8.2); a disposition
+                # follows.
+                transfer.settled = delivery.settled and (resume or not delivery.link.never_settled)
+                transfer.more = False
+                transfer.state = state if isinstance(state, TransactionalState) else None
+                transfer.resume = False
+                transfer.aborted = False
             try:
                 encode_transfer(w, transfer)
                 room = limit - (len(w) - mark)
