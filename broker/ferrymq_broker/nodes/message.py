@@ -47,10 +47,26 @@ MAX_ANNOTATIONS: Final = 65_536
 # The number of fields of the properties up to absolute-expiry-time, the ninth.
 _UP_TO_EXPIRY: Final = 9
 
-# A cache of decoded headers by their bytes; its largest size, and the longest header in it.
+# A cache of decoded headers by their bytes, with the last one apart; the largest size of the cache,
+# and the longest header in it.
 _headers: Final[dict[bytes, Header]] = {}
 _HEADERS: Final = 256
 _SHORT: Final = 64
+
+
+@final
+class _LatestHeader:
+    """The header that was read last, and its bytes: most messages have the same header as the one
+    before."""
+
+    __slots__ = ("encoded", "header")
+
+    def __init__(self) -> None:
+        self.encoded: bytes = b""
+        self.header: Header = Header()
+
+
+_latest: Final = _LatestHeader()
 
 
 @final
@@ -267,22 +283,35 @@ def derive(message: BrokerMessage, payload: bytes, header_end: i64) -> BrokerMes
 
 
 def _read_header(message: BrokerMessage) -> None:
-    """Read durable, priority and ttl from the header. Most headers are equal, so results are
-    cached."""
+    """Read durable, priority and ttl from the header."""
+    latest = _latest
+    size: i64 = len(latest.encoded)
+    if size == message.header_end and message.payload.startswith(latest.encoded):
+        header = latest.header
+    else:
+        header = _cached_header(message)
+    message.durable = header.durable
+    message.priority = header.priority
+    ttl = header.ttl
+    if ttl is not None:
+        message.ttl = ttl
+        message.special = True
+
+
+def _cached_header(message: BrokerMessage) -> Header:
+    """Return the header of a message from the cache; put it there if it is short."""
     encoded = message.payload[: message.header_end]
     known = _headers.get(encoded)
     if known is None:
         known = message.header()
+        if len(encoded) > _SHORT:
+            return known
         if len(_headers) >= _HEADERS:
             _headers.clear()
-        if len(encoded) <= _SHORT:
-            _headers[encoded] = known
-    message.durable = known.durable
-    message.priority = known.priority
-    ttl = known.ttl
-    if ttl is not None:
-        message.ttl = ttl
-        message.special = True
+        _headers[encoded] = known
+    _latest.encoded = encoded
+    _latest.header = known
+    return known
 
 
 def _field_count(payload: bytes, pos: i64) -> i64:

@@ -44,6 +44,7 @@ from ferrymq_broker.store.journal import (
 from ferrymq_broker.store.lmdb_file import check_file
 from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
 from ferrymq_broker.store.paged_out_file import take_paged_out, write_paged_out
+from ferrymq_broker.store.record_run import RecordRun
 from ferrymq_broker.store.records import Brief, Part, Record, Records
 from ferrymq_broker.store.replica_file import require_replica
 from ferrymq_broker.store.segments import JournalSegment, parse_journal
@@ -262,7 +263,7 @@ class DurableStore(Store):
         """
         return self._records.get(table, id, number)
 
-    def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
+    def run(self, table: int, id: int, first: int, end: int, most: int) -> RecordRun:
         """See `Records.run`."""
         return self._records.run(table, id, first, end, most)
 

@@ -32,7 +32,8 @@ from ferrymq_broker.store.lmdb_file import (
     Footprint,
     read_free_lists,
 )
-from ferrymq_broker.store.record_scan import take_parts, take_records, take_values
+from ferrymq_broker.store.record_run import RecordRun
+from ferrymq_broker.store.record_scan import take_parts, take_records, take_run
 from ferrymq_broker.store.records import Brief, Part, Record, Records, RecordsGrow
 
 DATA_NAME: Final = "data.mdb"
@@ -117,17 +118,15 @@ class LmdbRecords(Records):
         value: bytes = stored[4:]
         return value
 
-    def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
+    def run(self, table: int, id: int, first: int, end: int, most: int) -> RecordRun:
         """See `Records.run`."""
         key = encode_key(table, id, first)
         try:
-            with self._env.begin() as txn, txn.cursor() as cursor:
-                if not cursor.set_range(key):
-                    return []
-                return take_values(cursor.iternext(), key, end, most)
+            with self._env.begin(buffers=True) as txn, txn.cursor() as cursor:
+                return RecordRun(key, take_run(cursor, key, end - first, most), most)
         except lmdb.Error:
             # A caller that needs the damaged record asks for it alone, and then gets the error.
-            return []
+            return RecordRun(key, [], most)
 
     def scan(self, table: int) -> Iterator[Record]:
         """See `Records.scan`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import google_crc32c
@@ -105,33 +106,40 @@ def take_parts(
     return None
 
 
-def take_values(
-    items: Iterator[tuple[bytes, bytes]], key: bytes, end: i64, most: i64
-) -> list[bytes]:
-    """Return the values of consecutive numbers, from the record of `key` to before `end`.
+def take_run(cursor: Any, key: bytes, count: i64, most: i64) -> list[memoryview]:
+    """Return views of what is stored for consecutive numbers, from that of `key` on: up to `count`,
+    and hardly more than needed until the values have `most` bytes.
 
-    Stop before a missing or damaged record, and when the values have `most` bytes together.
+    They are valid during the transaction of the cursor.
     """
-    values: list[bytes] = []
-    if len(key) != _KEY_BYTES:
-        return values
-    prefix = key[:9]
-    number = read_i64_be(key, 9)
+    stored: list[memoryview] = []
+    if count <= 0 or not cursor.set_range(key):
+        return stored
+    items: Iterator[memoryview] = cursor.iternext(keys=False)
     size: i64 = 0
-    while number < end and size < most:
-        item = next(items, None)
-        if item is None:
+    # Even to look at a value may read it from the disk: expect values as large as those before.
+    wanted: i64 = 1
+    while wanted > 0 and size < most:
+        more = list(islice(items, wanted))
+        if not more:
             break
-        found, stored = item
-        if len(found) != _KEY_BYTES or len(stored) < _CRC_BYTES:
-            break
-        if read_i64_be(found, 9) != number or not found.startswith(prefix):
-            break
-        value = stored[_CRC_BYTES:]
-        crc: int = _extend_crc(_crc(found), value)
-        if i64(crc) != i64(read_i32_be(stored, 0)) & 0xFFFF_FFFF:
-            break
-        values.append(value)
-        size += len(value)
-        number += 1
-    return values
+        for view in more:
+            size += len(view) - _CRC_BYTES
+        stored += more
+        taken: i64 = len(stored)
+        wanted = 1 if size == 0 else (most - size) * taken // size
+        if wanted < 1:
+            wanted = 1
+        if wanted > count - taken:
+            wanted = count - taken
+    number = read_i64_be(key, 9)
+    # Keys come in order: if the last one is right, so are all. Copies of all keys would cost more.
+    if bytes(cursor.key()) != encode_key(key[0], read_i64_be(key, 1), number + len(stored) - 1):
+        cursor.set_range(key)
+        right: i64 = 0
+        for found in islice(cursor.iternext(values=False), len(stored)):
+            if bytes(found) != encode_key(key[0], read_i64_be(key, 1), number + right):
+                break
+            right += 1
+        del stored[right:]
+    return stored

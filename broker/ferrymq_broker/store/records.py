@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.keys import encode_key, seal
+from ferrymq_broker.store.record_run import RecordRun
 
 # How many bytes of a value `Brief` gets.
 HEAD_BYTES: Final = 14
@@ -26,21 +28,22 @@ def run_of(
     first: int,
     end: int,
     most: int,
-) -> list[bytes]:
+) -> RecordRun:
     """Implement `Records.run` for a store that returns records only one by one."""
-    values: list[bytes] = []
+    stored: list[bytes] = []
     size = 0
-    while first < end and size < most:
+    number = first
+    while number < end and size < most:
         try:
-            value = get(table, id, first)
+            value = get(table, id, number)
         except StoreDamaged:
             break
         if value is None:
             break
-        values.append(value)
+        stored.append(seal(encode_key(table, id, number), value))
         size += len(value)
-        first += 1
-    return values
+        number += 1
+    return RecordRun(encode_key(table, id, first), stored, most)
 
 
 class Brief:
@@ -100,10 +103,11 @@ class Records:
         """Return the value of a record, None if there is none. Raises `StoreDamaged`."""
         raise NotImplementedError
 
-    def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
-        """Return the values of consecutive numbers, from `first` to before `end`.
+    def run(self, table: int, id: int, first: int, end: int, most: int) -> RecordRun:
+        """Read the records of consecutive numbers, from `first` to before `end`.
 
-        Stop before a missing or damaged record, and when the values have `most` bytes.
+        Stop before a missing record, and when the values have `most` bytes. A damaged record may be
+        among them: the run finds that out.
         """
         return run_of(self.get, table, id, first, end, most)
 

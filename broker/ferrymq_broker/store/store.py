@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ferrymq_broker.store.changes import Changes
+from ferrymq_broker.store.record_run import RecordRun
 from ferrymq_broker.store.records import Brief, Part, Record, parts_of, run_of
 
 
@@ -33,11 +34,8 @@ class Store:
         """
         raise NotImplementedError
 
-    def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
-        """Return the values of consecutive numbers, from `first` to before `end`.
-
-        Stop before a missing or damaged record, and when the values have `most` bytes.
-        """
+    def run(self, table: int, id: int, first: int, end: int, most: int) -> RecordRun:
+        """See `Records.run`."""
         return run_of(self.get, table, id, first, end, most)
 
     def tidy(self) -> None:

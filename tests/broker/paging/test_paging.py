@@ -6,6 +6,8 @@ import pytest
 
 from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.store.keys import encode_key, seal
+from ferrymq_broker.store.record_run import RecordRun
 from ferrymq_broker.store.tables import BODY, ENTRY
 from ferrymq_broker.values.policy import ExchangePolicy, QueuePolicy, StreamPolicy
 from ferrymq_types.filters import NoLocalFilter
@@ -262,6 +264,34 @@ def test_a_damaged_record_is_set_aside_and_the_queue_goes_on(
     assert queue.purge().count == 1
     net.finish()
     assert queue.message_count() == 0 and key not in store.records
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_damaged_record_keeps_none_of_those_around_it_on_disk(missing: bool) -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q")
+    bodies = send(net.connect().sender("q"), 20, durable=True)
+    net.restart()
+    store = net.store
+    assert store is not None and net.pager.messages == 20
+    id = net.queue("q").store_id
+    stored = {
+        number: seal(encode_key(table, id, number), value)
+        for (table, _, number), value in store.records.items()
+        if table == ENTRY
+    }
+    stored[9] = stored[9][:-1] + b"y"
+    del store.records[ENTRY, id, 9]
+
+    def run(table: int, id: int, first: int, end: int, most: int) -> RecordRun:
+        last = 9 if missing and first <= 9 else end
+        those = [stored[number] for number in range(first, last)]
+        return RecordRun(encode_key(table, id, first), those, most)
+
+    store.run = run  # type: ignore[method-assign]
+    assert net.connect().receiver("q", credit=20).bodies() == bodies[:8] + bodies[9:]
+    assert net.pager.damaged == 1
+    assert net.queue("q").message_count() == 20
 
 
 def test_a_page_that_is_lost_is_no_message() -> None:

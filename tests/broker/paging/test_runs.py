@@ -244,6 +244,23 @@ def test_all_come_out_in_order_and_leave_nothing() -> None:
     assert net.pages.pages == {} and net.pager.messages == 0 and queue.message_count() == 0
 
 
+@pytest.mark.parametrize(("size", "least", "most"), [(10_000, 20, 30), (100, 250, 260)])
+def test_as_many_become_entries_as_are_read_together(size: int, least: int, most: int) -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q")
+    sender = net.connect().sender("q")
+    for _ in range(600):
+        sender.send_sections(Header(durable=True), Data(value=bytes(size)))
+    net.restart()
+    queue = net.queue("q")
+    net.pager.high = net.pager.low = 100_000_000
+    before = places(queue)[0]
+    receiver = net.connect().receiver("q", credit=1)
+    assert len(receiver.deliveries) == 1
+    assert least <= net.pager.paged_in <= most
+    assert places(queue)[0] <= before + net.pager.paged_in
+
+
 def test_a_purge_drops_runs_records_and_pages() -> None:
     net = PagedNetwork(limit=0)
     queue = net.declare("q", QueuePolicy(priorities=2))

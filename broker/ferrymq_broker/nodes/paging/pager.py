@@ -30,8 +30,10 @@ from ferrymq_broker.nodes.queues.persistence import (
     HEAD,
     drop_body,
     encode_head,
+    headed_message,
     read_message,
 )
+from ferrymq_broker.nodes.queues.priority_levels import AHEAD, AHEAD_BYTES
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.tables import BODY, ENTRY
 from ferrymq_codec.errors import DecodeError
@@ -41,15 +43,13 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
     from ferrymq_broker.store.page_store import PageStore
+    from ferrymq_broker.store.record_run import RecordRun
     from ferrymq_broker.store.store import Store
 
 # Page-out ends when one part in so many of the allowed memory is free.
 _MARGIN: Final = 8
 # A run has at least so many messages that follow each other.
 _LEAST: Final = 8
-# The limits of what is read back together: a draining consumer takes some of it at once.
-_AHEAD: Final = 256
-_AHEAD_BYTES: Final = 262_144
 # The number of pages that are written, or dropped, together.
 _TOGETHER: Final = 256
 _TOGETHER_BYTES: Final = 1_048_576
@@ -305,8 +305,8 @@ class Pager(MessagePager):
         after = entry.next
         while (
             after is not None
-            and count < _AHEAD
-            and size < _AHEAD_BYTES
+            and count < AHEAD
+            and size < AHEAD_BYTES
             and after.state == AVAILABLE
             and after.is_out()
         ):
@@ -314,19 +314,62 @@ class Pager(MessagePager):
             count += 1
             size += i64(after.size)
             after = after.next
-        values = self._fetch(entries, wanted)
+        pages = self._take_pages(entries, wanted)
         index: i64 = 0
         while index < count:
             one = wanted[index]
+            if one.message.header_end == _RECORDED:
+                index = self._load_recorded(entries, wanted, index)
+                continue
+            # An entry before it may have the same message.
             if one.is_out():
-                message = self._read(entries, one, values[index])
-                if message is None:
-                    entries.set_aside(one)
-                else:
-                    self._come_back(entries, one, message)
+                page = None if pages is None else pages[index]
+                self._take(entries, one, self._read(entries, one, page))
             index += 1
         self._has_read(size)
         return not entry.is_out()
+
+    def _load_recorded(self, entries: QueueEntries, wanted: list[Entry], index: i64) -> i64:
+        """Read the messages of the entries with records that have consecutive sequences, from
+        `index` on; return the index behind them."""
+        first = wanted[index].sequence
+        end = index
+        size: i64 = 0
+        while end < len(wanted):
+            entry = wanted[end]
+            if entry.message.header_end != _RECORDED or entry.sequence != first + end - index:
+                break
+            size += i64(entry.size) + HEAD
+            end += 1
+        run = self.store.run(ENTRY, entries.node.store_id, first, first + end - index, size)
+        at: i64 = 0
+        while index < end:
+            entry = wanted[index]
+            message = self._cut_out(run, at, entry) if at < run.count else None
+            if message is None:
+                # Perhaps only a record before it is missing. If not, this logs the reason.
+                message = self._read(entries, entry, None)
+            self._take(entries, entry, message)
+            at += 1
+            index += 1
+        return end
+
+    def _cut_out(self, run: RecordRun, at: i64, entry: Entry) -> BrokerMessage | None:
+        """Return the message of an entry, whose record is in a run; None if it is damaged."""
+        payload = run.rest(at, HEAD)
+        if payload is None or len(payload) != i64(entry.size):
+            return None
+        try:
+            return headed_message(run.data, run.begin(at), payload, entry.message.origin)
+        except DecodeError:
+            return None
+
+    def _take(self, entries: QueueEntries, entry: Entry, message: BrokerMessage | None) -> None:
+        """Put a message that was read back into memory, or set its entry aside."""
+        if message is None:
+            entries.set_aside(entry)
+        else:
+            self._come_back(entries, entry, message)
 
     def peek(self, entries: QueueEntries, entry: Entry) -> BrokerMessage | None:
         """Read the message of the entry, which stays out; return None if it cannot be read."""
@@ -347,53 +390,27 @@ class Pager(MessagePager):
             if self.unmap is not None:
                 self.unmap()
 
-    def _fetch(self, entries: QueueEntries, wanted: list[Entry]) -> list[bytes | None]:
-        """Return the page or the record of each entry, as far as they can be read together, else
-        None; drop the pages."""
-        values: list[bytes | None] = [None] * len(wanted)
+    def _take_pages(self, entries: QueueEntries, wanted: list[Entry]) -> list[bytes | None] | None:
+        """Return the page of each entry that has one, else None, and drop the pages. Return None if
+        no entry has one."""
         paged: list[int] = []
         index: i64 = 0
         while index < len(wanted):
-            entry = wanted[index]
-            if self._has_page(entry):
+            if self._has_page(wanted[index]):
                 paged.append(int(index))
-                index += 1
-            elif entry.message.header_end == _RECORDED:
-                index = self._fetch_records(entries, wanted, index, values)
-            else:
-                index += 1
-        if paged:
-            keys = [self._key_of(entries, wanted[at]) for at in paged]
-            try:
-                pages = self._pages.take(keys)
-            except OSError as error:
-                self._complain(entries, wanted[paged[0]], str(error))
-                return values
-            for at, page in zip(paged, pages, strict=True):
-                values[at] = page
-        return values
-
-    def _fetch_records(
-        self, entries: QueueEntries, wanted: list[Entry], begin: i64, values: list[bytes | None]
-    ) -> i64:
-        """Read the records of the entries from `begin` on that have consecutive sequences; return
-        the index behind them. Records behind one that cannot be read are left out."""
-        first = wanted[begin].sequence
-        end = begin
-        size: i64 = 0
-        while end < len(wanted):
-            entry = wanted[end]
-            if entry.message.header_end != _RECORDED or entry.sequence != first + end - begin:
-                break
-            size += i64(entry.size) + HEAD
-            end += 1
-        id = entries.node.store_id
-        records = self.store.run(ENTRY, id, first, first + end - begin, size)
-        index = begin
-        for record in records:
-            values[index] = record
             index += 1
-        return end
+        if not paged:
+            return None
+        values: list[bytes | None] = [None] * len(wanted)
+        keys = [self._key_of(entries, wanted[at]) for at in paged]
+        try:
+            pages = self._pages.take(keys)
+        except OSError as error:
+            self._complain(entries, wanted[paged[0]], str(error))
+            return values
+        for at, page in zip(paged, pages, strict=True):
+            values[at] = page
+        return values
 
     def _has_page(self, entry: Entry) -> bool:
         """Return whether the message of the entry, which is out, has a page."""

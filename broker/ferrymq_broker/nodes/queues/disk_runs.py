@@ -27,6 +27,7 @@ from mypy_extensions import i32, i64
 
 from ferrymq_broker.nodes.entry import AVAILABLE, REMOVED, RUN, Entry
 from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.nodes.queues.priority_levels import AHEAD_BYTES
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.entries import QueueEntries
@@ -288,6 +289,17 @@ class DiskRuns:
         self.priority_level.redirect(place, first)
         self._shrink(place, run)
         return first
+
+    def take_ahead(self, place: Entry, most: i64) -> Entry:
+        """Make entries of up to `most` rows at the front, as many as are read from disk together;
+        see `take`."""
+        run = self._runs[place]
+        size: i64 = 0
+        index = run.begin
+        while index < run.end and index - run.begin < most and size < AHEAD_BYTES:
+            size += run.size(index)
+            index += 1
+        return self.take(place, index - run.begin)
 
     def cut(self, place: Entry, index: i64) -> Entry:
         """Make an entry of the row; the rows before it get a place of their own."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, Consumer
-from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.nodes.queues.filter_views import PATIENCE, FilterView, ViewTier, push
 from ferrymq_broker.nodes.queues.groups import Group
+from ferrymq_broker.nodes.queues.priority_levels import AHEAD
 from ferrymq_broker.nodes.queues.sessions import QueueSession, Sessions, is_kept_from
 from ferrymq_broker.timers import Timer
 
@@ -164,8 +165,6 @@ class Dispatcher:
             and len(self._entries.priority_levels) == 1
             and not plain.returned
             and not tier.eager
-            and self._entries.paging is None
-            and self._agenda.emptied == 0
         )
 
     def _serve_plain(self, tier: ViewTier) -> bool:
@@ -173,6 +172,8 @@ class Dispatcher:
         entries = self._entries
         cursor = entries.default_level.plain
         stable = entries.records.stable
+        # No message leaves memory meanwhile.
+        may_be_out = entries.paging is not None or self._agenda.emptied != 0
         while True:
             consumer = tier.turn
             if consumer is None:
@@ -189,7 +190,12 @@ class Dispatcher:
                 or entry.excluded is not None
                 or entry.group is not None
             ):
-                return True
+                if entry.state != RUN:
+                    return True
+                entries.default_level.enter(entry, AHEAD)
+                continue
+            if may_be_out and entry.is_out() and not entries.page_in(entry):
+                continue
             verdict = consumer.deliver(entry)
             if verdict == TAKEN:
                 cursor.next = entry.next

@@ -296,9 +296,14 @@ def read_message(value: bytes, origin: i64) -> BrokerMessage:
     `origin` brought it. Raises `DecodeError`, and `StoreDamaged` for a value without a head."""
     if len(value) < HEAD:
         raise StoreDamaged("the record of an entry is shorter than its head")
-    format = i64(read_i32_be(value, 8))
-    special = i64(value[13]) & SPECIAL != 0
-    return restore(value[HEAD:], format & (_FORMATS - 1), special, origin)
+    return headed_message(value, 0, value[HEAD:], origin)
+
+
+def headed_message(data: bytes, head: i64, payload: bytes, origin: i64) -> BrokerMessage:
+    """Return the message of an entry whose head begins in `data` at `head`; see `read_message`."""
+    format = i64(read_i32_be(data, head + 8))
+    special = i64(data[head + 13]) & SPECIAL != 0
+    return restore(payload, format & (_FORMATS - 1), special, origin)
 
 
 def is_plain_head(head: bytes) -> bool:

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 # keeps its number however many levels a queue uses.
 LEVELS: Final = 10
 DEFAULT_LEVEL: Final = 4
-# How many messages of a run become entries together: when they are consumed, and when one is
-# searched for that may leave.
+# How many messages of a run become entries together, because they are read from disk together when
+# they are consumed; fewer if they have so many bytes.
 AHEAD: Final = 256
+AHEAD_BYTES: Final = 262_144
+# The same for the search for a message that may leave.
 _MAKE_ROOM: Final = 16
 
 
@@ -138,10 +140,11 @@ class PriorityLevel:
                     cursor.next = other
 
     def enter(self, place: Entry, count: i64) -> Entry:
-        """Make entries of the first messages of the run at this place; return the first one."""
+        """Make entries of the first messages of the run at this place, up to `count`; return the
+        first one."""
         runs = self.runs
         assert runs is not None
-        return runs.take(place, count)
+        return runs.take_ahead(place, count)
 
     def bytes_of(self, entry: Entry) -> i64:
         """Return the size of the message of an entry, or of the messages of the run at this

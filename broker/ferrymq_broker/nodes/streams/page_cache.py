@@ -72,7 +72,7 @@ class PageCache:
         store = self._partition.agenda.store
         values: list[bytes] = []
         if store is not None:
-            values = store.run(RECORD, self._id, offset, end, _PAGE_BYTES)
+            values = store.run(RECORD, self._id, offset, end, _PAGE_BYTES).values()
         if not values:
             value = self.value_of(offset)
             if value is None:
