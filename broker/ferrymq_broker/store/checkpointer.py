@@ -124,6 +124,17 @@ class Checkpointer:
             self._alarm.set(RECORDS, False)
             self._journal.applied = self._records.applied
             self._effect = NetEffect()
+            # Here, and not in the thread that has committed: what this thread was reading when the
+            # records were committed is read to its end.
+            self._executor.commit(self._records.give_back, self._gave_back)
+
+    def _gave_back(self, error: Exception | None) -> None:
+        if self._stopped:
+            return
+        if error is not None:
+            self._segments = None
+            self._failed(error)
+        else:
             # The current segment may have become full meanwhile; then its last batches are not
             # applied yet.
             used = [one for one in self._journal.full if one.last <= self._applied]

@@ -3,6 +3,9 @@
 LMDB reuses free pages, but its file never shrinks. A free page is never read, so its space on the
 disk can be released: the file keeps its size and gets a hole. The file system allocates space again
 when the page is written later.
+
+A read that has begun before a commit still needs the pages that the commit has freed. If such a
+page became a hole, LMDB would read zeros, and could end the process.
 """
 
 from __future__ import annotations
@@ -48,8 +51,11 @@ class HolePuncher:
 
     def give_back(self, used: int) -> bool:
         """Release free pages if `used` is a small part of what the file occupies. Return whether
-        that was tried. Call it while no transaction is under way and the last one is on disk. Pages
-        that cannot be released stay."""
+        that was tried. Pages that cannot be released stay.
+
+        Call it while no transaction is under way, nothing is read that was begun before the last
+        one, and that is on disk.
+        """
         if self._fallocate is None:
             return False
         waste = self.allocated() - used

@@ -114,6 +114,7 @@ def apply_now(effect: NetEffect, records: Records, applied: int) -> None:
                 if step is not None:
                     step()
             records.commit(applied)
+            records.give_back()
         except RecordsGrow:
             continue
         return

@@ -278,6 +278,9 @@ class LmdbRecords(Records):
             raise OSError(errno.ENOENT, f"the file {GONE}", str(self.path))
         self.applied = applied
         self.is_new = False
+
+    def give_back(self) -> None:
+        """See `Records.give_back`."""
         self.holes.give_back(self.used_bytes())
 
     def abort(self) -> None:

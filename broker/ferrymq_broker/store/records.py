@@ -149,6 +149,10 @@ class Records:
         """Commit the changes together with `applied`, and sync them."""
         raise NotImplementedError
 
+    def give_back(self) -> None:
+        """Return space that the last commit has freed to the file system. Call it when all reads
+        are over that have begun before that commit."""
+
     def abort(self) -> None:
         """Discard the changes, if there are any."""
         raise NotImplementedError

@@ -11,6 +11,7 @@ from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.hole_punching import _find_fallocate
 from ferrymq_broker.store.journal_replay import apply_now
+from ferrymq_broker.store.keys import encode_key
 from ferrymq_broker.store.lmdb_file import check_file
 from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
 from ferrymq_broker.store.net_effect import NetEffect
@@ -98,6 +99,24 @@ def test_what_is_drained_is_given_back(tmp_path: Path) -> None:
         b"%04d" % n for n in range(count)
     ]
     assert records.file_bytes() > 4_000_000
+    records.close()
+    check_file(tmp_path / DATA_NAME)
+
+
+@punches
+def test_what_is_read_during_a_commit_stays_until_it_is_given_back(tmp_path: Path) -> None:
+    records = LmdbRecords(tmp_path)
+    records.holes.waste = 1 << 20
+    fill(records, 1, 4000, 1024)
+    reading = records.scan(ENTRY)
+    first = next(reading)
+    records.begin()
+    for number in range(4000):
+        records.drop(encode_key(ENTRY, 1, number))
+    records.commit(5)
+    assert [record.number for record in (first, *reading)] == list(range(4000))
+    records.give_back()
+    assert records.holes.given > 4_000_000
     records.close()
     check_file(tmp_path / DATA_NAME)
 
