@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, settings
 from tests.pages import PAGES
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
@@ -135,18 +137,32 @@ def _pages_of(path: Path) -> list[str]:
     ]
 
 
+@functools.cache
+def _markers_of(path: Path) -> list[pytest.MarkDecorator]:
+    """The markers that all tests of a module get."""
+    pages = _pages_of(path)
+    markers = [pytest.mark.page(*pages)] if pages else []
+    if any(path.is_relative_to(folder) for folder in _ONCE):
+        markers.append(pytest.mark.once)
+    return markers
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    pages = _pages_of(item.path)
-    if pages:
-        item.add_marker(pytest.mark.page(*pages))
-    if any(item.path.is_relative_to(folder) for folder in _ONCE):
-        item.add_marker(pytest.mark.once)
+    for marker in _markers_of(item.path):
+        item.add_marker(marker)
 
 
-def pytest_collection_finish() -> None:
-    # Thousands of tests stay until the end: the garbage collector need not look at them again.
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, which would look at all modules and tests again and
+    again. They stay until the end: it need not look at them later either."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
