@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
+    from xdist.workermanage import WorkerController
 
 # No deadline anywhere: a shared machine would turn one into a random failure.
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -179,6 +180,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
                 return "spark"
             file = nodeid.partition("::")[0]
             return nodeid if nodeid.startswith(_APART) and not _shares(file) else file
+
+        def mark_test_complete(
+            self, node: WorkerController, item_index: int, duration: float = 0
+        ) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            # After each test, all groups of its process are counted: forget those that are over.
+            groups = self.assigned_work[node]
+            group = self._split_scope(self.registered_collections[node][item_index])
+            if all(groups[group].values()):
+                del groups[group]
 
     return ByFile(config, log) if config.getvalue("dist") == "loadgroup" else None
 
