@@ -197,7 +197,7 @@ check-generated: $(READY_DEV) ## fail if generated/ differs from what spec/ says
 
 lint: $(READY_DEV) ## ruff, black, the import contracts, one meaning for each name, how much is typed
 	@$(PY) -m ruff check .
-	@$(PY) -m black --quiet --check . || { echo "black would reformat: run $(PY) -m black ."; exit 1; }
+	@$(PY) .ci/formatting.py
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) .ci/names.py
 	@$(PY) .ci/completeness.py
