@@ -21,8 +21,11 @@ from hypothesis import HealthCheck, settings
 from tests.pages import PAGES
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
+    from xdist.workermanage import WorkerController
 
 # No deadline anywhere: a shared machine would turn one into a random failure.
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -135,18 +138,32 @@ def _pages_of(path: Path) -> list[str]:
     ]
 
 
+@functools.cache
+def _markers_of(path: Path) -> list[pytest.MarkDecorator]:
+    """The markers that all tests of a module get."""
+    pages = _pages_of(path)
+    markers = [pytest.mark.page(*pages)] if pages else []
+    if any(path.is_relative_to(folder) for folder in _ONCE):
+        markers.append(pytest.mark.once)
+    return markers
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    pages = _pages_of(item.path)
-    if pages:
-        item.add_marker(pytest.mark.page(*pages))
-    if any(item.path.is_relative_to(folder) for folder in _ONCE):
-        item.add_marker(pytest.mark.once)
+    for marker in _markers_of(item.path):
+        item.add_marker(marker)
 
 
-def pytest_collection_finish() -> None:
-    # Thousands of tests stay until the end: the garbage collector need not look at them again.
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, which would look at all modules and tests again and
+    again. They stay until the end: it need not look at them later either."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -163,6 +180,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
                 return "spark"
             file = nodeid.partition("::")[0]
             return nodeid if nodeid.startswith(_APART) and not _shares(file) else file
+
+        def mark_test_complete(
+            self, node: WorkerController, item_index: int, duration: float = 0
+        ) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            # After each test, all groups of its process are counted: forget those that are over.
+            groups = self.assigned_work[node]
+            group = self._split_scope(self.registered_collections[node][item_index])
+            if all(groups[group].values()):
+                del groups[group]
 
     return ByFile(config, log) if config.getvalue("dist") == "loadgroup" else None
 

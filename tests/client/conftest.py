@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,6 +13,13 @@ from tests.client.keeper import POLICY, Keeper
 from tests.client.pauses import Pauses
 from tests.client.peer import Peer
 from tests.client.rabbit import RabbitPeer
+
+
+@pytest.fixture(scope="module")
+def few_objects() -> None:
+    """What the tests of other files have left is not looked at by each `gc.collect()` of these."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from ferrymq_types.transport import ReceiverSettleMode
 from tests.client.peer import Peer
 from tests.client.stepped import AIO, Moment, Stepped
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.usefixtures("few_objects"), pytest.mark.timeout(300)]
 
 MESSAGES = 4
 REPLIES: list[Replies] = ["pair", "link", "dynamic"]

@@ -17,6 +17,8 @@ from ferrymq_broker.config import Config
 from ferrymq_broker.server import BrokerServer
 from tests.client.peer import Peer
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 RECEIVER = "receiver .* was dropped and not closed"
 CONNECTION = "connection to .* was dropped and not closed"
 

@@ -27,6 +27,8 @@ from ferrymq_broker.server import BrokerServer
 from tests.client.mistake_table import ASYNC, BLOCKING, MISTAKES, Mistake
 from tests.client.peer import Peer
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 IS_COMPILED = not str(message.__file__).endswith(".py")
 
 # ── The brokers, and those that are none ───────────────────────────────────────────────────────

@@ -16,6 +16,8 @@ from ferrymq import Message
 from ferrymq.engine import events
 from tests.client.peer import Peer
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 OPENINGS: dict[str, Callable[[Any], Any]] = {
     "session = await connection.session()": lambda c: c.session(),
     "sender = await connection.sender('orders')": lambda c: c.sender("orders"),

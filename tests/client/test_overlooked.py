@@ -16,6 +16,8 @@ from tests.raw.frames import close_frame, detach_frame, disposition_frame, sourc
 from tests.raw.server import HANDLE, Server
 from tests.raw.values import TRUE, binary, composite, data_section, mapping, string, symbol, uint
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 PATIENCE = 20
 ACCEPTED = composite(0x24, [])
 KEEPS = {"durable": uint(2), "expiry": symbol("never")}

@@ -19,6 +19,8 @@ from ferrymq_types.messaging import Rejected
 from ferrymq_types.transport import Error
 from tests.client.peer import Peer
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 BODIES: list[tuple[Any, object]] = [
     (b"one", b"one"),
     (bytearray(b"two"), b"two"),

@@ -21,6 +21,7 @@ from ferrymq_codegen.changes import Change
 from ferrymq_codegen.mistakes import SpecError
 from tests.codegen.test_diff import CASES, OLD
 from tests.codegen.versions import Version, breaks
+from tests.support.lanes import amount
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = '<amqp name="case"><section name="s">{}</section></amqp>'
@@ -239,7 +240,7 @@ def change(draw: Any, spec: list[dict[str, Any]]) -> None:
 
 # Each example generates two packages.
 @settings(
-    max_examples=settings().max_examples // 4,
+    max_examples=settings().max_examples // amount(8, 4),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from proton import Delivery, Event, Handler
+from proton import Delivery, Event, Handler, SSLDomain, _reactor
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 from proton.utils import BlockingConnection
@@ -18,6 +19,22 @@ TIMEOUT = 20.0
 
 _tags = itertools.count(1)
 _names = itertools.count(1)
+
+
+class _SharedSslConfig(_reactor.SSLConfig):
+    """The settings for TLS of each container, which no test changes. To make them, Proton reads all
+    certificates of the system, twice, also for connections without TLS."""
+
+    def __init__(self) -> None:
+        self.client, self.server = _ssl_domains()
+
+
+@functools.cache
+def _ssl_domains() -> tuple[SSLDomain, SSLDomain]:
+    return SSLDomain(SSLDomain.MODE_CLIENT), SSLDomain(SSLDomain.MODE_SERVER)
+
+
+_reactor.SSLConfig = _SharedSslConfig
 
 
 @contextmanager

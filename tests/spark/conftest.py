@@ -7,7 +7,6 @@ Java 17 or newer they are left out, which the end of the run says.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.interop.broker_process import BrokerProcess
+from tests.spark.worker_python import write_worker_python
 from tests.support.processes import own_address, show_logs
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     # Spark looks for data sources, and runs tasks, with a Python that has our packages.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     place = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = write_worker_python(place)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = (
         SparkSession.builder.master("local[2,3]")
         .appName("ferrymq tests")

@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 from ferrymq import Message, blocking
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import PATIENCE, eventually, follow, publish, take_all
+from tests.spark.worker_python import write_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -341,7 +342,7 @@ def test_a_query_that_is_killed_gives_its_messages_back(
             stderr=log,
             text=True,
             start_new_session=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            env={**os.environ, "PYSPARK_PYTHON": write_worker_python(tmp_path)},
         )
         try:
             assert process.stdout is not None

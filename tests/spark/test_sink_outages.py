@@ -23,6 +23,7 @@ import pytest
 from ferrymq import Message, blocking
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.sinking import expected, ledger
+from tests.spark.worker_python import write_worker_python
 
 _DRIVER = """
 import sys
@@ -80,7 +81,7 @@ def driver(url: str, source: str, target: str, place: Path) -> Iterator[subproce
             stderr=log,
             text=True,
             start_new_session=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            env={**os.environ, "PYSPARK_PYTHON": write_worker_python(place)},
         )
         try:
             assert process.stdout is not None

@@ -25,6 +25,7 @@ from tests.spark.sinking import (
     run,
     write_lines,
 )
+from tests.spark.worker_python import write_worker_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,7 +224,7 @@ def test_kills_of_driver_and_broker(
             stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            env={**os.environ, "PYSPARK_PYTHON": write_worker_python(tmp_path)},
         )
 
     def wait_for_rows(process: subprocess.Popen[str], share: float) -> None:
