@@ -39,7 +39,6 @@ BUILT    = FERRYMQ_BUILD=$$(test -d "$(CURDIR)/build/compiled" && echo compiled 
 PYTEST  := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --hypothesis-profile=ci
 
 # The core of the data source on the oldest versions of Spark; the suite runs on the newest.
-OLD_SPARKS ?= 4.0 4.1
 ON_SPARKS  = $$(ls $(RESULTS)/spark-*.xml 2>/dev/null)
 
 # What `make test` runs on the interpreted build: what computes with bytes and numbers, where the
@@ -197,7 +196,7 @@ check-generated: $(READY_DEV) ## fail if generated/ differs from what spec/ says
 
 lint: $(READY_DEV) ## ruff, black, the import contracts, one meaning for each name, how much is typed
 	@$(PY) -m ruff check .
-	@$(PY) .ci/formatting.py
+	@$(PY) -m black --quiet --check . || { echo "black would reformat: run $(PY) -m black ."; exit 1; }
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) .ci/names.py
 	@$(PY) .ci/completeness.py
@@ -226,12 +225,12 @@ standstill: $(READY_DEV) build ## fail if one client can stop all others for 20 
 wheels: $(READY_DEV) ## build a wheel for each interpreter of this machine and try it, into dist/; ARGS="--python python3.12"
 	@$(PY) .ci/wheels.py $(ARGS)
 
-old-sparks: $(READY_DEV) ## get the old versions of Spark for `make core-on-old-sparks`
-	@$(PY) -m tests.spark.versions get $(OLD_SPARKS)
+old-sparks: $(READY_DEV) ## get the old versions of Spark that CI and `make test-all` run on
+	@$(PY) -m tests.spark.versions get 4.0 4.1
 
 core-on-old-sparks: $(READY_DEV) build ## run the core of the data source on the oldest versions of Spark
 	@mkdir -p $(RESULTS)
-	@$(BUILT) $(PY) -m tests.spark.versions run --core $(OLD_SPARKS)
+	@$(BUILT) $(PY) -m tests.spark.versions run --core 4.0 4.1
 
 spark-versions: $(READY_DEV) build ## try the data source on each version of Spark, write docs/pipeline/spark-versions.md
 	@$(BUILT) $(PY) -m tests.spark.versions run $(ARGS) && $(PY) -m tests.spark.versions page

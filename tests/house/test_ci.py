@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = '<testsuites><testsuite tests="{}" failures="{}" errors="{}" skipped="{}"/></testsuites>'
 
@@ -52,22 +50,6 @@ def test_the_entry_point_is_executable_and_parses() -> None:
     run = ROOT / ".ci" / "run"
     assert os.access(run, os.X_OK)
     subprocess.run(["bash", "-n", str(run)], check=True)
-
-
-@pytest.mark.parametrize("ci", ["", "true"])
-@pytest.mark.parametrize(("text", "status"), [("x = [1]\n", 0), ("x = [ 1 ]\n", 1)])
-def test_a_file_that_is_not_formatted_is_found(
-    tmp_path: Path, ci: str, text: str, status: int
-) -> None:
-    (tmp_path / "one.py").write_text(text, "utf-8")
-    done = subprocess.run(
-        [sys.executable, str(ROOT / ".ci" / "formatting.py"), str(tmp_path)],
-        env={**os.environ, "CI": ci},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout.startswith("black would reformat")) == (status, status > 0)
 
 
 def test_npm_lock_files_name_no_download_addresses() -> None:

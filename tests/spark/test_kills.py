@@ -13,8 +13,7 @@ from tests.support.lanes import EVERYTHING
 
 # `make kills` does more.
 KILLS = 40
-# Without a cluster, whose processes take long to start.
-FEW = ("leader", "python-worker", "driver-within-batch")
+FEW = ("leader", "executor", "driver-within-batch")
 
 
 @pytest.mark.timeout(2400)
@@ -22,7 +21,7 @@ def test_each_record_once(tmp_path: Path) -> None:
     if EVERYTHING:
         report = run(tmp_path, seed=1, kills=KILLS, victims=tuple(VICTIMS))
     else:
-        report = run(tmp_path, seed=1, kills=len(FEW), victims=FEW, workers=0)
+        report = run(tmp_path, seed=1, kills=len(FEW), victims=FEW, workers=1)
     assert report.violations == {}, report.describe()
 
 

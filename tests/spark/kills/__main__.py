@@ -33,7 +33,7 @@ def main() -> int:
     one.add_argument("--kills", type=int, default=50)
     one.add_argument("--seed", type=int, help="what is killed when")
     one.add_argument("--victims", nargs="+", choices=VICTIMS, default=list(VICTIMS))
-    one.add_argument("--workers", type=int, default=2, help="of the cluster; 0: none")
+    one.add_argument("--workers", type=int, default=2, help="of the cluster")
     one.add_argument(
         "--without", choices=["fences", "brokers"], default="", help="a query that has to fail"
     )

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from tests.spark.cluster.standalone import environment
-from tests.spark.kills.spark_processes import children_of
-from tests.spark.worker_python import write_worker_python
 
 _PROGRAM: Final = Path(__file__).with_name("driver.py")
 
@@ -27,7 +25,6 @@ class DriverProcess:
         self._log = folder / "driver.log"
         self._command = [sys.executable, str(_PROGRAM), "--checkpoint", str(self._checkpoint)]
         self._command += arguments
-        self._python = write_worker_python(folder)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -50,12 +47,8 @@ class DriverProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**environment(), **kept, "PYSPARK_PYTHON": self._python},
+                env={**environment(), **kept, "PYSPARK_PYTHON": sys.executable},
             )
-
-    def children(self) -> list[int]:
-        """Return the processes that it has started and that run: its Java."""
-        return [] if self._process is None else children_of(self._process.pid)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all its processes."""

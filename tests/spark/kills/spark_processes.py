@@ -23,9 +23,9 @@ def executors_of(worker: int) -> Iterator[int]:
 
 
 def python_workers_of(executor: int) -> Iterator[int]:
-    """Yield the Python workers of an executor, which the Python daemon of its tasks has forked."""
+    """Yield the Python workers of an executor, which its Python daemon has forked."""
     for daemon in children_of(executor):
-        if "pyspark.daemon pyspark.worker" in _command_of(daemon):
+        if "pyspark.daemon" in _command_of(daemon):
             yield from children_of(daemon)
 
 

@@ -27,8 +27,6 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 _ROWS: Final = 300
 _WAITING: Final = 5 * _ROWS
 _PARTITIONS: Final = 2
-# Tasks in the driver, as many attempts as on a cluster.
-_LOCAL: Final = "local[2,4]"
 # Seconds without a batch until the query hangs: generous, for busy machines.
 PATIENCE: Final = 600.0
 # How often the driver may end by itself until the run is over.
@@ -40,9 +38,8 @@ class QueryHangs(Exception):
 
 
 class KillStage:
-    """A context manager for all processes of a run. Without workers there is no cluster: the tasks
-    of the query run in the driver. `ends` are the reasons for which the driver has ended by itself.
-    """
+    """A context manager for all processes of a run. `ends` are the reasons for which the driver
+    has ended by itself."""
 
     def __init__(self, folder: Path, seed: int, workers: int = 2, without: str = "") -> None:
         self.ends: list[str] = []
@@ -52,7 +49,6 @@ class KillStage:
         self.cluster = Standalone(folder, workers)
         self._folder = folder
         self._seed = seed
-        self._workers = workers
         self._without = without
         self._stack = ExitStack()
         self.producers: list[KeyedProducer] = []
@@ -62,11 +58,9 @@ class KillStage:
             for broker in (self.single, self.replicated):
                 stack.callback(broker.close)
                 broker.start()
-            master = _LOCAL
-            if self._workers:
-                master = stack.enter_context(self.cluster).url
+            stack.enter_context(self.cluster)
             urls = ",".join([*self.single.urls, *self.replicated.urls])
-            arguments = ["--master", master, "--url", urls, "--rows", str(_ROWS)]
+            arguments = ["--master", self.cluster.url, "--url", urls, "--rows", str(_ROWS)]
             if self._without:
                 arguments += ["--without", self._without]
             self.driver = DriverProcess(self._folder, arguments)
@@ -84,9 +78,7 @@ class KillStage:
         self._stack.close()
 
     def executors(self) -> list[int]:
-        """Return the processes that run tasks now: executors, or the Java of the driver."""
-        if not self._workers:
-            return self.driver.children()
+        """Return the executors that run now."""
         return [pid for worker in self.cluster.workers for pid in executors_of(worker.pid)]
 
     # -- progress ------------------------------------------------------------------------------
