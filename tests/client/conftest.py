@@ -17,7 +17,8 @@ from tests.client.rabbit import RabbitPeer
 
 @pytest.fixture(scope="module")
 def few_objects() -> None:
-    """What the tests of other files have left is not looked at by each `gc.collect()` of these."""
+    """Exclude the objects that tests of other files have left: each `gc.collect()` would look at
+    them."""
     gc.collect()
     gc.freeze()
 

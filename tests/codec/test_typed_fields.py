@@ -66,7 +66,7 @@ CODES = {
 @pytest.mark.parametrize("name", TYPES)
 def test_a_field_accepts_the_encodings_of_its_type_only(name: str) -> None:
     for param in SHORTEST + LONGER:
-        data: bytes = param.values[0]  # type: ignore[assignment]
+        data: Any = param.values[0]
         if data[0] in CODES[name]:
             assert read(name, data) == param.values[1], param.id
             continue

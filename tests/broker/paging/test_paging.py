@@ -267,7 +267,9 @@ def test_a_damaged_record_is_set_aside_and_the_queue_goes_on(
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_a_damaged_record_keeps_none_of_those_around_it_on_disk(missing: bool) -> None:
+def test_a_damaged_record_keeps_none_of_those_around_it_on_disk(
+    missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     net = PagedNetwork(limit=0)
     net.declare("q")
     bodies = send(net.connect().sender("q"), 20, durable=True)
@@ -288,7 +290,7 @@ def test_a_damaged_record_keeps_none_of_those_around_it_on_disk(missing: bool) -
         those = [stored[number] for number in range(first, last)]
         return RecordRun(encode_key(table, id, first), those, most)
 
-    store.run = run  # type: ignore[method-assign]
+    monkeypatch.setattr(store, "run", run)
     assert net.connect().receiver("q", credit=20).bodies() == bodies[:8] + bodies[9:]
     assert net.pager.damaged == 1
     assert net.queue("q").message_count() == 20

@@ -250,7 +250,8 @@ def test_all_workers_read_the_configuration_again(tmp_path: Path, how: str) -> N
 
 
 def test_a_worker_that_starts_again_has_no_configuration_that_it_refused(tmp_path: Path) -> None:
-    """It has what it accepted before, also if another worker accepted the later one."""
+    """The configuration that it accepted before counts, also if another worker accepted the later
+    one."""
     config = write_config(tmp_path)
     before = config.read_text()
     with serving(config) as (process, urls):
