@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ from ferrymq.errors import (
     TransactionInDoubt,
     TransactionRolledBack,
 )
+from ferrymq.fence import Algorithm
 from ferrymq_broker.config import Config
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.server import BrokerServer
@@ -138,23 +140,42 @@ async def test_a_member_that_has_gone_on_meanwhile(
 
 
 def digest(*rows: bytes) -> Digest:
-    found = Digest()
+    return digest_of("sha-256", *rows)
+
+
+def digest_of(algorithm: Algorithm, *rows: bytes) -> Digest:
+    found = Digest(algorithm=algorithm)
     found.add(rows)
     return found
 
 
-def test_a_digest_is_the_same_in_any_order_and_in_parts() -> None:
-    whole = digest(b"a", b"b", b"c")
-    assert whole == digest(b"c", b"a", b"b")
-    parts = digest(b"c", b"b")
-    parts.merge(digest(b"a"))
-    assert parts == whole and hash(parts) == hash(whole)
-    assert Digest(3, whole.value) == whole
-    # What is there twice counts twice, and nothing is nothing.
-    assert digest(b"a", b"a") != digest(b"a") != digest()
-    assert (whole.rows, len(whole.value), digest().value) == (3, 16, bytes(16))
+@pytest.mark.parametrize(
+    ("algorithm", "head", "of_a_and_b"),
     # It is stored for a long time: another function would refuse all that is.
-    assert digest(b"a", b"b").value.hex() == "08bb6929ca5416152e4c8118ff048e82"
+    [
+        ("sha-256", "", "08bb6929ca5416152e4c8118ff048e82"),
+        ("xxh3-128", "01", "f491c15375bae8083e213ed2626ed35e"),
+    ],
+)
+def test_a_digest_is_the_same_in_any_order_and_in_parts(
+    algorithm: Algorithm, head: str, of_a_and_b: str
+) -> None:
+    made = partial(digest_of, algorithm)
+    whole = made(b"a", b"b", b"c")
+    assert whole == made(b"c", b"a", b"b")
+    parts = made(b"c", b"b")
+    parts.merge(made(b"a"))
+    assert parts == whole and hash(parts) == hash(whole)
+    assert Digest(3, whole.value) == whole and Digest(3, whole.value).algorithm == algorithm
+    # What is there twice counts twice, and nothing is nothing.
+    assert made(b"a", b"a") != made(b"a") != made()
+    assert (whole.rows, made().value) == (3, bytes.fromhex(head) + bytes(16))
+    assert made(b"a", b"b").value.hex() == head + of_a_and_b
+
+
+def test_digests_of_two_algorithms_are_not_added() -> None:
+    with pytest.raises(ValueError, match="xxh3-128 cannot be added to one of sha-256"):
+        digest_of("sha-256", b"a").merge(digest_of("xxh3-128", b"b"))
 
 
 async def test_each_target_has_a_fence_of_its_own_with_what_was_written(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from ferrymq import Message, blocking
+from ferrymq import Digest, Fence, Message, blocking
+from ferrymq.arrow import MessageEncoder
 from ferrymq_types.messaging import AmqpValue
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.sinking import expected, ledger, messages_at, rows
@@ -72,6 +73,33 @@ def test_a_job_that_is_done_is_done_for_any_partitioning(
         frame = rows(spark, 100, tasks)
         write(frame, broker.url, address=stream, txnAppId=stream, txnVersion=1)
     assert ledger(broker.url, stream) == expected(range(100))
+
+
+def test_a_job_that_an_older_release_has_written_is_known(
+    spark: SparkSession, broker: BrokerProcess, stream: str
+) -> None:
+    """Older releases took digests of SHA-256: of a whole batch, and of each task."""
+    frame = rows(spark, 100)
+    job = {"address": stream, "txnAppId": stream, "txnVersion": 1}
+    commit_as_older_release(broker.url, Fence(stream, "*", 1, 2, stream), frame)
+    write(frame, broker.url, **job)
+    with pytest.raises(PySparkException, match="other rows"):
+        write(rows(spark, 99), broker.url, **job)
+    assert ledger(broker.url, stream) == Counter()
+    # The first of two tasks has committed, and the second one writes its rows.
+    job["txnVersion"] = 2
+    commit_as_older_release(broker.url, Fence(stream, "0", 2, 2, stream), rows(spark, 50))
+    for _ in range(2):
+        write(frame, broker.url, **job)
+        assert ledger(broker.url, stream) == expected(range(50, 100))
+
+
+def commit_as_older_release(url: str, fence: Fence, frame: DataFrame) -> None:
+    digest = Digest(algorithm="sha-256")
+    for batch in frame.toArrow().to_batches():
+        digest.add(MessageEncoder(batch.schema).encode(batch))
+    with blocking.connect(url) as connection:
+        connection.transaction(fence=fence).commit(digest=digest)
 
 
 def test_a_job_that_says_how_many_tasks_it_has_is_not_repeated_with_others(

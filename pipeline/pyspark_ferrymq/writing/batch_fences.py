@@ -33,6 +33,7 @@ from pyspark_ferrymq.writing.task_identity import LIST, WHOLE, TaskIdentity, Wri
 if TYPE_CHECKING:
     from ferrymq import Digest, Fence
     from ferrymq.blocking import ManagementClient
+    from ferrymq.fence import Algorithm
     from pyspark_ferrymq.worker_connections import WorkerConnection
     from pyspark_ferrymq.writing.options import SinkOptions
 
@@ -58,6 +59,13 @@ class FenceState:
         if self.digest is None or written.digest is None:
             return self.digest is None and written.digest is None
         return self.rows == written.rows and self.digest == written.digest.hex()
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm of the digest: older releases have written SHA-256."""
+        from ferrymq import Digest
+
+        return Digest(0, bytes.fromhex(self.digest or "")).algorithm
 
 
 class FenceClient:
@@ -261,15 +269,23 @@ def _finish(
 
 
 def _sum(written: Sequence[WrittenRows]) -> Digest | None:
-    """Return the digest of all rows of a batch; None if the digest of a task is unknown."""
+    """Return the digest of all rows of a batch; None if the digest of a task is unknown, or those
+    of tasks cannot be added."""
     from ferrymq import Digest
 
-    total = Digest()
+    total: Digest | None = None
     for message in written:
         if message.digest is None:
             return None
         rows = message.skipped if message.repeated else message.rows
-        total.merge(Digest(rows, message.digest))
+        digest = Digest(rows, message.digest)
+        if total is None:
+            total = digest
+        elif total.algorithm == digest.algorithm:
+            total.merge(digest)
+        else:
+            # Another release has written a part of the batch.
+            return None
     return total
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ferrymq.arrow import MessageEncoder
+    from ferrymq.fence import Algorithm
 
 # What is encoded at a time, in bytes of columns and in rows: these, their messages and what is made
 # in between are still in the processor's cache when the digest is taken.
@@ -40,19 +41,26 @@ class Shipment:
 
 class RowBatches:
     """A maker of a task's shipments. `count` is the number of rows so far, including those before
-    `first`. `digest` is the digest of the rows from `first` on; None if it is not needed.
+    `first`. `digest` is the digest of the rows from `first` on, by `algorithm`; None if it is not
+    needed.
 
     If rows have their own addresses, the digest covers address and message. Rows wait until there
     are enough for a shipment: `rest` has the last ones.
     """
 
-    def __init__(self, options: SinkOptions, work: TaskIdentity, first: int = 0) -> None:
+    def __init__(
+        self,
+        options: SinkOptions,
+        work: TaskIdentity,
+        first: int = 0,
+        algorithm: Algorithm = "xxh3-128",
+    ) -> None:
         from ferrymq import Digest
 
         self.count = first
         self.digest: Digest | None = None
         if options.delivery == EXACTLY_ONCE and options.deterministic:
-            self.digest = Digest()
+            self.digest = Digest(algorithm=algorithm)
         self._options = options
         self._work = work
         self._encoder: MessageEncoder | None = None

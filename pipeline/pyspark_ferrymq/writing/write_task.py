@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ferrymq import Digest, Fence
     from ferrymq.blocking import Connection, Transaction
+    from ferrymq.fence import Algorithm
 
 
 def write(
@@ -87,8 +88,10 @@ class _Task:
                 return mine
         if not fences.comparable:
             digest = None
-        elif digest is None:
-            digest = self._digest()
+        elif fences.done is not None:
+            algorithm = fences.done.algorithm
+            if digest is None or digest.algorithm != algorithm:
+                digest = self._digest(algorithm)
         if fences.whole:
             # The rows may be split among tasks in another way now: the driver compares all of them.
             skipped = 0 if digest is None else digest.rows
@@ -96,8 +99,8 @@ class _Task:
             skipped = fences.repeat(self._work.member, digest)
         return WrittenRows(self._work, 0, True, skipped, None if digest is None else digest.value)
 
-    def _digest(self) -> Digest | None:
-        rows = RowBatches(self._options, self._work)
+    def _digest(self, algorithm: Algorithm) -> Digest | None:
+        rows = RowBatches(self._options, self._work, algorithm=algorithm)
         for _ in _shipments(rows, self._kept.from_the_beginning()):
             pass
         return rows.digest

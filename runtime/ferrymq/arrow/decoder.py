@@ -58,6 +58,8 @@ class RecordDecoder:
         self.address = address
         self.partition = partition
         self.broker = broker
+        # The longest columns so far that have one value: Arrow makes those of strings row by row.
+        self._constants: dict[tuple[str, str | int | None], pa.Array] = {}
         inside = [name for name in self.columns if name not in _OUTSIDE]
         placed = [name for name in inside if name not in _POSITION]
         self._scanner = MessageScanner(inside, verbatim) if inside else None
@@ -75,11 +77,11 @@ class RecordDecoder:
         arrays = []
         for name in self.columns:
             if name == "address":
-                arrays.append(_constant(self.address, TYPES[name], count))
+                arrays.append(self._constant(name, self.address, count))
             elif name == "broker":
-                arrays.append(_constant(self.broker, TYPES[name], count))
+                arrays.append(self._constant(name, self.broker, count))
             elif name == "partition":
-                arrays.append(_constant(self.partition, TYPES[name], count))
+                arrays.append(self._constant(name, self.partition, count))
             elif name == "offset":
                 arrays.append(_offsets(chunk, buffer))
             elif name == "enqueuedTime":
@@ -121,9 +123,9 @@ class RecordDecoder:
         arrays = []
         for name in self.columns:
             if name == "address":
-                arrays.append(_constant(self.address, TYPES[name], count))
+                arrays.append(self._constant(name, self.address, count))
             elif name == "broker":
-                arrays.append(_constant(self.broker, TYPES[name], count))
+                arrays.append(self._constant(name, self.broker, count))
             elif name == RAW:
                 arrays.append(_raw(buffer, count, 0, payloads_at))
             else:
@@ -135,6 +137,17 @@ class RecordDecoder:
                     array = pc.fill_null(array, pa.scalar(self.partition, pa.int32()))
                 arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _constant(self, name: str, value: str | int | None, count: int) -> pa.Array:
+        """Return a column with the same value in each row."""
+        known = self._constants.get((name, value))
+        if known is None or len(known) < count:
+            kind = TYPES[name]
+            known = (
+                pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
+            )
+            self._constants[name, value] = known
+        return known if len(known) == count else known.slice(0, count)
 
     def _column(self, batch: Batch, name: str, data: pa.Buffer) -> pa.Array:
         """Return a filled column as an array of its type; as binary if it is to be checked."""
@@ -172,12 +185,6 @@ def _is_utf8(value: bytes | None) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _constant(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
-    if value is None:
-        return pa.nulls(count, kind)
-    return pa.repeat(pa.scalar(value, kind), count)
 
 
 def _offsets(chunk: Chunk, buffer: pa.Buffer) -> pa.Array:

@@ -21,7 +21,7 @@ SOURCES: Final = (
     "pipeline/pyspark_ferrymq",
 )
 # What executors need beside PySpark and ferrymq itself.
-NEEDED: Final = ("pyarrow", "librt", "mypy_extensions", "scramp", "asn1crypto")
+NEEDED: Final = ("pyarrow", "librt", "mypy_extensions", "scramp", "asn1crypto", "xxhash")
 _JOB: Final = Path(__file__).with_name("job.py")
 
 

@@ -150,16 +150,16 @@ class Texts:
         """Append the `size` bytes of `data` from `start` on, which must exist."""
         w = self._views
         data = self.data
-        write_i32_le(w, i32(size))
+        # The first 8 of the 16 bytes, as a number, and the last ones.
         if size > _INLINE:
-            write_i32_le(w, read_i32_le(data, start))
-            write_i32_le(w, 0)
-            write_i32_le(w, i32(start))
+            write_i64_le(w, size | i64(read_i32_le(data, start)) << 32)
+            write_i64_le(w, start << 32)
         elif start + _INLINE <= self._length:
-            write_i32_le(w, _word(data, start, size))
-            write_i32_le(w, _word(data, start + 4, size - 4))
-            write_i32_le(w, _word(data, start + 8, size - 8))
+            write_i64_le(w, size | _word(data, start, size) << 32)
+            low = _word(data, start + 4, size - 4) & 0xFFFFFFFF
+            write_i64_le(w, low | _word(data, start + 8, size - 8) << 32)
         else:
+            write_i32_le(w, i32(size))
             w.write(data[start : start + size])
             w.write(_ZEROS[size:])
         self.validity.valid()
@@ -381,10 +381,9 @@ class Maps:
         return self._ends.getvalue()
 
 
-def _word(data: bytes, at: i64, size: i64) -> i32:
-    """Return the first `size` of four bytes as a number; the others count as zero."""
-    if size >= 4:
-        return read_i32_le(data, at)
+def _word(data: bytes, at: i64, size: i64) -> i64:
+    """Return the first `size` of four bytes as a number with a sign; the others count as zero."""
     if size <= 0:
         return 0
-    return read_i32_le(data, at) & i32((1 << (size << 3)) - 1)
+    word = i64(read_i32_le(data, at))
+    return word if size >= 4 else word & ((1 << (size << 3)) - 1)
