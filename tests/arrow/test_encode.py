@@ -179,6 +179,10 @@ def test_rows(frame: tuple[list[str], list[dict[str, Any]]], skipped: int) -> No
 def test_what_is_read_can_be_written_back(given_messages: list[Message]) -> None:
     for message in given_messages:
         message.delivery_annotations.pop("rejected", None)
+        for entries in (message.delivery_annotations, message.message_annotations, message.footer):
+            # A column shows the keys 0 and "0" in the same way, and a map has a key only once.
+            for key in [key for key in entries if isinstance(key, int) and str(key) in entries]:
+                del entries[key]
     decoder = RecordDecoder(METADATA, "orders", 1)
     read = decoder.decode_messages([message.encode() for message in given_messages])
     written = MessageEncoder(read.schema).encode(read)

@@ -50,7 +50,10 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     from ferrymq import AmqpError, LinkDetached
     from ferrymq.errors import CodecError, ProtocolError
+    from ferrymq.heap import keep_large_blocks
 
+    # Chunks, and columns made of them.
+    keep_large_blocks()
     decoder: ColumnDecoder | None = None
     at = range.first
     # How often the connection was lost since the last chunk.

@@ -70,28 +70,30 @@ class PageCache:
         """Read records from an offset on, at least one, up to a record that cannot be read."""
         page = LogSegment(offset)
         store = self._partition.agenda.store
-        values: list[bytes] = []
         if store is not None:
-            values = store.run(RECORD, self._id, offset, end, _PAGE_BYTES).values()
-        if not values:
+            run = store.run(RECORD, self._id, offset, end, _PAGE_BYTES)
+            index: i64 = 0
+            while index < run.count:
+                payload = run.rest(index, HEAD)
+                if payload is None:
+                    break
+                self._add(page, run.data, run.begin(index), payload)
+                index += 1
+        if page.count == 0:
             value = self.value_of(offset)
             if value is None:
+                # The reason has been logged.
                 raise StoreDamaged(f"the record {offset} cannot be read")
-            values.append(value)
-        for value in values:
-            if len(value) < HEAD:
-                if page.count == 0:
-                    # The reason has been logged.
-                    self.value_of(offset)
-                    raise StoreDamaged(f"the record {offset} cannot be read")
-                break
-            origin: i64 = 0
-            if offset >= self.recovered:
-                origin = origin_of(value)
-            page.add(page.count, value[HEAD:], time_of(value), origin, format_of(value))
-            page.count += 1
-            offset += 1
+            self._add(page, value, 0, value[HEAD:])
         return page
+
+    def _add(self, page: LogSegment, data: bytes, head: i64, payload: bytes) -> None:
+        """Add a record, whose head is at this place of the data."""
+        origin: i64 = 0
+        if page.first + page.count >= self.recovered:
+            origin = origin_of(data, head)
+        page.add(page.count, payload, time_of(data, head), origin, format_of(data, head))
+        page.count += 1
 
     def value_of(self, offset: i64) -> bytes | None:
         """Return the value of a record; None if it cannot be read, which is logged once."""

@@ -89,17 +89,17 @@ def encode_head(time: i64, origin: i64, format: i64) -> bytes:
     return w.getvalue()
 
 
-def time_of(value: bytes) -> i64:
-    """Return when the record with this value was appended."""
-    return read_i64_be(value, 0)
+def time_of(data: bytes, head: i64 = 0) -> i64:
+    """Return when the record was appended whose head is at this place of the data."""
+    return read_i64_be(data, head)
 
 
-def origin_of(value: bytes) -> i64:
+def origin_of(data: bytes, head: i64 = 0) -> i64:
     """Return the number of the connection that brought the record."""
-    return read_i64_be(value, 8)
+    return read_i64_be(data, head + 8)
 
 
-def format_of(value: bytes) -> i64:
+def format_of(data: bytes, head: i64 = 0) -> i64:
     """Return the message-format of the record."""
-    format = i64(read_i32_be(value, 16))
+    format = i64(read_i32_be(data, head + 16))
     return format if format >= 0 else format + _FORMATS
