@@ -13,26 +13,31 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from bench.spark.turns import PLAIN, Contender, Rounds
+from bench.spark.turns import OURS, PLAIN, Contender, Rounds
 from ferrymq.arrow import DEFAULT, METADATA, POSITION, schema_of
 
 
 class Shape(NamedTuple):
-    """The columns to read, and the demanded rows per second."""
+    """The columns to read, the demanded rows per second, and for a batch from a broker without a
+    store the demanded part of the rate of `plain`."""
 
     name: str
     columns: tuple[str, ...]
     demand: float | None
+    of_plain: float | None = None
 
     def schema(self) -> StructType:
         """Return the Spark schema of the columns."""
         return from_arrow_schema(schema_of(self.columns))
 
 
-NARROW: Final = Shape("body and position", ("body", *POSITION), 250_000)
+# The broker's processor time that a row from a store may cost, in µs.
+STORED_COST: Final = 1.8
+
+NARROW: Final = Shape("body and position", ("body", *POSITION), 250_000, 0.49)
 SHAPES: Final = (
     NARROW,
-    Shape("default columns", tuple(DEFAULT), 100_000),
+    Shape("default columns", tuple(DEFAULT), 100_000, 0.42),
     Shape("all columns", tuple(METADATA), None),
 )
 
@@ -48,17 +53,25 @@ def measure(session: SparkSession, rounds: Rounds, streams: Streams, folder: Pat
     """Measure all shapes in batch, and as a streaming query that ends when all rows are read."""
     for shape in SHAPES:
         run = partial(batch, session, shape)
-        rounds.measure(f"batch, {shape.name}", _contenders(streams, run, shape.demand))
+        rounds.measure(f"batch, {shape.name}", _contenders(streams, run, shape))
     for shape in SHAPES[:2]:
         run = partial(streaming, session, shape, folder)
-        rounds.measure(f"streaming, {shape.name}", _contenders(streams, run, shape.demand))
+        query = shape._replace(of_plain=None)
+        rounds.measure(f"streaming, {shape.name}", _contenders(streams, run, query))
 
 
 def _contenders(
-    streams: Streams, run: Callable[[dict[str, str]], int], demand: float | None
+    streams: Streams, run: Callable[[dict[str, str]], int], shape: Shape
 ) -> list[Contender]:
     found = [
-        Contender(name, partial(run, amqp(url)), streams.rows, demand)
+        Contender(
+            name,
+            partial(run, amqp(url)),
+            streams.rows,
+            shape.demand,
+            shape.of_plain if name == OURS else None,
+            None if name == OURS else STORED_COST,
+        )
         for name, url in streams.urls.items()
     ]
     found.append(Contender(PLAIN, partial(run, plain(streams.rows)), streams.rows))

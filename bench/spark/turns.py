@@ -28,8 +28,11 @@ class Contender(NamedTuple):
     name: str
     run: Callable[[], int]
     rows: int
-    # The demanded rows per second.
+    # The demanded rows per second, the demanded part of the rate of `plain`, and the µs of the
+    # broker's processor time that a row may cost.
     demand: float | None = None
+    of_plain: float | None = None
+    cost: float | None = None
 
 
 class Rounds:
@@ -78,30 +81,34 @@ class Rounds:
             if each.name not in failed:
                 self._figures(case, each, seconds[each.name], used[each.name])
         whole = {name: values for name, values in seconds.items() if name not in failed}
-        self._compare(case, whole)
+        self._compare(case, whole, {each.name: each.of_plain for each in contenders})
         return whole
 
     def _figures(self, case: str, each: Contender, seconds: list[float], used: list[Times]) -> None:
         rates = [each.rows / took for took in seconds]
         self.report.figures.append(Figure(case, each.name, RATE, rates, each.demand))
-        for label, values in (
-            ("broker", [times.broker for times in used]),
-            ("Java", [times.java for times in used]),
-            ("Python", [times.python for times in used]),
+        for label, values, demand in (
+            ("broker", [times.broker for times in used], each.cost),
+            ("Java", [times.java for times in used], None),
+            ("Python", [times.python for times in used], None),
         ):
             costs = [1e6 * value / each.rows for value in values]
             if max(costs) >= 0.005:
                 name = f"{each.name}, processor time: {label}"
-                self.report.figures.append(Figure(case, name, COST, costs))
+                self.report.figures.append(Figure(case, name, COST, costs, demand))
 
-    def _compare(self, case: str, seconds: dict[str, list[float]]) -> None:
+    def _compare(
+        self, case: str, seconds: dict[str, list[float]], demands: dict[str, float | None]
+    ) -> None:
         base = seconds.get(PLAIN)
         if base is None:
             return
         for name, values in seconds.items():
             if name != PLAIN:
                 ratio = statistics.median(b / a for a, b in zip(values, base, strict=True))
-                self.report.comparisons.append(Comparison(case, name, PLAIN, ratio))
+                self.report.comparisons.append(
+                    Comparison(case, name, PLAIN, ratio, at_least=demands[name])
+                )
 
 
 def first_line(error: Exception) -> str:
