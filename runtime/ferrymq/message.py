@@ -32,12 +32,15 @@ from ferrymq.message_body import (
 )
 from ferrymq.message_errors import located
 from ferrymq.message_fields import MessageFields
+from ferrymq_codec.codes import DESCRIBED, SMALL_ULONG
 from ferrymq_codec.composite import as_bytes
+from ferrymq_codec.compound import write_descriptor
 from ferrymq_codec.declared import declare, given, pydantic_schema
 from ferrymq_codec.described_types import DescribedTypes
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.limits import ELEMENT_MEMORY, MAX_MEMORY
 from ferrymq_codec.reader import Reader
+from ferrymq_codec.writer import write_binary
 from ferrymq_types.messaging import (
     AmqpSequence,
     AmqpValue,
@@ -75,6 +78,10 @@ _APPLICATION_PROPERTIES: Final = 5
 _FOOTER: Final = 6
 # The rank of a missing body.
 _NO_BODY: Final = 7
+# The descriptor of a data section.
+_DATA: Final = 0x75
+# A header that says `durable` and nothing else, encoded.
+_DURABLE: Final = Header(durable=True).to_bytes()
 
 
 @final
@@ -87,7 +94,8 @@ class Message(MessageFields):
     """
 
     __slots__ = (
-        "body_sections",
+        "_data",
+        "_sections",
         "_delivery_annotations",
         "_message_annotations",
         "_application_properties",
@@ -123,7 +131,8 @@ class Message(MessageFields):
         delivery_annotations: AnyAnnotations | None = None,
         footer: AnyAnnotations | None = None,
     ) -> None:
-        self.header: Header | None = None
+        self._header: Header | None = None
+        self._durable: bool = False
         self.properties: Properties | None = None
         self._delivery_annotations: dict[str | int, object] | None = None
         self._message_annotations: dict[str | int, object] | None = None
@@ -133,9 +142,19 @@ class Message(MessageFields):
         self._received = False
         # The sections that were received, empty ones too: a bit for each rank.
         self._came: i64 = 0
-        self.body_sections: list[BodySection] = to_sections(body)
-        if durable or priority != 4 or ttl is not None or first_acquirer or delivery_count != 0:
-            self.header = Header(
+        # The body: the bytes of its only section, which is a data section, or its sections. The
+        # list and the section take longer to make, and to collect, than the message.
+        self._data: bytes | None = None
+        self._sections: list[BodySection] | None = None
+        if isinstance(body, bytes):
+            self._data = body
+        else:
+            self._sections = to_sections(body)
+        more = priority != 4 or ttl is not None or first_acquirer or delivery_count != 0
+        if durable is True and not more:
+            self._durable = True
+        elif durable or more:
+            self._header = Header(
                 durable=durable,
                 priority=priority,
                 ttl=None if ttl is None else milliseconds(ttl, "ttl"),
@@ -188,7 +207,10 @@ class Message(MessageFields):
     @property
     def body(self) -> Any:
         """The body as one Python value: see the table of the module. None if there is no body."""
-        sections = self.body_sections
+        data = self._data
+        if data is not None:
+            return data
+        sections = self._sections
         if not sections:
             return None
         if len(sections) == 1:
@@ -205,7 +227,29 @@ class Message(MessageFields):
 
     @body.setter
     def body(self, value: Any) -> None:
-        self.body_sections = to_sections(value)
+        if isinstance(value, bytes):
+            self._data = value
+            self._sections = None
+        else:
+            self._sections = to_sections(value)
+            self._data = None
+
+    @property
+    def body_sections(self) -> list[BodySection]:
+        """The sections of the body as they are, none if there is no body (AMQP 1.0 §3.2.6)."""
+        sections = self._sections
+        if sections is None:
+            data = self._data
+            sections = [] if data is None else [Data(data)]
+            # From here on the sections may be changed, so they are the body.
+            self._sections = sections
+            self._data = None
+        return sections
+
+    @body_sections.setter
+    def body_sections(self, value: list[BodySection]) -> None:
+        self._sections = value
+        self._data = None
 
     @property
     def application_properties(self) -> dict[str, object]:
@@ -286,9 +330,11 @@ class Message(MessageFields):
 
     def _encode(self) -> bytes:
         w = BytesWriter()
-        header = self.header
+        header = self._header
         if header is not None:
             encode_header(w, header)
+        elif self._durable:
+            w.write(_DURABLE)
         delivery_annotations = self._delivery_annotations
         came = self._came
         if delivery_annotations or came & 1 << _DELIVERY_ANNOTATIONS:
@@ -307,18 +353,23 @@ class Message(MessageFields):
         application_properties = self._application_properties
         if application_properties or came & 1 << _APPLICATION_PROPERTIES:
             encode_application_properties(w, ApplicationProperties(application_properties or {}))
-        sections = self.body_sections
-        if len(sections) > 1:
-            check_body(sections)
-        elif not sections and not came & 1 << _NO_BODY:
-            encode_amqp_value(w, AmqpValue(None))
-        for section in sections:
-            if isinstance(section, Data):
-                encode_data(w, section)
-            elif isinstance(section, AmqpValue):
-                encode_amqp_value(w, section)
-            else:
-                encode_amqp_sequence(w, section)
+        data = self._data
+        if data is not None:
+            write_descriptor(w, _DATA)
+            write_binary(w, data, "data")
+        else:
+            sections = self.body_sections
+            if len(sections) > 1:
+                check_body(sections)
+            elif not sections and not came & 1 << _NO_BODY:
+                encode_amqp_value(w, AmqpValue(None))
+            for section in sections:
+                if isinstance(section, Data):
+                    encode_data(w, section)
+                elif isinstance(section, AmqpValue):
+                    encode_amqp_value(w, section)
+                else:
+                    encode_amqp_sequence(w, section)
         footer = self._footer
         if footer or came & 1 << _FOOTER:
             encode_footer(w, Footer(footer or {}))
@@ -344,21 +395,22 @@ class Message(MessageFields):
         reader = Reader(data if isinstance(data, bytes) else as_bytes(data))
         reader.budget = max_memory // ELEMENT_MEMORY
         reader.types = types
-        message = Message()
+        # A body of bytes takes the least time to make.
+        message = Message(b"")
+        message._data = None
         message._received = True
-        body: list[BodySection] = []
-        message.body_sections = body
         latest: i64 = 0
         while reader.pos < reader.end:
             start = reader.pos
+            if message._data is None and message._sections is None and _at_data(reader):
+                # The usual body.
+                reader.pos = start + 3
+                message._data = reader.read_binary("data")
+                continue
             section = decode_section(reader, "message")
             rank: i64
-            if isinstance(section, Data):
-                if body:
-                    _check_next(reader, start, body[0], section)
-                body.append(section)
-                continue
-            if isinstance(section, AmqpValue):
+            if isinstance(section, (Data, AmqpValue, AmqpSequence)):
+                body = message.body_sections
                 if body:
                     _check_next(reader, start, body[0], section)
                 body.append(section)
@@ -371,18 +423,13 @@ class Message(MessageFields):
                 message._application_properties = section.value
             elif isinstance(section, Header):
                 rank = _HEADER
-                message.header = section
+                message._header = section
             elif isinstance(section, MessageAnnotations):
                 rank = _MESSAGE_ANNOTATIONS
                 message._message_annotations = section.value
             elif isinstance(section, DeliveryAnnotations):
                 rank = _DELIVERY_ANNOTATIONS
                 message._delivery_annotations = section.value
-            elif isinstance(section, AmqpSequence):
-                if body:
-                    _check_next(reader, start, body[0], section)
-                body.append(section)
-                continue
             else:
                 rank = _FOOTER
                 message._footer = section.value
@@ -395,7 +442,7 @@ class Message(MessageFields):
                 )  # fmt: skip
             latest = rank
             message._came |= 1 << rank
-        if not body:
+        if message._data is None and message._sections is None:
             message._came |= 1 << _NO_BODY
         return message
 
@@ -490,6 +537,15 @@ declare(
     },
     ("body",),
 )
+
+
+def _at_data(reader: Reader) -> bool:
+    """Return whether a data section with the usual descriptor is next."""
+    pos = reader.pos
+    if pos + 3 > reader.end:
+        return False
+    data = reader.data
+    return data[pos] == DESCRIBED and data[pos + 1] == SMALL_ULONG and data[pos + 2] == _DATA
 
 
 def _check_next(reader: Reader, start: i64, first: BodySection, section: BodySection) -> None:

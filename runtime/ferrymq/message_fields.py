@@ -18,11 +18,30 @@ if TYPE_CHECKING:
 class MessageFields:
     """Base class of `Message`: the sections `header` and `properties`, and their fields."""
 
-    __slots__ = ("header", "properties")
+    __slots__ = ("_header", "_durable", "properties")
 
     def __init__(self) -> None:
-        self.header: Header | None = None
+        self._header: Header | None = None
+        # Whether there is a header that says `durable` and nothing else. Then it is made when it is
+        # asked for.
+        self._durable: bool = False
         self.properties: Properties | None = None
+
+    @property
+    def header(self) -> Header | None:
+        """The header; None if the message has none (AMQP 1.0 §3.2.1)."""
+        header = self._header
+        if header is None and self._durable:
+            header = Header(durable=True)
+            # From here on the header may be changed.
+            self._header = header
+            self._durable = False
+        return header
+
+    @header.setter
+    def header(self, value: Header | None) -> None:
+        self._header = value
+        self._durable = False
 
     def _made_header(self) -> Header:
         header = self.header
@@ -43,8 +62,8 @@ class MessageFields:
     @property
     def durable(self) -> bool:
         """Whether the message outlives a restart of every node with it (AMQP 1.0 §3.2.1)."""
-        header = self.header
-        return False if header is None else header.durable
+        header = self._header
+        return self._durable if header is None else header.durable
 
     @durable.setter
     def durable(self, value: bool) -> None:
@@ -53,7 +72,7 @@ class MessageFields:
     @property
     def priority(self) -> int:
         """Importance, 0 to 255; 4 is the default (AMQP 1.0 §3.2.1)."""
-        header = self.header
+        header = self._header
         return 4 if header is None else header.priority
 
     @priority.setter
@@ -69,7 +88,7 @@ class MessageFields:
 
         Also takes a timedelta. `Header.ttl` is the same in milliseconds.
         """
-        header = self.header
+        header = self._header
         if header is None:
             return None
         ttl = header.ttl
@@ -82,7 +101,7 @@ class MessageFields:
     @property
     def first_acquirer(self) -> bool:
         """Whether no other link has had the message yet (AMQP 1.0 §3.2.1)."""
-        header = self.header
+        header = self._header
         return False if header is None else header.first_acquirer
 
     @first_acquirer.setter
@@ -92,7 +111,7 @@ class MessageFields:
     @property
     def delivery_count(self) -> int:
         """Number of failed attempts to deliver the message (AMQP 1.0 §3.2.1)."""
-        header = self.header
+        header = self._header
         return 0 if header is None else header.delivery_count
 
     @delivery_count.setter

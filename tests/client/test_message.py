@@ -148,6 +148,25 @@ class TestFields:
         assert again.delivery_annotations == {"x-opt-b": 2}
         assert again.footer == {"x-opt-c": 3}
 
+    def test_the_header_can_be_changed_in_place(self) -> None:
+        message = Message(b"x", durable=True)
+        header = message.header
+        assert isinstance(header, Header) and header.durable
+        header.priority = 7
+        assert message.priority == 7 and message.durable
+        assert Message.decode(message.encode()) == Message(b"x", durable=True, priority=7)
+        message.header = None
+        assert Message.decode(message.encode()) == message == Message(b"x")
+
+    def test_sections_of_a_body_can_be_changed_in_place(self) -> None:
+        made = Message(b"x")
+        for message in (made, Message.decode(made.encode())):
+            message.body_sections.append(Data(b"y"))
+            assert message.body == b"xy"
+            assert Message.decode(message.encode()).body_sections == [Data(b"x"), Data(b"y")]
+            message.body = b"z"
+            assert message.body_sections == [Data(b"z")]
+
     def test_maps_are_copied_from_the_arguments(self) -> None:
         given = {"a": 1}
         message = Message(b"", application_properties=given)
