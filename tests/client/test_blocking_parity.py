@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +38,6 @@ EXCEPTIONS = {
     "Receiver.session": _UPWARDS,
     "Receiver.closed_here": "`for` over the receiver ends by it; `closed` is for users",
     "Receiver.confirming": _BOOKS,
-    "Receiver.granted": "the outcomes of the source, which `source` tells",
     "Transaction.session": _UPWARDS,
     "Transaction.acquirers": _BOOKS,
     "Pair.replies": 'always "pair"',
@@ -55,7 +56,7 @@ def for_users(kind: type) -> dict[str, Any]:
     for base in reversed(kind.__mro__):
         if not base.__module__.startswith("ferrymq."):
             continue
-        source, first = inspect.getsourcelines(base)
+        source, first = source_of(base)
         text = "".join(source)
         header = INTERNAL.search(text)
         end = first + (len(source) if header is None else text.count("\n", 0, header.start()))
@@ -66,10 +67,27 @@ def for_users(kind: type) -> dict[str, Any]:
             code = member.fget if isinstance(member, property) else member
             if not inspect.isfunction(code):
                 continue
-            made_elsewhere = code.__code__.co_filename != inspect.getsourcefile(base)
+            made_elsewhere = code.__code__.co_filename != str(file_of(base))
             if made_elsewhere or code.__code__.co_firstlineno < end:
                 found[name] = member
     return {name: member for name, member in found.items() if not name.startswith("_")}
+
+
+def file_of(kind: type) -> Path:
+    """The file with the source of a class, compiled or not."""
+    loaded = Path(str(sys.modules[kind.__module__].__file__))
+    return loaded.with_name(loaded.name.split(".")[0] + ".py")
+
+
+def source_of(kind: type) -> tuple[list[str], int]:
+    """The lines of a class and the number of the first."""
+    text = file_of(kind).read_text()
+    (node,) = (
+        node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__
+    )
+    return text.splitlines(keepends=True)[node.lineno - 1 : node.end_lineno], node.lineno
 
 
 def attributes_set(init: ast.FunctionDef) -> list[str]:

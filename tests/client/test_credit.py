@@ -242,7 +242,7 @@ class TestLosses:
                 await (await receiver.receive(timeout=5)).accept()
             for delivery in old:
                 await delivery.accept()
-            assert receiver._in_hand == 0
+            assert receiver._arrivals.in_hand == 0
 
     async def test_what_the_sender_settles_holds_no_credit(
         self, peer: Peer, connection: ferrymq.Connection

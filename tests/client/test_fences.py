@@ -49,7 +49,9 @@ def lose_the_answer(connection: ferrymq.Connection) -> None:
 
 def lose_the_question(connection: ferrymq.Connection) -> None:
     """What is written next is lost, and the connection with it."""
-    connection.transport.flush = connection.transport.abort  # type: ignore[method-assign]
+    transport = connection.transport
+    transport.flush = transport.abort  # type: ignore[method-assign]
+    transport.turn._flush = transport.abort
 
 
 async def test_a_commit_without_an_answer_is_in_doubt(

@@ -250,7 +250,7 @@ class TestCredit:
             await tasks[1]
         await asyncio.gather(tasks[0], tasks[2])
         assert [len(m.body) for m in peer.received["orders"]] == [10, 20]
-        assert sender._waiting == 0 and sender not in connection.polled
+        assert sender._in_flight.waiting == 0 and sender not in connection.polled
 
     async def test_a_cancelled_wait_gives_its_turn_away(
         self, peer: Peer, connection: ferrymq.Connection

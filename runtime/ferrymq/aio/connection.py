@@ -20,6 +20,7 @@ from ferrymq.aio.link_sessions import LinkSessions
 from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opened, Opening
 from ferrymq.aio.partitioned_sender import PartitionedSender
+from ferrymq.aio.plain_events import handle_plain
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.receiver_loop import OpeningReceiver
 from ferrymq.aio.redirects import LINK_REDIRECT
@@ -587,10 +588,14 @@ class Connection(OtherNames, Opened):
 
     def on_events(self, transport: EngineTransport, events: list[Event]) -> None:
         """Handle events of an engine; ignore those of earlier transports."""
-        for event in events:
-            # An event may end the use of the transport.
-            if transport is self._transport:
-                dispatch(self, event)
+        number = 0
+        count = len(events)
+        # An event may end the use of the transport.
+        while number < count and transport is self._transport:
+            number = handle_plain(events, number)
+            if number < count:
+                dispatch(self, events[number])
+                number += 1
 
     def on_pass(self) -> None:
         """Wake waiting calls: credit, the session's window or room for writing may have changed."""

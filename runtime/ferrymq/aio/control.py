@@ -170,7 +170,7 @@ class Control(Sender):
             super().on_outcome(delivery)
             return
         delivery.settle()
-        self._unsettled.discard(delivery)
+        self._in_flight.deliveries.discard(delivery)
         future = delivery.context
         if isinstance(future, asyncio.Future) and not future.done():
             future.set_result(None)

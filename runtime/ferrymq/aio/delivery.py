@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ferrymq.aio.arrivals import Arrival
 from ferrymq.aio.outcomes import (
     ACCEPTED,
     RELEASED,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import Outcome
 
 
-class Delivery(OtherNames):
+class Delivery(OtherNames, Arrival):
     """Received message. Give it one outcome: `accept`, `reject`, `release` or `modify`.
 
     ``async with delivery`` accepts the message at the end of the block. If an exception leaves the
@@ -62,20 +63,9 @@ class Delivery(OtherNames):
     rolled back, the delivery has no outcome again (AMQP 1.0 §4.4.2).
     """
 
-    __slots__ = (
-        "receiver",
-        "transaction_id",
-        "_gone",
-        "_engine",
-        "_message",
-        "_given",
-        "_confirmed",
-        "_listed",
-        "_told",
-        "_hand",
-        "_taken",
-        "__weakref__",
-    )
+    __slots__ = ("__weakref__",)
+
+    receiver: Receiver
 
     elsewhere: ClassVar[Mapping[str, str]] = names(
         ("ack complete acknowledge", "use accept()"),
@@ -83,29 +73,6 @@ class Delivery(OtherNames):
         ("dead_letter term", "use reject()"),
         ("body data headers properties subject", "it is a field of delivery.message"),
     )
-
-    def __init__(self, receiver: Receiver, engine: IncomingDelivery) -> None:
-        state = engine.remote_state
-        self.receiver: Receiver = receiver
-        self._engine = engine
-        self._message: Message | None = None
-        self._given = False
-        self._confirmed: asyncio.Future[None] | None = None
-        # Whether an outcome has no effect: the node has taken the message back, or the outcome was
-        # dropped.
-        self._gone = False
-        # Whether its outcome was in our attach; whether the node may know the outcome.
-        self._listed = False
-        self._told = False
-        # The number of the attachment that it came over; 0 if it needs no outcome, and once it has
-        # one.
-        self._hand = 0
-        # Whether the user has taken it.
-        self._taken = False
-        # The id of the transaction that the message was acquired in.
-        self.transaction_id: bytes | None = (
-            state.txn_id if isinstance(state, TransactionalState) else None
-        )
 
     def __del__(self) -> None:
         if self._hand and self._taken:
@@ -236,6 +203,8 @@ class Delivery(OtherNames):
         self, outcome: Outcome, timeout: Duration | None, transaction: Transaction | None
     ) -> Coroutine[Any, Any, None] | None:
         """Give an outcome; return what is left to wait for, None in the usual case."""
+        if transaction is None and self.settle_plainly(outcome):
+            return None
         confirmed = self._begin(outcome, transaction)
         transport = self.receiver._connection._transport
         if confirmed is None and (transport is None or not transport.paused):
@@ -292,12 +261,12 @@ class Delivery(OtherNames):
             self._given = True
             self.drop_outcome()
             return None
-        if receiver._returns:
+        if self._arrivals.returns:
             engine.link.set_aside(engine)
             self._given = True
             return None
-        if receiver.granted is not None:
-            check_granted(outcome, receiver.granted)
+        if self._arrivals.granted is not None:
+            check_granted(outcome, self._arrivals.granted)
         if transaction is None and self.transaction_id is not None:
             transaction = receiver.session.transaction_of(self.transaction_id)
         if transaction is not None:
@@ -324,33 +293,6 @@ class Delivery(OtherNames):
         receiver.confirming.add(self)
         self._confirmed = asyncio.get_running_loop().create_future()
         return self._confirmed
-
-    @property
-    def given(self) -> bool:
-        """Whether it was given an outcome."""
-        return self._given
-
-    def mark_taken(self) -> None:
-        """Note that a thread has taken it from the queue."""
-        self._taken = True
-
-    def settles_at_once(self, outcome: Outcome) -> bool:
-        """Return whether an outcome that the loop gives soon raises no error and waits for nothing,
-        as far as any thread can tell now."""
-        receiver = self.receiver
-        engine = self._engine
-        transport = receiver._connection._transport
-        return (
-            not (self._given or self._gone or receiver._returns or engine.second)
-            and engine.remote_state is None
-            and self.transaction_id is None
-            and receiver.shares_queue
-            and receiver._failure is None
-            and receiver.has_live(engine)
-            and as_granted(outcome, receiver.granted) is outcome
-            and transport is not None
-            and not transport.paused
-        )
 
     def settle_late(self, outcome: Outcome) -> None:
         """Give an outcome for which no caller waits any longer. If the delivery was lost meanwhile,
@@ -383,7 +325,7 @@ class Delivery(OtherNames):
             return
         receiver = self.receiver
         with suppress(Exception):
-            outcome = as_granted(outcome_after(error), receiver.granted)
+            outcome = as_granted(outcome_after(error), self._arrivals.granted)
             if outcome is None:
                 self._settle_now(None)
                 receiver._connection.soon()
@@ -418,7 +360,7 @@ class Delivery(OtherNames):
     def _release_now(self) -> None:
         """Release a delivery that the user never received."""
         if not self._given and not self.settled:
-            self._settle_now(as_granted(RELEASED, self.receiver.granted))
+            self._settle_now(as_granted(RELEASED, self._arrivals.granted))
 
     def _settle_now(self, outcome: Outcome | None) -> None:
         """Settle with an outcome; None stands for the default outcome of the source."""

@@ -28,7 +28,7 @@ def dispatch(connection: Connection, event: events.Event) -> None:
         if isinstance(receiver, Receiver):
             receiver.on_delivery(event.delivery)
     elif isinstance(event, (events.OutcomeReceived, events.TransactionalStateReceived)):
-        sender = event.delivery.link.context
+        sender = owner_of(event.delivery.link)
         if isinstance(sender, Sender):
             sender.on_outcome(event.delivery)
     elif isinstance(event, events.SettlementReceived):

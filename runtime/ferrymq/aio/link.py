@@ -26,6 +26,7 @@ from ferrymq.options import MadeUp, ReceiverOptions, SenderOptions, Timeout
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
+    from ferrymq.aio.output_turn import OutputTurn
     from ferrymq.aio.session import Session
 
 LOGGER: Final = logging.getLogger("ferrymq")
@@ -236,6 +237,10 @@ class Link(ABC, Opened, Generic[L]):
     def _create(self, session: EngineSession) -> L:
         """Attach an engine link for this one."""
 
+    @abstractmethod
+    def _use(self, engine: L, turn: OutputTurn) -> None:
+        """Use a new attachment, whose output is written at this turn."""
+
     def _objection(self) -> str | None:
         """Return why the peer must not be asked for this link, None if there is no reason."""
         return None
@@ -294,6 +299,7 @@ class Link(ABC, Opened, Generic[L]):
         engine = self._create(self.session.engine)
         engine.context = self if self.held else ref(self)
         self._engine = engine
+        self._use(engine, self._connection.transport.turn)
         self._attaching = asyncio.get_running_loop().create_future()
         self._connection.soon()
         heard = self._connection.transport.engine.last_received

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import ref
 
+from ferrymq.aio.arrivals import Arrivals
 from ferrymq.aio.delivery import Delivery
 from ferrymq.aio.inbox import Inbox
 from ferrymq.aio.link import Link
@@ -59,6 +60,7 @@ from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
 
 if TYPE_CHECKING:
+    from ferrymq.aio.output_turn import OutputTurn
     from ferrymq.aio.session import Session
     from ferrymq.aio.transaction import Transaction
     from ferrymq_types.unions import Outcome
@@ -100,31 +102,24 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         self._source = receiver_source(address, options)
         # The source as this peer was asked for it.
         self._asked = self._source
-        # Messages that may be without an outcome; 0 leaves credit to the user.
-        self._prefetch = 0 if options.credit == "manual" else options.credit
-        # Whether messages that were taken use credit until they have an outcome.
-        self._bounds = options.renew == "settlement"
-        # Whether the messages stay in the node, so that they need no outcome.
-        self._copies = options.mode == "copy"
-        # Whether the client has to see to that, because the peer does not: all messages are given
-        # back when the link ends.
-        self._returns = False
-        # How many deliveries have arrived and need an outcome, whether queued or taken, and the
-        # number of the attachment that they came over.
-        self._in_hand = 0
-        self._attachment = 1
-        # Whether the queue may have deliveries that need no outcome.
-        self._mixed = False
+        # The messages that have arrived, and what decides on the credit.
+        self._arrivals = Arrivals(
+            self._connection._loop,
+            self._changed,
+            0 if options.credit == "manual" else options.credit,
+            options.renew == "settlement",
+            options.mode == "copy",
+            self._is_plain(),
+            self.shares_queue,
+        )
         # Deliveries that were dropped without an outcome, each with the number of its attachment,
         # and the warning about them.
         self._dropped: deque[tuple[IncomingDelivery, int]] = deque()
         self._drops: RepeatedWarning[str | None] | None = None
         # The warning about outcomes that were dropped.
         self._voids: RepeatedWarning[str | None] | None = None
-        # The outcomes that the source grants; None for all outcomes.
-        self.granted: list[str] | None = None
-        # In the blocking client other threads take from it at any time, so it is never replaced.
-        self._queue: Final[deque[Delivery]] = deque()
+        # In the blocking client other threads take from it at any time.
+        self._queue: Final[deque[Delivery]] = self._arrivals.queue
         # How many calls wait for a message, and whose turn it is.
         self._receiving = 0
         self._turn = asyncio.Lock()
@@ -142,7 +137,14 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         # Unsettled deliveries that survive the connection; None if the source does not keep them.
         self._inbox: Inbox | None = None
         if self._source.durable is TerminusDurability.UNSETTLED_STATE:
+            self._arrivals.plain = False
             self._inbox = Inbox(self, options.unsettled)
+
+    @classmethod
+    def _is_plain(cls) -> bool:
+        """Return whether messages and outcomes need no more than is done by `Arrivals`."""
+        kind = cls.delivery_type
+        return cls.on_delivery is Receiver.on_delivery and kind._begin is Delivery._begin
 
     def __del__(self) -> None:
         if self._known and self._failure is None and not self._connection.closed:
@@ -176,7 +178,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         Then outcomes of deliveries are not sent, and other receivers do not get the messages
         meanwhile.
         """
-        return self._returns
+        return self._arrivals.returns
 
     @property
     def queued(self) -> int:
@@ -298,7 +300,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         """Ask for a drain if the link is attached; return whether there is credit to be given
         back."""
         self._check()
-        self._prefetch = 0
+        self._arrivals.prefetch = 0
         engine = self._engine
         if engine is None or not engine.usable:
             return True
@@ -326,6 +328,15 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
+    @property
+    def granted(self) -> list[str] | None:
+        """The outcomes that the source grants; None for all outcomes."""
+        return self._arrivals.granted
+
+    @granted.setter
+    def granted(self, outcomes: list[str] | None) -> None:
+        self._arrivals.granted = outcomes
+
     async def wait_for_message(self, timeout: Duration | None) -> Delivery:
         """Take the next message when it is this call's turn; see `receive`."""
         self._connection.check_loop()
@@ -338,26 +349,28 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         """Return an iterator that takes the messages that are queued, for any thread.
 
         It raises IndexError while none is queued. The caller marks what it takes as taken
-        (`Delivery.mark_taken`). No other code runs between the taking and the end of `next`, so an
+        (`hand_out`). No other code runs between the taking and the end of `next`, so an
         exception from a signal loses no message.
         """
         return iter(self._queue.popleft, None) if self.shares_queue else iter(())
 
-    def wants_renewal(self, taken: Delivery) -> bool:
-        """Return whether `renew` may have an effect, because a thread has taken this message."""
-        # Other messages give credit when they get their outcomes, or when a call waits.
-        needless = self._bounds and taken._hand
-        return not needless and len(self._queue) * 2 <= self._prefetch
+    def hand_out(self, taken: list[Delivery]) -> bool:
+        """Mark messages that a thread has taken; return whether `renew` may have an effect."""
+        return self._arrivals.hand_out(taken)
 
     def _no_message(self, within: str) -> str:
         """Return the text for a `receive` that took too long."""
         why = self._connection.delay
-        if not why and not self._prefetch and not self.credit:
+        if not why and not self._arrivals.prefetch and not self.credit:
             why = ": the receiver has no credit, and add_credit gives some"
-        if not why and self._bounds and 0 < self._prefetch <= self._in_hand:
+        if (
+            not why
+            and self._arrivals.bounds
+            and 0 < self._arrivals.prefetch <= self._arrivals.in_hand
+        ):
             why = (
-                f": all {self._prefetch} credits are held by deliveries without an outcome: settle "
-                "them, or raise credit"
+                f": all {self._arrivals.prefetch} credits are held by deliveries without an "
+                "outcome: settle them, or raise credit"
             )
         return f"no message came from {self.place} {within}{why}"
 
@@ -377,6 +390,9 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         engine.context = self
         leaving = self._begin_leave(not self._lasts, None)
         leaving.add_done_callback(self._left)
+
+    def _use(self, engine: ReceiverLink, turn: OutputTurn) -> None:
+        self._arrivals.begin(engine, turn)
 
     def _create(self, session: EngineSession) -> ReceiverLink:
         options = self._options
@@ -409,7 +425,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         return attach is not None and attach.source is None
 
     def _lack(self) -> str | None:
-        lack = source_lack(self._asked, self.source, self._returns)
+        lack = source_lack(self._asked, self.source, self._arrivals.returns)
         attach = None if self._engine is None else self._engine.remote_attach
         if lack is None and self._options.exactly_once:
             # The receiver decides which side settles first.
@@ -422,7 +438,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         peer = self._connection.peer
         objection = source_objection(peer, source_for(peer, self._source))
         returned = self._options.mode == "copy" and not peer.keeps_copies
-        if returned and objection is None and not self._returns:
+        if returned and objection is None and not self._arrivals.returns:
             what = f": {peer.returns}" if peer.returns else ""
             LOGGER.warning(
                 "%s: %s does not keep the messages of a browser, so they are taken and given back"
@@ -431,12 +447,12 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
                 peer,
                 what,
             )
-        self._returns = returned
+        self._arrivals.returns = returned
         return objection
 
     def _settle_modes(self) -> tuple[SenderSettleMode, ReceiverSettleMode]:
         """Return the modes to attach with. What is to be given back must come unsettled."""
-        if self._returns:
+        if self._arrivals.returns:
             return SenderSettleMode.UNSETTLED, ReceiverSettleMode.FIRST
         return settle_modes(self._options)
 
@@ -461,7 +477,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         """Release the messages that the user did not take, and those that a browser gives back,
         before this side ends the link."""
         link = self._engine
-        if self._returns and link is not None:
+        if self._arrivals.returns and link is not None:
             for engine in list(link.session.incoming.unsettled.values()):
                 if engine.link is link and engine.complete:
                     link.set_aside(engine)
@@ -479,7 +495,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         """
         self._give_back_dropped()
         link = self._engine
-        if link is None or not link.usable or self._keeps or self._copies:
+        if link is None or not link.usable or self._keeps or self._arrivals.copies:
             return
         outcome = self._unless_default(outcome_after(error))
         queued = {id(delivery._engine) for delivery in list(self._queue)}
@@ -496,7 +512,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
 
     def on_dropped(self, delivery: Delivery) -> None:
         """Handle the finalizer of a delivery that was taken and has no outcome, in any thread."""
-        live = delivery._hand == self._attachment and self._failure is None
+        live = delivery._hand == self._arrivals.attachment and self._failure is None
         if live and not self._keeps:
             self._dropped.append((delivery._engine, delivery._hand))
             self._connection.call_soon(self._give_back_dropped)
@@ -508,8 +524,8 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
             return
         while dropped:
             engine, hand = dropped.popleft()
-            if hand == self._attachment:
-                self._in_hand -= 1
+            if hand == self._arrivals.attachment:
+                self._arrivals.in_hand -= 1
             if not self.has_live(engine) or engine.settled or engine.remote_settled:
                 continue
             if is_outcome(engine.remote_state):
@@ -531,7 +547,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         outcome of the source, if the user has chosen one."""
         if self._options.default_outcome is not None:
             return None
-        return as_granted(outcome, self.granted)
+        return as_granted(outcome, self._arrivals.granted)
 
     @property
     def _keeps(self) -> bool:
@@ -540,6 +556,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
 
     def _end(self, error: PeerError) -> None:
         super()._end(error)
+        self._arrivals.over = True
         for warning in (self._drops, self._voids):
             if warning is not None:
                 warning.flush()
@@ -547,8 +564,8 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
     def _lost(self, error: PeerError) -> None:
         inbox = self._inbox
         if inbox is None or not inbox.keeping or self._failure is not None:
-            self._attachment += 1
-            self._in_hand = 0
+            self._arrivals.attachment += 1
+            self._arrivals.in_hand = 0
             # Settled messages are ours already; the node delivers the others again.
             arrived = _emptied(self._queue)
             kept = [delivery for delivery in arrived if delivery._engine.remote_settled]
@@ -576,14 +593,18 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
             return
         source = self.source
         outcomes = None if source is None else source.outcomes
-        if source is not None and source.distribution_mode is not None and not self._returns:
-            self._copies = source.distribution_mode == "copy"
+        if (
+            source is not None
+            and source.distribution_mode is not None
+            and not self._arrivals.returns
+        ):
+            self._arrivals.copies = source.distribution_mode == "copy"
         unknown = self._connection.peer.unknown_outcomes
         if unknown:
             outcomes = [outcome for outcome in outcomes or OUTCOMES if outcome not in unknown]
         self.granted = None if not outcomes or set(outcomes) >= set(OUTCOMES) else outcomes
-        if self._prefetch:
-            limit, queued = self._limit()
+        if self._arrivals.prefetch:
+            limit, queued = self._arrivals.limit()
             credit = max(0, limit - queued)
         else:
             # Some credit may have been given since the peer's attach came.
@@ -624,7 +645,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
 
     def on_given(self, delivery: Delivery) -> None:
         """Queue a delivery that an earlier process has received without giving it an outcome."""
-        self._enqueue(delivery)
+        self._arrivals.add(delivery)
 
     def drop_queued(self, delivery: Delivery) -> None:
         """Drop a queued delivery that the node has taken back."""
@@ -693,7 +714,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
     def on_outcome_dropped(self, delivery: Delivery) -> None:
         """Forget a delivery whose outcome was dropped, and warn if that has an effect."""
         self.retire(delivery)
-        if not self._copies:
+        if not self._arrivals.copies:
             if self._voids is None:
                 self._voids = RepeatedWarning(self._connection.call_soon, _say_void)
             self._voids.add(self.address)
@@ -701,8 +722,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
     def has_live(self, engine: IncomingDelivery) -> bool:
         """Return whether the delivery belongs to the current attachment, so that frames can name
         it."""
-        link = engine.link
-        return link is self._engine and link.usable and engine.id >= 0
+        return self._arrivals.has_live(engine)
 
     async def _receive(self) -> Delivery:
         self._receiving += 1
@@ -719,71 +739,23 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
         finally:
             self._receiving -= 1
 
-    def _enqueue(self, delivery: Delivery) -> None:
-        """Queue a message, and count it if it needs an outcome."""
-        if delivery._engine.remote_settled or self._copies:
-            self._mixed = True
-        else:
-            delivery._hand = self._attachment
-            self._in_hand += 1
-        self._queue.append(delivery)
-
     def _take(self) -> Delivery:
-        queue = self._queue
-        delivery = queue.popleft()
-        delivery._taken = True
-        if delivery._hand and self._bounds and self._in_hand - len(queue) == 1:
-            # The outcome of this delivery will give credit; it is the only one that is held.
-            return delivery
-        if len(queue) * 2 <= self._prefetch:
-            self.renew()
+        delivery: Delivery = self._arrivals.take()
         return delivery
 
-    def _limit(self) -> tuple[int, int]:
-        """Return how many messages may be in flight or queued, and how many are queued."""
-        prefetch = self._prefetch
-        queue = self._queue
-        if not self._bounds or not prefetch:
-            return prefetch, len(queue)
-        in_hand = self._in_hand
-        if not in_hand:
-            return prefetch, len(queue)
-        if self._mixed:
-            arrived = list(queue)
-            queued = len(arrived)
-            counted = sum(1 for delivery in arrived if delivery._hand)
-        else:
-            queued = counted = len(queue)
-        return prefetch - in_hand + counted, queued
-
     def renew(self) -> None:
-        """Give credit if at least as much is free as is in flight or queued: half of the credit
-        when no message is taken, so that a flow serves many messages."""
-        engine = self._engine
-        limit, queued = self._limit()
-        if limit > 0 and engine is not None:
-            if (engine.credit + queued) * 2 <= limit and engine.usable:
-                engine.set_credit(limit - queued)
-                self._connection.soon()
+        """Give credit if enough is free: see `Arrivals.renew`."""
+        self._arrivals.renew()
 
     def retire(self, delivery: Delivery) -> None:
         """Give the credit of a delivery again that has its outcome, or was taken back."""
-        hand = delivery._hand
-        if hand:
-            delivery._hand = 0
-            if not delivery._taken:
-                self._mixed = True
-            if hand == self._attachment:
-                self._in_hand -= 1
-                # Most calls end here, because enough messages are queued.
-                if len(self._queue) * 2 <= self._prefetch:
-                    self.renew()
+        self._arrivals.retire(delivery)
 
     def restore(self, delivery: Delivery) -> None:
         """Count a delivery again whose outcome was undone with a transaction."""
-        if not self._copies and (self._keeps or self.has_live(delivery._engine)):
-            delivery._hand = self._attachment
-            self._in_hand += 1
+        if not self._arrivals.copies and (self._keeps or self.has_live(delivery._engine)):
+            delivery._hand = self._arrivals.attachment
+            self._arrivals.in_hand += 1
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
@@ -793,7 +765,7 @@ class Receiver(OtherNames, Iterated, Link[ReceiverLink]):
             return
         delivery = self.delivery_type(self, engine)
         engine.context = ref(delivery)
-        self._enqueue(delivery)
+        self._arrivals.add(delivery)
         self._changed.wake()
 
     def on_drained(self) -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
+from ferrymq.aio.in_flight import InFlight
 from ferrymq.aio.link import Link
 from ferrymq.aio.outbox import Outbox, SentDelivery
 from ferrymq.aio.outcomes import error_of, is_outcome
@@ -46,11 +47,12 @@ from ferrymq.errors import (
 from ferrymq.options import SenderOptions
 from ferrymq.sendable import Sendable, check_messages, to_message
 from ferrymq.unsettled import Unsettled
-from ferrymq_types.messaging import Accepted, Source, Target, TerminusDurability
+from ferrymq_types.messaging import Source, Target, TerminusDurability
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
+    from ferrymq.aio.output_turn import OutputTurn
     from ferrymq.aio.session import Session
     from ferrymq.aio.transaction import Transaction
     from ferrymq_types.unions import DeliveryState
@@ -109,13 +111,14 @@ class Sender(OtherNames, Link[SenderLink]):
         # that wait, in order, and whether one of `_wait` was let go on and has not run yet.
         self._line: deque[_Waiting] = deque()
         self._going = False
-        # How many calls are in the line or were let go on.
-        self._waiting = 0
         # Number of messages that waiting calls will send, as far as it is known.
         self._available = 0
-        self._unsettled: set[OutgoingDelivery] = set()
-        # Whether messages are sent one after the other, each after the outcome of the one before.
-        self._alone = True
+        # The unsettled deliveries, and how many calls are in the line or were let go on.
+        plain = self._outbox is None and type(self).on_outcome is Sender.on_outcome
+        self._in_flight = InFlight(self._connection._loop, plain)
+        if self._resending is not None:
+            resending = self._resending
+            self._in_flight.keep_payloads(resending.in_flight, resending.tags, resending.todo)
         # Messages sent settled that the transport does not have completely yet, oldest first.
         self._unsent: deque[tuple[OutgoingDelivery, asyncio.Future[None]]] = deque()
         # Whether the peer has asked for a drain.
@@ -152,7 +155,7 @@ class Sender(OtherNames, Link[SenderLink]):
     @property
     def unsettled(self) -> int:
         """Number of messages that were sent and have no outcome yet."""
-        return len(self._unsettled) + self._again
+        return len(self._in_flight.deliveries) + self._again
 
     def unsettled_deliveries(self) -> list[Unsettled]:
         """Return the deliveries of a durable link that are not settled finally, in the order of
@@ -240,7 +243,12 @@ class Sender(OtherNames, Link[SenderLink]):
         # garbage collections.
         del message
         if timeout is None:
-            if not self._waiting and self._can_send():
+            if transaction is None and delivery_tag is None and not (settled or hold):
+                future = self._in_flight.send(payload)
+                if future is not None:
+                    await future
+                    return
+            if not self._in_flight.waiting and self._can_send():
                 if transaction is None and delivery_tag is None and not hold:
                     await self._transfer(payload, settled, None)[1]
                 else:
@@ -260,7 +268,7 @@ class Sender(OtherNames, Link[SenderLink]):
                 raise
             return
         async with deadline(timeout, self._not_ready) as limit:
-            if self._waiting or not self._can_send():
+            if self._in_flight.waiting or not self._can_send():
                 await self._wait()
             limit.what = self._not_written if settled else self._no_outcome
             await self._send(payload, settled, transaction, delivery_tag, hold)
@@ -312,7 +320,7 @@ class Sender(OtherNames, Link[SenderLink]):
         try:
             async with deadline(timeout, self._not_ready) as limit:
                 for message in messages:
-                    if self._waiting or not self._can_send():
+                    if self._in_flight.waiting or not self._can_send():
                         left = len(messages) - len(futures) if isinstance(messages, Sized) else 1
                         await self._wait(left)
                     payload = to_message(message, "send_many").encode()
@@ -352,7 +360,7 @@ class Sender(OtherNames, Link[SenderLink]):
         try:
             async with deadline(timeout, self._not_ready) as limit:
                 while sent <= last:
-                    if self._waiting or not self._can_send():
+                    if self._in_flight.waiting or not self._can_send():
                         await self._wait(len(payloads) - sent)
                     if settled and sent < last and not self._never_settled():
                         sent = self._send_settled(payloads, sent, last, transaction)
@@ -417,6 +425,7 @@ class Sender(OtherNames, Link[SenderLink]):
 
     def _end(self, error: PeerError) -> None:
         super()._end(error)
+        self._in_flight.end()
         if self._unseen is not None:
             self._unseen.flush()
 
@@ -466,6 +475,9 @@ class Sender(OtherNames, Link[SenderLink]):
             transport.write_soon()
         return number
 
+    def _use(self, engine: SenderLink, turn: OutputTurn) -> None:
+        self._in_flight.begin(engine, turn)
+
     def _create(self, session: EngineSession) -> SenderLink:
         options = self._options
         target = self._target
@@ -506,7 +518,7 @@ class Sender(OtherNames, Link[SenderLink]):
     @property
     def in_flight(self) -> bool:
         """Whether messages were sent that have no outcome yet."""
-        return bool(self._unsettled)
+        return bool(self._in_flight.deliveries)
 
     @property
     def _asks_to_resume(self) -> bool:
@@ -537,10 +549,10 @@ class Sender(OtherNames, Link[SenderLink]):
                 resolve(call[0], error)
                 if call[1] is not None:
                     self._end_wait()
-        if not self._waiting:
+        if not self._in_flight.waiting:
             # Calls that wait for credit wait for that of the next attachment.
             self._connection.polled.pop(self, None)
-        unsettled, self._unsettled = self._unsettled, set()
+        unsettled, self._in_flight.deliveries = self._in_flight.deliveries, set()
         outbox = self._outbox
         resending = self._resending
         if outbox is not None:
@@ -549,8 +561,8 @@ class Sender(OtherNames, Link[SenderLink]):
                 outbox.fail(error)
             elif outbox.keeping:
                 # These deliveries are resumed, except those of transactions, which have ended.
-                self._unsettled = {d for d in unsettled if outbox.has(d)}
-                unsettled -= self._unsettled
+                self._in_flight.deliveries = {d for d in unsettled if outbox.has(d)}
+                unsettled -= self._in_flight.deliveries
             elif resending is not None:
                 unsettled -= resending.take_over(outbox)
         if resending is not None:
@@ -587,7 +599,7 @@ class Sender(OtherNames, Link[SenderLink]):
                     ConnectionClosed("the peer has forgotten what had arrived over the link")
                 )
                 outbox.entries.clear()
-            self._unsettled = outbox.undecided()
+            self._in_flight.deliveries = outbox.undecided()
             if outbox.busy:
                 self._connection.polled[self] = None
                 self._resume(engine, outbox)
@@ -625,7 +637,7 @@ class Sender(OtherNames, Link[SenderLink]):
         """Continue resuming, and begin another round when this one can make no more progress."""
         outbox.proceed(engine)
         if not outbox.busy:
-            self._unsettled = outbox.undecided()
+            self._in_flight.deliveries = outbox.undecided()
         if outbox.round_over(engine):
             if outbox.progresses(engine):
                 self._connection.polled.pop(self, None)
@@ -686,7 +698,7 @@ class Sender(OtherNames, Link[SenderLink]):
         # Whether `_advance` waits for this call.
         going = False
         try:
-            waits = self._waiting > 1 or not self._can_send()
+            waits = self._in_flight.waiting > 1 or not self._can_send()
             while waits:
                 future = self._connection._loop.create_future()
                 call = (future, None, False, None, None, False)
@@ -714,13 +726,13 @@ class Sender(OtherNames, Link[SenderLink]):
 
     def _begin_wait(self, messages: int = 1) -> None:
         """Count a call that waits to send."""
-        self._waiting += 1
+        self._in_flight.waiting += 1
         self._available += messages
         self._connection.polled[self] = None
 
     def _end_wait(self, messages: int = 1) -> None:
         """Count a call that no longer waits to send."""
-        self._waiting -= 1
+        self._in_flight.waiting -= 1
         self._available -= messages
         self._review_waits()
 
@@ -745,7 +757,7 @@ class Sender(OtherNames, Link[SenderLink]):
             return
         line = self._line
         if len(line) > 1:
-            self._alone = False
+            self._in_flight.alone = False
         ended = False
         while line and not self._going and self._can_send():
             future, payload, settled, transaction, tag, hold = line.popleft()
@@ -763,7 +775,7 @@ class Sender(OtherNames, Link[SenderLink]):
                         self._send(payload, settled, transaction, tag, hold, future=future)
                 except Exception as error:
                     future.set_exception(error)
-            self._waiting -= 1
+            self._in_flight.waiting -= 1
             self._available -= 1
             ended = True
         if ended:
@@ -771,7 +783,7 @@ class Sender(OtherNames, Link[SenderLink]):
 
     def _wants_poll(self) -> bool:
         """Return whether a call waits for `poll`."""
-        return self._waiting > 0 or self._drain_wanted or bool(self._unsent) or self._busy
+        return self._in_flight.waiting > 0 or self._drain_wanted or bool(self._unsent) or self._busy
 
     def poll(self) -> None:
         """Send waiting messages after a pass, while calls wait or the peer drains."""
@@ -792,7 +804,7 @@ class Sender(OtherNames, Link[SenderLink]):
             if not self._wants_poll():
                 self._connection.polled.pop(self, None)
         self._advance()
-        if self._drain_wanted and engine.parked == 0 and self._waiting + self._again == 0:
+        if self._drain_wanted and engine.parked == 0 and self._in_flight.waiting + self._again == 0:
             # Calls that waited for credit have used it; the rest is given back (AMQP 1.0 §2.6.7).
             self._drain_wanted = False
             self._connection.polled.pop(self, None)
@@ -844,7 +856,6 @@ class Sender(OtherNames, Link[SenderLink]):
         if engine is None:
             raise AssertionError("a sender is attached before it is handed out")
         delivery = engine.send(payload, settled=settled, state=state, tag=tag)
-        unsettled = self._unsettled
         alone = False
         if delivery.settled:
             if delivery.sent:
@@ -853,12 +864,8 @@ class Sender(OtherNames, Link[SenderLink]):
                 self._unsent.append((delivery, future))
                 connection.polled[self] = None
         else:
-            # A message that is sent alone is written at once. If another one joins it before its
-            # outcome has come, the next ones are gathered again.
-            alone = self._alone and not unsettled
-            self._alone = not unsettled
             delivery.context = future
-            unsettled.add(delivery)
+            alone = self._in_flight.add(delivery)
             if state is not None:
                 pass
             elif self._outbox is not None:
@@ -897,15 +904,7 @@ class Sender(OtherNames, Link[SenderLink]):
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
         """Handle a state or a settlement of the peer for a delivery."""
         state = delivery.remote_state
-        if isinstance(state, Accepted) and self._outbox is None:
-            # The usual case, without the calls of the other ones.
-            delivery.settle()
-            self._unsettled.discard(delivery)
-            if self._resending is not None:
-                self._resending.forget(delivery)
-            future = delivery.context
-            if isinstance(future, asyncio.Future) and not future.done():
-                future.set_result(None)
+        if self._in_flight.end_accepted(delivery):
             return
         if isinstance(state, TransactionalState):
             posted = delivery.state
@@ -919,13 +918,13 @@ class Sender(OtherNames, Link[SenderLink]):
         elif not delivery.remote_settled and not is_outcome(state):
             return
         elif self._outbox is not None and self._outbox.on_outcome(delivery, state):
-            self._unsettled.discard(delivery)
+            self._in_flight.deliveries.discard(delivery)
             if self._outbox.busy:
                 self._connection.polled[self] = None
             return
         else:
             delivery.settle()
-        self._unsettled.discard(delivery)
+        self._in_flight.deliveries.discard(delivery)
         if self._resending is not None:
             self._resending.forget(delivery)
         future = delivery.context

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final, cast
 
+from ferrymq.aio.output_turn import OutputTurn
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.engine.connection import Connection as Engine
 from ferrymq.engine.events import Event, TlsAgreed
@@ -22,9 +23,6 @@ from ferrymq_types.transport import Error
 
 # Bytes of output that are encoded at a time: a large message is not copied as a whole.
 MAX_OUTPUT: Final = 262_144
-# Output beyond this size, in bytes, is written at once, so that the transport can report when it is
-# full.
-_WRITE_SIZE: Final = 65_536
 # asyncio allocates 256 KiB for each read, and keeps as much of it as was read. Until a larger block
 # has been freed, glibc makes a mapping of its own for each, and removes it: a read then costs 20 µs
 # more. So a larger block is freed here, once.
@@ -116,9 +114,6 @@ class EngineTransport:
         self._close_timeout = settings.close_timeout
         self._tls = tls
         self._securing: asyncio.Task[None] | None = None
-        self._flush_wanted = False
-        # Whether calls go on because output that waited was written: they begin no other write.
-        self._resuming = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         # Whether the timer was set when the connection was open already.
@@ -126,8 +121,9 @@ class EngineTransport:
         self._abort: asyncio.TimerHandle | None = None
         settings.max_output = MAX_OUTPUT
         self.engine: Engine = Engine(settings, self._loop.time())
-        # True while the transport's buffer is full: the application must wait.
-        self.paused: bool = False
+        self.turn: OutputTurn = OutputTurn(
+            self.engine, self._loop, self.flush, self._process_wanted
+        )
         self.cause: BaseException | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
@@ -174,11 +170,11 @@ class EngineTransport:
 
     def pause_writing(self) -> None:
         """Pause writing: the transport's buffer is full."""
-        self.paused = True
+        self.turn.paused = True
 
     def resume_writing(self) -> None:
         """Resume writing: the transport's buffer has room again."""
-        self.paused = False
+        self.turn.paused = False
         self._on_pass()
         if self.engine.holds_back:
             self.flush()
@@ -189,6 +185,11 @@ class EngineTransport:
     def connected(self) -> bool:
         """Whether there is a transport: TCP, with TLS or WebSocket where the URL says so."""
         return self._transport is not None
+
+    @property
+    def paused(self) -> bool:
+        """Whether the transport's buffer is full: the application must wait."""
+        return self.turn.paused
 
     @property
     def has_output(self) -> bool:
@@ -210,18 +211,11 @@ class EngineTransport:
 
     def soon(self) -> None:
         """Schedule a write of the application's output at the next turn of the loop."""
-        if not self._flush_wanted:
-            self._flush_wanted = True
-            self._loop.call_soon(self._process_wanted)
+        self.turn.soon()
 
     def write_soon(self, alone: bool = False) -> None:
-        """Write the application's output: now if it is much, or if it is sent `alone` and nothing
-        else waits to be written; else at the next turn of the loop."""
-        now = (alone and not self._flush_wanted) or self.engine.output_size() >= _WRITE_SIZE
-        if now and not self._resuming:
-            self.flush()
-        else:
-            self.soon()
+        """Write the application's output soon: see `OutputTurn.write_soon`."""
+        self.turn.write_soon(alone)
 
     def close(self, error: Error | None = None) -> None:
         """Close the connection: send our close now, close the transport when the peer's has
@@ -287,11 +281,11 @@ class EngineTransport:
             data = self.engine.data_to_send()
         if held_back:
             # Calls that waited for the transport may go on.
-            self._resuming = True
+            self.turn.resuming = True
             try:
                 self._on_pass()
             finally:
-                self._resuming = False
+                self.turn.resuming = False
         engine = self.engine
         if not engine.finished:
             # While the connection is open its deadlines only move away, and an early call of the
@@ -311,7 +305,7 @@ class EngineTransport:
     # ── Own ────────────────────────────────────────────────────────────────────────────────────
 
     def _process_wanted(self) -> None:
-        self._flush_wanted = False
+        self.turn.wanted = False
         self.process()
 
     async def _secure(self) -> None:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar
 
 from ferrymq import aio
+from ferrymq.aio.arrivals import accept_late, release_late
 from ferrymq.aio.outcomes import ACCEPTED, RELEASED
 from ferrymq.aio.unseen import RepeatedWarning, SentFuture
 from ferrymq.aio.waiting import check_accepted
@@ -356,7 +357,9 @@ class Receiver(OtherNames, _Link[aio.Receiver]):
         try:
             # No signal is handled between a step of the iterator and the assignment.
             for taken in self._arrived:
-                return self._hand_out(taken)
+                if self._behind.hand_out([taken]):
+                    self._renew_soon()
+                return Delivery(self, taken)
         except IndexError:
             pass
         except BaseException:
@@ -376,7 +379,9 @@ class Receiver(OtherNames, _Link[aio.Receiver]):
             if not taken:
                 taken.append(self._wait_for_message(timeout)._delivery)
                 self._take_arrived(taken, limit - 1)
-            return [self._hand_out(delivery) for delivery in taken]
+            if self._behind.hand_out(taken):
+                self._renew_soon()
+            return [Delivery(self, delivery) for delivery in taken]
         except BaseException:
             self._queue_again(taken)
             raise
@@ -389,13 +394,11 @@ class Receiver(OtherNames, _Link[aio.Receiver]):
         except IndexError:
             pass
 
-    def _hand_out(self, taken: aio.Delivery) -> Delivery:
-        """Return the face of a message that this thread has taken."""
-        taken.mark_taken()
-        if not self._renewing and self._behind.wants_renewal(taken):
+    def _renew_soon(self) -> None:
+        """Have the loop give credit for messages that threads have taken."""
+        if not self._renewing:
             self._renewing = True
             self._portal.batch.add(Receiver._renew, self)
-        return Delivery(self, taken)
 
     def _renew(self) -> None:
         self._renewing = False
@@ -508,7 +511,7 @@ class Delivery(OtherNames):
         self, *, timeout: Duration | None = None, transaction: Transaction | None = None
     ) -> None:
         """Accept the message; see `aio.Delivery.accept`."""
-        if transaction is None and self._settle_soon(ACCEPTED):
+        if transaction is None and self._settle_soon(ACCEPTED, accept_late):
             return
         within = unwrap(transaction)
         self._portal.run(lambda: self._delivery.accept(timeout=timeout, transaction=within))
@@ -531,7 +534,7 @@ class Delivery(OtherNames):
         self, *, timeout: Duration | None = None, transaction: Transaction | None = None
     ) -> None:
         """Release the message, which was not processed; see `aio.Delivery.release`."""
-        if transaction is None and self._settle_soon(RELEASED):
+        if transaction is None and self._settle_soon(RELEASED, release_late):
             return
         within = unwrap(transaction)
         self._portal.run(lambda: self._delivery.release(timeout=timeout, transaction=within))
@@ -561,12 +564,13 @@ class Delivery(OtherNames):
     def _portal(self) -> Portal:
         return self.receiver._portal
 
-    def _settle_soon(self, outcome: Outcome) -> bool:
+    def _settle_soon(self, outcome: Outcome, settle: Callable[[aio.Delivery], None]) -> bool:
         """Leave an outcome to the loop, without waiting; return false if the caller has to wait."""
-        if self._decided or not self._delivery.settles_at_once(outcome):
+        delivery = self._delivery
+        if self._decided or not delivery.settles_at_once(outcome):
             return False
         portal = self.receiver._portal
         portal.check()
-        portal.batch.add(self._delivery.settle_late, outcome)
+        portal.batch.add(settle, delivery)
         self._decided = True
         return True

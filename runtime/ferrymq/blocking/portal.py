@@ -11,8 +11,11 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
+from os import getpid
+from threading import get_ident
 from typing import Any, Final, Generic, TypeVar
 
+from ferrymq.aio.waiting import running_loop
 from ferrymq.blocking.call_batch import CallBatch
 from ferrymq.errors import ConnectionClosed
 
@@ -43,6 +46,7 @@ class Portal:
         self.batch: CallBatch = CallBatch(self._loop, self.soon)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        self._ident = self._thread.ident
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -65,11 +69,11 @@ class Portal:
 
     def check(self) -> None:
         """Raise RuntimeError if this thread or process must not call `run`."""
-        if self.foreign:
+        if getpid() != self._pid:
             raise RuntimeError("the connection was made before a fork: make one in each process")
-        if threading.current_thread() is self._thread:
+        if get_ident() == self._ident:
             raise RuntimeError("a blocking call from the event loop's thread would never return")
-        if not self._beside_loops:
+        if not self._beside_loops and running_loop() is not None:
             refuse_loop()
 
     def run(
