@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq.engine.connection import Connection
-from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq.engine.events import (
     AttachReceived,
     AuthenticationRequested,
+    BareEvent,
     BeginReceived,
     CloseReceived,
     CreditReceived,
     DeliveryAborted,
-    DeliveryReceived,
     DetachReceived,
     EndReceived,
     Event,
     LinkFailed,
     MessageTooLarge,
     OpenReceived,
-    OutcomeReceived,
     PostingBegun,
     ScramKeysRequested,
     SessionTerminated,
@@ -73,7 +72,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
     from ferrymq_types.transport import Error
 
-_NO_EVENTS: Final[list[Event]] = []
+_NO_EVENTS: Final[list[BareEvent]] = []
 
 
 @final
@@ -150,7 +149,7 @@ class ConnectionHandler(ClientHandler):
         self.links: ConnectionLinks = ConnectionLinks(self.parts, connection)
         self.login: ConnectionLogin = ConnectionLogin(broker, self.parts, connection, authenticator)
         # The events of the read that is being processed.
-        self.events: list[Event] = _NO_EVENTS
+        self.events: list[BareEvent] = _NO_EVENTS
         # The position of the next event; the task that continues with the events in another slice.
         self._at: i64 = 0
         self._remainder = DeferredEvents(agenda)
@@ -424,7 +423,7 @@ class ConnectionHandler(ClientHandler):
                 if self._close_asked:
                     self._close_asked = False
                     connection.close()
-                events = connection.take_events()
+                events = connection.take_bare_events()
                 self._at = 0
                 at = 0
                 if not events:
@@ -442,26 +441,26 @@ class ConnectionHandler(ClientHandler):
                 return quiet
             # An event in which a bug has raised is not processed again.
             self._at = at + 1
-            if isinstance(event, OutcomeReceived):
-                consumer = event.delivery.link.context
+            if isinstance(event, OutgoingDelivery):
+                consumer = event.link.context
                 if isinstance(consumer, ConsumerLink):
                     before = changes.total
-                    consumer.on_outcome(event.delivery)
-                    if event.delivery.remote_settled:
+                    consumer.on_outcome(event)
+                    if event.remote_settled:
                         quiet += changes.total - before
                 elif isinstance(consumer, SourceTerminus):
-                    consumer.on_outcome(event.delivery)
+                    consumer.on_outcome(event)
                 elif isinstance(consumer, TracedConsumer):
                     before = changes.total
-                    consumer.on_outcome(event.delivery)
-                    if event.delivery.remote_settled:
+                    consumer.on_outcome(event)
+                    if event.remote_settled:
                         quiet += changes.total - before
-            elif isinstance(event, DeliveryReceived):
+            elif isinstance(event, IncomingDelivery):
                 producer = event.link.context
                 if isinstance(producer, ProducerLink):
-                    producer.on_delivery(event.delivery)
+                    producer.on_delivery(event)
                 else:
-                    _on_other_delivery(producer, event.delivery)
+                    _on_other_delivery(producer, event)
             elif isinstance(event, CreditReceived):
                 consumer = event.link.context
                 if isinstance(consumer, ConsumerLink):

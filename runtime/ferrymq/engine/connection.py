@@ -33,8 +33,17 @@ from mypy_extensions import i64
 
 from ferrymq.engine.answers import answer_to, fitting, illegal
 from ferrymq.engine.channels import Channels
+from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq.engine.dispatch import dispatch, empty_frame
-from ferrymq.engine.events import CloseReceived, Event, OpenReceived, Terminated
+from ferrymq.engine.events import (
+    BareEvent,
+    CloseReceived,
+    DeliveryReceived,
+    Event,
+    OpenReceived,
+    OutcomeReceived,
+    Terminated,
+)
 from ferrymq.engine.frames import AMQP_FRAME, EMPTY_FRAME, begin_frame, end_frame
 from ferrymq.engine.input import FrameInput
 from ferrymq.engine.layers import AMQP, DONE, MAX_EARLY_FRAME, MAX_EARLY_INPUT, SASL, Layers
@@ -149,7 +158,7 @@ class Connection:
         self.context: object = None
         self._timers = ConnectionTimers(now, settings.idle_time_out, settings.handshake_timeout)
         self._now = now
-        self._events: list[Event] = []
+        self._events: list[BareEvent] = []
         # Links with transfers that arrived before we answered their attach.
         self._early: list[ReceiverLink] = []
         self._touched: list[Session] = []
@@ -168,6 +177,19 @@ class Connection:
         if self._early:
             self._take_early()
         events = self._events
+        events: list[Event] = []
+        for event in self.take_bare_events():
+            if isinstance(event, IncomingDelivery):
+                events.append(DeliveryReceived(event.link, event))
+            elif isinstance(event, OutgoingDelivery):
+                events.append(OutcomeReceived(event))
+            else:
+                events.append(event)
+        return events
+
+    def take_bare_events(self) -> list[BareEvent]:
+        """Return the events since the last call, oldest first, with deliveries in place of
+        `DeliveryReceived` and `OutcomeReceived`."""
         if events:
             self._events = []
         return events
@@ -633,7 +655,7 @@ class Connection:
 
     # -- output ------------------------------------------------------------------------
 
-    def _emit(self, event: Event) -> None:
+    def _emit(self, event: BareEvent) -> None:
         self._events.append(event)
 
     def _touch(self, session: Session) -> None:

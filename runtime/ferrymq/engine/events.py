@@ -8,14 +8,19 @@ Events are taken after a whole read has been processed, so the state of an objec
 *ahead* of an event: a link attached and detached in one read yields `AttachReceived` and then
 `DetachReceived`, and at the first of them `link.remote_detached` is already true. The user may
 answer both events: an answer that can no longer be sent is not sent.
+
+Nearly all events say that a message or its outcome has arrived. For users that handle very many of
+them, `Connection.take_bare_events` returns the delivery itself in place of such an event: see
+`BareEvent`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 
 if TYPE_CHECKING:
-    from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
     from ferrymq.engine.link import Link
     from ferrymq.engine.receiver import ReceiverLink
     from ferrymq.engine.sender import SenderLink
@@ -30,6 +35,11 @@ class Event:
     """The base class of all events."""
 
     __slots__ = ()
+
+
+# An event, or what stands for one: an incoming delivery for `DeliveryReceived`, an outgoing one for
+# `OutcomeReceived`. So no object has to be made for each message.
+BareEvent: TypeAlias = Event | IncomingDelivery | OutgoingDelivery
 
 
 class HeaderReceived(Event):

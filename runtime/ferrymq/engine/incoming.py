@@ -16,7 +16,6 @@ from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.dispositions import DispositionQueue, live_ids
 from ferrymq.engine.events import (
     DeliveryAborted,
-    DeliveryReceived,
     DrainCompleted,
     MessageTooLarge,
     PostingBegun,
@@ -185,7 +184,7 @@ class IncomingHalf:
             self._on_taken_up(delivery)
         else:
             delivery.complete = True
-            self.session.connection._emit(DeliveryReceived(link, delivery))
+            self.session.connection._emit(delivery)
 
     def _on_taken_up(self, delivery: IncomingDelivery) -> None:
         """Apply the sender's state to a resumed delivery that had arrived completely before.

@@ -19,11 +19,7 @@ from mypy_extensions import i64
 from ferrymq.engine.answers import errant_link
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.dispositions import DispositionQueue, live_ids
-from ferrymq.engine.events import (
-    OutcomeReceived,
-    TransactionalStateIgnored,
-    TransactionalStateReceived,
-)
+from ferrymq.engine.events import TransactionalStateIgnored, TransactionalStateReceived
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq.engine.resumption import is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
@@ -450,7 +446,7 @@ class OutgoingHalf:
             settled = disposition.settled is True
             self.session.connection._emit(TransactionalStateReceived(delivery, state, settled))
         else:
-            self.session.connection._emit(OutcomeReceived(delivery))
+            self.session.connection._emit(delivery)
 
     # -- endings ---------------------------------------------------------------
 
