@@ -49,6 +49,7 @@ from ferrymq.engine.input import FrameInput
 from ferrymq.engine.layers import AMQP, DONE, MAX_EARLY_FRAME, MAX_EARLY_INPUT, SASL, Layers
 from ferrymq.engine.opening import check_open
 from ferrymq.engine.output_limit import OutputLimit
+from ferrymq.engine.plain_transfer import PlainTransfer
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
@@ -112,6 +113,7 @@ class Connection:
         "_spliced",
         "_spliced_bytes",
         "transfer",
+        "plain",
         "disposition",
         "context",
         "_timers",
@@ -151,9 +153,10 @@ class Connection:
         # Long parts of payloads, each with its position in `output`, and their bytes.
         self._spliced: list[tuple[i64, memoryview]] = []
         self._spliced_bytes: i64 = 0
-        # Filled in for one frame after another: an object for each frame would be thrown away at
-        # once.
+        # Filled in for one frame after another, `plain` with those of the peer: an object for each
+        # frame would be thrown away at once.
         self.transfer: Transfer = Transfer(handle=0)
+        self.plain: PlainTransfer = PlainTransfer()
         self.disposition: Disposition = Disposition(role=Role.RECEIVER, first=0)
         self.context: object = None
         self._timers = ConnectionTimers(now, settings.idle_time_out, settings.handshake_timeout)
@@ -174,9 +177,6 @@ class Connection:
 
     def take_events(self) -> list[Event]:
         """Return the events since the last call, oldest first."""
-        if self._early:
-            self._take_early()
-        events = self._events
         events: list[Event] = []
         for event in self.take_bare_events():
             if isinstance(event, IncomingDelivery):
@@ -190,6 +190,9 @@ class Connection:
     def take_bare_events(self) -> list[BareEvent]:
         """Return the events since the last call, oldest first, with deliveries in place of
         `DeliveryReceived` and `OutcomeReceived`."""
+        if self._early:
+            self._take_early()
+        events = self._events
         if events:
             self._events = []
         return events

@@ -23,6 +23,15 @@ _JOINED_FRAMES: Final = 256
 _JOINED_BYTES: Final = 1_048_576
 
 
+def number_tag(number: i64) -> bytes:
+    """Return the tag that is this number: 4 bytes, or 8 if the number needs more.
+
+    Nobody asks for the tags of most deliveries, so their bytes are made here when somebody does.
+    """
+    tag: int = number
+    return tag.to_bytes(4 if number <= 0xFFFFFFFF else 8, "big")
+
+
 @final
 class OutgoingDelivery:
     """A message we sent over a `SenderLink`."""
@@ -80,7 +89,6 @@ class IncomingDelivery:
     __slots__ = (
         "link",
         "id",
-        "tag",
         "message_format",
         "payload",
         "settled",
@@ -92,15 +100,19 @@ class IncomingDelivery:
         "second",
         "ignored",
         "resumed",
+        "_tag",
+        "_number",
         "_begun",
         "_grown",
         "_received",
     )
 
-    def __init__(self, link: ReceiverLink, id: i64, tag: bytes, message_format: i64) -> None:
+    def __init__(self, link: ReceiverLink, id: i64, tag: bytes | None, message_format: i64) -> None:
         self.link: ReceiverLink = link
         self.id: i64 = id
-        self.tag: bytes = tag
+        # The tag, or None if it is `_number`, as nearly all are: see `number_tag`.
+        self._tag = tag
+        self._number: i64 = 0
         self.message_format: i64 = message_format
         self.payload: bytes = b""
         self.settled: bool = False
@@ -124,6 +136,12 @@ class IncomingDelivery:
         # would be copied while they grow.
         self._grown: BytesIO | None = None
         self._received: i64 = 0
+
+    @property
+    def tag(self) -> bytes:
+        """The delivery-tag."""
+        tag = self._tag
+        return number_tag(self._number) if tag is None else tag
 
     def data(self) -> bytes:
         """Return the bytes of the message that have arrived so far."""

@@ -51,6 +51,11 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
                 # After our end, only the peer's end matters (AMQP 1.0 §2.5.5).
                 return
             if code == descriptors.TRANSFER:
+                plain = connection.plain
+                data = reader.data
+                begin = plain.read(data, reader.pos, end)
+                if begin >= 0 and session._take_plain(plain, data, begin, end):
+                    return
                 transfer = decode_transfer(reader)
                 session._on_transfer(transfer, reader.data[reader.pos : end])
                 return

@@ -29,6 +29,7 @@ from ferrymq_types.transport import Disposition, Flow, ReceiverSettleMode, Role,
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
+    from ferrymq.engine.plain_transfer import PlainTransfer
     from ferrymq.engine.receiver import ReceiverLink
     from ferrymq.engine.session import Session
     from ferrymq_types.unions import DeliveryState
@@ -66,6 +67,50 @@ class IncomingHalf:
         self._errant: dict[int, ReceiverLink] = {}
 
     # -- transfers -----------------------------------------------------------
+
+    def take_plain(
+        self, plain: PlainTransfer, link: ReceiverLink, data: bytes, begin: i64, end: i64
+    ) -> bool:
+        """Take a transfer that is a whole message, `data` from `begin` to `end`.
+
+        Return false, with nothing changed, if something is unusual or wrong: `on_transfer` handles
+        such a transfer, and says what is wrong.
+        """
+        id = plain.delivery_id
+        size = end - begin
+        limit: i64 = link.max_message_size
+        if (
+            not link.usable
+            or link.partial is not None
+            or link.allowance <= 0
+            or link.resumption is not None
+            or self.window <= 0
+            or (limit != 0 and size > limit)
+            or self.unsettled.find(id) is not None
+        ):
+            return False
+        settled = plain.settled
+        if settled:
+            if link.never_settled or link._tags is not None:
+                return False
+        elif link.always_settled or (link.unique_tags and not link._claim_plain(plain)):
+            return False
+        self.count_frame()
+        delivery = IncomingDelivery(link, id, plain.tag, 0)
+        delivery._number = plain.number
+        delivery.second = link.settles_second
+        delivery.payload = data[begin:end]
+        delivery.complete = True
+        delivery._received = size
+        link._count_delivery()
+        if settled:
+            delivery.remote_settled = True
+        else:
+            self.unsettled.add(id, delivery)
+        self.session.connection._emit(delivery)
+        if link.drain:
+            self._check_drained(link)
+        return True
 
     def on_transfer(self, transfer: Transfer, link: ReceiverLink, payload: bytes) -> None:
         """Handle one transfer frame for a link that has been looked up."""

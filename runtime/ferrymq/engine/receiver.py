@@ -8,7 +8,7 @@ from librt.strings import read_i32_be
 from mypy_extensions import i64
 
 from ferrymq.engine.answers import expect_encodable
-from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq.engine.delivery import IncomingDelivery, number_tag
 from ferrymq.engine.link import Link, illegal
 from ferrymq.engine.resumption import ReceiverResumption, is_outcome
 from ferrymq.engine.serial import serial_diff
@@ -17,6 +17,7 @@ from ferrymq_types.messaging import Released
 from ferrymq_types.transport import Attach, Flow, Transfer
 
 if TYPE_CHECKING:
+    from ferrymq.engine.plain_transfer import PlainTransfer
     from ferrymq.engine.session import Session
     from ferrymq_types.unions import DeliveryState
 
@@ -148,6 +149,17 @@ class ReceiverLink(Link):
             return False
         tags.add(tag)
         return True
+
+    def _claim_plain(self, plain: PlainTransfer) -> bool:
+        """Reserve the tag of a transfer for a new delivery, as `_claim_tag` does."""
+        tag = plain.tag
+        if tag is not None:
+            return self._claim_tag(tag)
+        number = plain.number
+        if self._tags is None and self._highest_size == 4 and number > self._highest_number:
+            self._highest_number = number
+            return True
+        return self._claim_tag(number_tag(number))
 
     def _forget_tag(self, tag: bytes) -> None:
         if self._tags is not None:

@@ -61,6 +61,7 @@ from ferrymq_types.transport import (
 if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
     from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
+    from ferrymq.engine.plain_transfer import PlainTransfer
     from ferrymq_codec.composite import Composite
     from ferrymq_types.unions import DeliveryState, Source, Target
 
@@ -415,6 +416,14 @@ class Session:
         state = transfer.state
         if state is not None:
             self.connection._emit(TransferIgnored(link, state))
+
+    def _take_plain(self, plain: PlainTransfer, data: bytes, begin: i64, end: i64) -> bool:
+        """Take a transfer that is a whole message, `data` from `begin` to `end`, on the link of the
+        transfer before it. Return false if `_on_transfer` has to look at it."""
+        link = self._last_link
+        if link is None or link.remote_handle != plain.handle:
+            return False
+        return self.incoming.take_plain(plain, link, data, begin, end)
 
     def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         self.incoming.count_frame()
