@@ -39,19 +39,22 @@ class OutgoingDelivery:
     __slots__ = (
         "link",
         "id",
-        "tag",
         "settled",
         "state",
         "remote_settled",
         "remote_state",
         "sent",
         "context",
+        "_tag",
+        "_number",
     )
 
-    def __init__(self, link: SenderLink, tag: bytes, settled: bool) -> None:
+    def __init__(self, link: SenderLink, tag: bytes | None, settled: bool) -> None:
         self.link: SenderLink = link
         self.id: i64 = -1
-        self.tag: bytes = tag
+        # The tag, or None if it is `_number`: see `number_tag`.
+        self._tag = tag
+        self._number: i64 = 0
         self.settled: bool = settled
         self.state: DeliveryState | None = None
         self.remote_settled: bool = False
@@ -59,6 +62,12 @@ class OutgoingDelivery:
         # Whether the last frame is in the output buffer.
         self.sent: bool = False
         self.context: object = None
+
+    @property
+    def tag(self) -> bytes:
+        """The delivery-tag."""
+        tag = self._tag
+        return number_tag(self._number) if tag is None else tag
 
     def update(self, state: DeliveryState) -> None:
         """Send the state of the delivery to the receiver without settling it.

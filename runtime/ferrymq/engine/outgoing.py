@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from librt.strings import BytesWriter
-from mypy_extensions import i64
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64, u8
 
 from ferrymq.engine.answers import errant_link
 from ferrymq.engine.delivery import OutgoingDelivery
@@ -25,6 +25,7 @@ from ferrymq.engine.resumption import is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
 from ferrymq.engine.unsettled import UnsettledDeliveries
 from ferrymq.errors import LocalProtocolError, Scope
+from ferrymq_codec import codes
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Disposition, Flow, Role, Transfer, encode_transfer
 
@@ -41,6 +42,17 @@ TRANSFER_ROOM: Final = 128
 # A part of a payload with at least so many bytes is not copied into the output; below, a copy costs
 # less than a reference.
 _SPLICED: Final = 8192
+# A transfer of `send_plain` has its descriptor and the code of its list, the size of the list, 11
+# fields. The last ones are message-format 0, settled, and the defaults: nulls and false.
+_TRANSFER: Final = 0x0053_14C0
+_PLAIN_FIELDS: Final = 11
+_SETTLED: Final = 0x4341_4240
+_UNSETTLED: Final = 0x4342_4240
+_DEFAULTS: Final = 0x4042_4242
+# The bytes of its list, counted from the number of fields, and all bytes of its frame beside the
+# payload, with a handle of 2 bytes and a delivery-id of 5.
+_PLAIN_LIST: Final = 22
+_PLAIN: Final = 35
 # The result of `_write` when the whole delivery is in the output.
 _DONE: Final = -0x4000_0000_0000_0000
 
@@ -153,6 +165,81 @@ class OutgoingHalf:
                     aborted)
         )  # fmt: skip
         self.ask_for_window()
+
+    def send_plain(self, delivery: OutgoingDelivery, payload: bytes) -> bool:
+        """Send the payload as a transfer of the usual shape: a whole message without a state, whose
+        tag is a number.
+
+        Return false, with nothing changed, if the delivery must wait, or must be written by `send`.
+        """
+        session = self.session
+        connection = session.connection
+        output_limit = connection.output_limit
+        handle = delivery.link.handle
+        number = delivery._number
+        size = i64(len(payload)) + _PLAIN
+        if (
+            self.remote_window <= 0
+            or handle > 0xFF
+            or number > 0xFFFFFFFF
+            or size >= _SPLICED
+            or size > connection.remote_max_frame_size
+            or size > output_limit.frame
+            or connection.output_size() >= output_limit.most
+            or session.due
+            or self._backlog
+        ):
+            return False
+        w = connection.output
+        mark: i64 = len(w)
+        id = self.next_delivery_id
+        # The handle and the id have their shortest encodings, as everywhere: 1, 2 or 5 bytes. No
+        # conditional expressions: their values would be objects.
+        short: i64 = 0
+        if id == 0:
+            short = 4
+        elif id < 0x100:
+            short = 3
+        if handle == 0:
+            short += 1
+        try:
+            write_i64_be(w, ((size - short) << 32) | 0x0200_0000 | session.channel)
+            write_i32_be(w, _TRANSFER)
+            w.append(u8(_PLAIN_LIST - short))
+            w.append(_PLAIN_FIELDS)
+            if handle == 0:
+                w.append(codes.UINT0)
+            else:
+                w.append(codes.SMALL_UINT)
+                w.append(u8(handle))
+            if id > 0xFF:
+                w.append(codes.UINT)
+                write_i32_be(w, i32(serial_diff(id, 0)))
+            elif id > 0:
+                w.append(codes.SMALL_UINT)
+                w.append(u8(id))
+            else:
+                w.append(codes.UINT0)
+            w.append(codes.BINARY8)
+            w.append(4)
+            write_i32_be(w, i32(serial_diff(number, 0)))
+            if delivery.settled:
+                write_i32_be(w, _SETTLED)
+            else:
+                write_i32_be(w, _UNSETTLED)
+            write_i32_be(w, _DEFAULTS)
+            w.write(payload)
+        except BaseException:
+            connection.truncate_output(mark)
+            raise
+        self.remote_window -= 1
+        self.next_id = (self.next_id + 1) & 0xFFFFFFFF
+        self.next_delivery_id = serial_add(id, 1)
+        delivery.id = id
+        if not delivery.settled:
+            self.unsettled.add(id, delivery)
+        delivery.sent = True
+        return True
 
     def ask_for_window(self) -> None:
         """Ask the peer once for the state of its window, if the window is closed.
@@ -345,7 +432,7 @@ class OutgoingHalf:
                 continue
             if not parked.started and link.tag_prefix and not parked.delivery.settled:
                 # The delivery-id, which is a part of the tag, is known only now.
-                parked.delivery.tag = link.prefixed_tag()
+                parked.delivery._tag = link.prefixed_tag()
             before = self.next_id
             offset = self._write(
                 parked.delivery,
@@ -412,8 +499,18 @@ class OutgoingHalf:
             return
         unsettled = self.unsettled
         self.session.connection._input.work += unsettled.work(first, last)
+        # A contradiction ends the link, and with it the deliveries that follow.
+        at: i64 = first
+        left = serial_diff(last, first) + 1
+        if left <= unsettled.count:
+            while left > 0:
+                next = unsettled.find(at)
+                if next is not None:
+                    self._update(next, disposition)
+                at = serial_add(at, 1)
+                left -= 1
+            return
         for each in unsettled.between(first, last):
-            # A contradiction ends the link, and with it the deliveries that follow.
             if unsettled.find(each.id) is each:
                 self._update(each, disposition)
 

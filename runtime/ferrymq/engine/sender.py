@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq.engine.delivery import OutgoingDelivery
+from ferrymq.engine.delivery import OutgoingDelivery, number_tag
 from ferrymq.engine.link import Link, illegal
 from ferrymq.engine.resumption import Resolution, SenderResumption, is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
@@ -126,18 +126,30 @@ class SenderLink(Link):
             settled = True
         elif self.never_settled:
             settled = False
+        number: i64 = -1
         if tag is None:
-            tag = self._new_tag() if settled or not self.tag_prefix else self.prefixed_tag()
+            if len(self.tag_prefix) > 0 and not settled:
+                tag = self.prefixed_tag()
+            elif self.own_tags is None:
+                self._next_tag += 1
+                number = self._next_tag
+            else:
+                tag = self._new_tag()
         elif not settled:
             self._own(tag)
         delivery = OutgoingDelivery(self, tag, settled)
+        delivery._number = number
         delivery.state = state
         self.credit -= 1
         self.delivery_count = serial_add(self.delivery_count, 1)
+        outgoing = self.session.outgoing
+        plain = (
+            number >= 0 and message_format == 0 and start == 0 and state is None and len(head) == 0
+        )
         try:
-            self.session.outgoing.send(
-                delivery, payload, start, message_format, state, False, False, head
-            )
+            if plain and outgoing.send_plain(delivery, payload):
+                return delivery
+            outgoing.send(delivery, payload, start, message_format, state, False, False, head)
         except BaseException:
             self._give_back(delivery)
             raise
@@ -199,8 +211,7 @@ class SenderLink(Link):
     def _new_tag(self) -> bytes:
         while True:
             self._next_tag += 1
-            number: int = self._next_tag
-            tag = number.to_bytes(4 if number <= 0xFFFFFFFF else 8, "big")
+            tag = number_tag(self._next_tag)
             if self.own_tags is None or tag not in self.own_tags:
                 return tag
 
