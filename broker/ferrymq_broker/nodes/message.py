@@ -245,7 +245,10 @@ def admit(payload: bytes, format: i64, ordered: bool = True) -> BrokerMessage:
             pos = header_end + len(section)
         special = payload.find(_OURS, header_end, pos) >= 0
         code = section_at(payload, pos)
-    footer = check_order(payload, pos, latest) if ordered else -1
+    # No conditional expression: its value would be an object.
+    footer: i64 = -1
+    if ordered:
+        footer = check_order(payload, pos, latest)
     if footer >= 0:
         section = checked_annotations(payload, footer)
         if section is not None:

@@ -172,6 +172,8 @@ class Dispatcher:
         entries = self._entries
         cursor = entries.default_level.plain
         stable = entries.records.stable
+        # Compared once, because a constant of this size is an object.
+        bounded = stable != BOUNDLESS
         # No message leaves memory meanwhile.
         may_be_out = entries.paging is not None or self._agenda.emptied != 0
         while True:
@@ -182,7 +184,7 @@ class Dispatcher:
                     return False
                 tier.turn = consumer
             entry = cursor.next
-            if entry is None or (stable != BOUNDLESS and entry.sequence > stable):
+            if entry is None or (bounded and entry.sequence > stable):
                 return False
             if (
                 entry.state != AVAILABLE
