@@ -177,9 +177,12 @@ class OutgoingHalf:
         output_limit = connection.output_limit
         handle = delivery.link.handle
         number = delivery._number
+        id = self.next_delivery_id
         size = i64(len(payload)) + _PLAIN
         if (
             self.remote_window <= 0
+            # Small numbers have a shorter encoding.
+            or id <= 0xFF
             or handle > 0xFF
             or number > 0xFFFFFFFF
             or size >= _SPLICED
@@ -192,16 +195,10 @@ class OutgoingHalf:
             return False
         w = connection.output
         mark: i64 = len(w)
-        id = self.next_delivery_id
-        # The handle and the id have their shortest encodings, as everywhere: 1, 2 or 5 bytes. No
-        # conditional expressions: their values would be objects.
+        # Handle 0 takes 1 byte and not 2.
         short: i64 = 0
-        if id == 0:
-            short = 4
-        elif id < 0x100:
-            short = 3
         if handle == 0:
-            short += 1
+            short = 1
         try:
             write_i64_be(w, ((size - short) << 32) | 0x0200_0000 | session.channel)
             write_i32_be(w, _TRANSFER)
@@ -212,14 +209,8 @@ class OutgoingHalf:
             else:
                 w.append(codes.SMALL_UINT)
                 w.append(u8(handle))
-            if id > 0xFF:
-                w.append(codes.UINT)
-                write_i32_be(w, i32(serial_diff(id, 0)))
-            elif id > 0:
-                w.append(codes.SMALL_UINT)
-                w.append(u8(id))
-            else:
-                w.append(codes.UINT0)
+            w.append(codes.UINT)
+            write_i32_be(w, i32(serial_diff(id, 0)))
             w.append(codes.BINARY8)
             w.append(4)
             write_i32_be(w, i32(serial_diff(number, 0)))
