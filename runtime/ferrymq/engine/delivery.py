@@ -69,6 +69,10 @@ class OutgoingDelivery:
         tag = self._tag
         return number_tag(self._number) if tag is None else tag
 
+    @tag.setter
+    def tag(self, tag: bytes) -> None:
+        self._tag = tag
+
     def update(self, state: DeliveryState) -> None:
         """Send the state of the delivery to the receiver without settling it.
 
@@ -151,6 +155,10 @@ class IncomingDelivery:
         """The delivery-tag."""
         tag = self._tag
         return number_tag(self._number) if tag is None else tag
+
+    @tag.setter
+    def tag(self, tag: bytes) -> None:
+        self._tag = tag
 
     def data(self) -> bytes:
         """Return the bytes of the message that have arrived so far."""

@@ -423,7 +423,7 @@ class OutgoingHalf:
                 continue
             if not parked.started and link.tag_prefix and not parked.delivery.settled:
                 # The delivery-id, which is a part of the tag, is known only now.
-                parked.delivery._tag = link.prefixed_tag()
+                parked.delivery.tag = link.prefixed_tag()
             before = self.next_id
             offset = self._write(
                 parked.delivery,

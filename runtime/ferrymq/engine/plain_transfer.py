@@ -3,7 +3,8 @@
 Nearly all transfers have the handle, a delivery-id, a delivery-tag, a message-format and `settled`,
 and nothing else that differs from its default. `PlainTransfer` reads such a transfer field by field
 into numbers, without an object for each. Any other transfer is left to the decoder of the
-specification's type, which also finds what is wrong with a malformed one.
+specification's type, which also finds what is wrong with a malformed one. `OutgoingHalf.send_plain`
+writes such transfers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _FIELDS: Final = 11
 _RCV_SETTLE_MODE: Final = 6
 _STATE: Final = 7
 _BATCHABLE: Final = 10
-# The most bytes up to the tag, or some bytes of what follows a shorter one.
+# Bytes that are read in any case: up to 12 before the tag, and 4 of the tag or of what follows it.
 _HEAD: Final = 16
 _MAX_TAG: Final = 32
 
@@ -34,14 +35,13 @@ class PlainTransfer:
     """Fields of the transfer that was read last. A tag of four bytes, as most senders use, is in
     `number`, and `tag` is None."""
 
-    __slots__ = ("handle", "delivery_id", "tag", "number", "message_format", "settled")
+    __slots__ = ("handle", "delivery_id", "tag", "number", "settled")
 
     def __init__(self) -> None:
         self.handle: i64 = 0
         self.delivery_id: i64 = 0
         self.tag: bytes | None = None
         self.number: i64 = 0
-        self.message_format: i64 = 0
         self.settled: bool = False
 
     def read(self, data: bytes, pos: i64, end: i64) -> i64:
