@@ -77,7 +77,7 @@ def serve(
     def complete(loaded: Config) -> Config:
         return _with_options(loaded, listen, http, log_level, log_format, data, memory, personality)
 
-    settings = complete(Config()) if config is None else read().config
+    settings = complete(Config.defaults()) if config is None else read().config
     reread = None if config is None else read
     configure_logging(settings.log)
     if not sys.stderr.isatty():
@@ -141,9 +141,7 @@ def _with_options(
     if not changes:
         return config
     try:
-        return Config(
-            **({name: getattr(config, name) for name in type(config).model_fields} | changes)
-        )
+        return config.replaced(changes)
     except ValueError as error:
         raise ConfigError(_reason(error)) from None
 

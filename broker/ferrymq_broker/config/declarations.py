@@ -73,7 +73,7 @@ class Queue(DeclaredNode, QueueSettings):
 class Topic(DeclaredNode, TopicSettings):
     """``[[topic]]``: a topic, or topics made on first use."""
 
-    subscription: Subscription = Field(default_factory=Subscription)
+    subscription: Subscription = Field(default_factory=Subscription.defaults)
 
 
 class SubscriptionRule(StrictSection):
@@ -166,7 +166,7 @@ class Tables(Section):
     alias: list[Alias] = Field(default_factory=list)
     redirect: list[Redirect] = Field(default_factory=list)
     rule: list[AccessRule] = Field(default_factory=list)
-    nodes: Nodes = Field(default_factory=Nodes)
+    nodes: Nodes = Field(default_factory=Nodes.defaults)
 
     def declared(self) -> list[tuple[str, int, DeclaredNode]]:
         """Return all nodes and patterns: kind, index in its list, declaration."""

@@ -39,7 +39,7 @@ class Listener(Section):
 
     url: Annotated[str, AfterValidator(_check_url)]
     upgrade_tls: Literal["off", "offered", "required"] = "off"
-    tls: Tls = Field(default_factory=Tls)
+    tls: Tls = Field(default_factory=Tls.defaults)
     origins: Annotated[
         list[Annotated[str, AfterValidator(_check_origin)]], BeforeValidator(_as_list)
     ] = Field(default_factory=list)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -146,23 +147,23 @@ class Config(Tables):
         default_factory=lambda: [Listener(url="amqp://127.0.0.1:5672")], min_length=1
     )
     # For all listeners; each listener may override it.
-    tls: Tls = Field(default_factory=Tls)
-    limits: Limits = Field(default_factory=Limits)
-    alarms: Alarms = Field(default_factory=Alarms)
-    store: Store = Field(default_factory=Store)
-    replication: Replication = Field(default_factory=Replication)
-    capture: Capture = Field(default_factory=Capture)
+    tls: Tls = Field(default_factory=Tls.defaults)
+    limits: Limits = Field(default_factory=Limits.defaults)
+    alarms: Alarms = Field(default_factory=Alarms.defaults)
+    store: Store = Field(default_factory=Store.defaults)
+    replication: Replication = Field(default_factory=Replication.defaults)
+    capture: Capture = Field(default_factory=Capture.defaults)
     policies: dict[str, Policy] = Field(default_factory=dict)
     virtual_host: list[VirtualHost] = Field(default_factory=list)
     # Whether clients that open with an unknown hostname get the default virtual host.
     unknown_hostname: Literal["default", "refuse"] = "default"
-    security: Security = Field(default_factory=Security)
-    http: Http = Field(default_factory=Http)
-    history: History = Field(default_factory=History)
-    opentelemetry: OpenTelemetry = Field(default_factory=OpenTelemetry)
-    shutdown: Shutdown = Field(default_factory=Shutdown)
-    personality: PersonalitySection = Field(default_factory=PersonalitySection)
-    log: Log = Field(default_factory=Log)
+    security: Security = Field(default_factory=Security.defaults)
+    http: Http = Field(default_factory=Http.defaults)
+    history: History = Field(default_factory=History.defaults)
+    opentelemetry: OpenTelemetry = Field(default_factory=OpenTelemetry.defaults)
+    shutdown: Shutdown = Field(default_factory=Shutdown.defaults)
+    personality: PersonalitySection = Field(default_factory=PersonalitySection.defaults)
+    log: Log = Field(default_factory=Log.defaults)
 
     @field_validator("container_id")
     @classmethod
@@ -172,8 +173,20 @@ class Config(Tables):
             raise ValueError("at most 300 bytes of UTF-8")
         return name
 
+    def replaced(self, changes: Mapping[str, object]) -> Self:
+        """Return this configuration with other values of settings, which are valid each.
+
+        Raises `ConfigMistakes` if the settings do not fit together then.
+        """
+        return self.model_copy(update=changes).checked()
+
     @model_validator(mode="after")
-    def _check(self) -> Config:
+    def _check(self) -> Self:
+        return self.checked()
+
+    def checked(self) -> Self:
+        """Return this configuration. Raises `ConfigMistakes` if its settings do not fit
+        together."""
         mistakes = self._access() + self._alarms() + self._store() + self._hosts() + self._tls()
         mistakes += self._workers()
         named = self.security.names_somebody

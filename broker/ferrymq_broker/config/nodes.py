@@ -90,7 +90,7 @@ class QueueSettings(StrictSection):
 class TopicSettings(StrictSection):
     """The settings of a topic, and of the queues behind its subscriptions."""
 
-    subscription: QueueSettings = Field(default_factory=QueueSettings)
+    subscription: QueueSettings = Field(default_factory=QueueSettings.defaults)
     max_subscriptions: Count = 0
     max_rules: Count = 10_000
     duplicate_window: Duration = 0

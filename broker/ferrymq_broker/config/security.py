@@ -39,7 +39,7 @@ class Security(Section):
     failed_logins: int = Field(default=10, ge=0, le=1_000_000)
     jwt: Issuers = Field(default_factory=list)
     shared_access_key: SharedAccessKeys = Field(default_factory=list)
-    tokens: Tokens = Field(default_factory=Tokens)
+    tokens: Tokens = Field(default_factory=Tokens.defaults)
 
     @property
     def names_somebody(self) -> bool:

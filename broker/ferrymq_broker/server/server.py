@@ -111,7 +111,7 @@ class BrokerServer:
         worker: Worker | None = None,
     ) -> None:
         self._role = role
-        self.config: Config = Config() if config is None else config
+        self.config: Config = Config.defaults() if config is None else config
         if self.config.workers > 1 and worker is None:
             raise ConfigError("workers: a broker inside another program has only one process")
         self.worker: Worker | None = worker

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from ferrymq_broker.config import Config, Http, Listener, Queue, load_config
-from ferrymq_broker.config.errors import ConfigError
+from ferrymq_broker.config.errors import ConfigError, ConfigMistakes
+from ferrymq_broker.config.model import Limits, Nodes, Security
+from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.url import parse_listen_url
 from tests.broker.config.files import complaint, load
 
@@ -197,3 +200,30 @@ def test_a_configuration_made_in_a_program_is_checked_like_a_file() -> None:
     assert [queue.message_ttl for queue in config.queue] == [3_600_000, 2000]
     with pytest.raises(ValidationError, match="'a' is declared twice"):
         Config(queue=[Queue(name="a"), Queue(name="a")])
+
+
+def _with_defaults(table: type[Section]) -> Iterator[type[Section]]:
+    """Yield the tables that are made of defaults when the file has none, below `table`."""
+    for sub in table.__subclasses__():
+        for field in sub.model_fields.values():
+            made_by = getattr(field.default_factory, "__self__", None)
+            if isinstance(made_by, type) and issubclass(made_by, Section):
+                yield made_by
+        yield from _with_defaults(sub)
+
+
+def test_defaults_are_what_a_file_without_the_table_gives() -> None:
+    tables = {Config, *_with_defaults(Section)}
+    assert {Limits, Nodes, Security} < tables
+    for table in tables:
+        defaults, validated = table.defaults(), table()
+        assert defaults == validated, table.__name__
+        assert defaults.model_fields_set == validated.model_fields_set, table.__name__
+
+
+def test_replaced_settings_are_checked_with_the_others() -> None:
+    config = Config.defaults()
+    changed = config.replaced({"listener": [Listener(url="amqp://127.0.0.1:0")]})
+    assert changed == Config(listener=[Listener(url="amqp://127.0.0.1:0")])
+    with pytest.raises(ConfigMistakes, match="is open to other machines"):
+        config.replaced({"listener": [Listener(url="amqp://0.0.0.0:0")]})
