@@ -136,6 +136,39 @@ def test_the_payload_is_shared_by_all_who_send_it() -> None:
     assert sys.getrefcount(payload) == before
 
 
+def test_pieces_are_the_output_without_copies_of_payloads() -> None:
+    payload = message(150_000)
+    whole, pieces = Ends(), Ends()
+    for ends in (whole, pieces):
+        link = ends.sender()
+        link.send(b"small")
+        link.send(payload)
+    while data := whole.client.data_to_send():
+        given = pieces.client.pieces_to_send()
+        assert b"".join(given) == data and all(given)
+        copied = sum(len(piece) for piece in given if isinstance(piece, bytes))
+        assert copied < 16_384
+    assert pieces.client.pieces_to_send() == []
+
+
+def test_small_output_is_one_piece() -> None:
+    ends = Ends()
+    ends.sender().send(b"small")
+    (piece,) = ends.client.pieces_to_send()
+    assert isinstance(piece, bytes) and piece.endswith(b"small")
+
+
+def test_a_message_of_any_size_may_follow_a_large_one() -> None:
+    ends = Ends()
+    link = ends.sender()
+    sizes = [400_000, 400_000, 70_000, 150_000, 2_000_000, 131_072, 300, 131_073]
+    sent = [message(size, seed) for seed, size in enumerate(sizes)]
+    for payload in sent:
+        link.send(payload)
+        ends.run()
+    assert ends.payloads == sent
+
+
 @pytest.mark.parametrize("max_frame_size", [65_536, 1 << 20, 0xFFFF_FFFF])
 def test_frames_are_short_whatever_the_peer_takes(max_frame_size: int) -> None:
     ends = Ends(max_frame_size=max_frame_size)
@@ -204,9 +237,14 @@ def test_a_detach_cuts_short_what_is_half_sent() -> None:
 
 
 @pytest.mark.spec("2.6.13")
-def test_what_was_cut_short_is_resumed() -> None:
+@pytest.mark.parametrize("before", [[], [400_000], [3_000_000]])
+def test_what_was_cut_short_is_resumed(before: list[int]) -> None:
     ends = Ends()
     link = ends.sender()
+    for size in before:
+        link.send(message(size))
+        ends.run()
+    ends.received.clear()
     payload = b"\x00\x53\x75\xb0" + (1_000_000).to_bytes(4) + message(1_000_000)
     delivery = link.send(payload)
     ends.step()

@@ -100,6 +100,7 @@ class ClientOutput:
         "_counters",
         "_held",
         "_begun",
+        "write_pieces",
         "_write",
         "_hang_up",
     )
@@ -129,6 +130,8 @@ class ClientOutput:
         self._held = HeldOutput()
         # Whether the client has been sent the broker's open.
         self._begun = False
+        # Writes pieces in order. None while `write` has to get them joined.
+        self.write_pieces: Callable[[list[bytes | memoryview]], object] | None = None
         self._write = write
         self._hang_up = hang_up
 
@@ -146,6 +149,11 @@ class ClientOutput:
     def take_output(self, proceeds: bool) -> bytes:
         """Return the output so far; with `proceeds` messages that wait for room continue."""
         raise NotImplementedError
+
+    def take_pieces(self, proceeds: bool) -> list[bytes | memoryview]:
+        """Return what `take_output` returns, in pieces that may refer to payloads."""
+        data = self.take_output(proceeds)
+        return [data] if data else []
 
     def pending_bytes(self) -> i64:
         """Return how many bytes wait for the next `take_output`."""
@@ -184,6 +192,7 @@ class ClientOutput:
     def forget_transport(self) -> None:
         """Stop calling the transport, which is gone."""
         self._write = self._hang_up = _ignore
+        self.write_pieces = None
 
     # -- writing -------------------------------------------------------------------------
 
@@ -200,6 +209,7 @@ class ClientOutput:
         if gate is not None and not gate.lets_pass(self):
             return
         held = self._held
+        pieces: list[bytes | memoryview] = []
         # Messages that wait for room continue in their turn, if the output before them can be
         # written.
         unfinished = self.holds_back()
@@ -208,17 +218,18 @@ class ClientOutput:
             if held.bytes > OUTPUT_LIMIT:
                 proceeds = False
             data = held.take(self.take_output(proceeds), self.need, self.changes.stable)
+            if data:
+                pieces.append(data)
         else:
-            data = self.take_output(proceeds)
+            pieces = self.take_pieces(proceeds)
         if unfinished:
             self.congested = True
             self.blocked = True
             if proceeds:
                 self.shared.turns.count()
-        if data:
+        if pieces:
             self._begun = self.is_opened()
-            self._counters.bytes_sent += len(data)
-            self._write(data)
+            self._send(pieces)
         if held.pieces:
             self._hold()
             return
@@ -227,6 +238,20 @@ class ClientOutput:
         if not self.over and self.is_finished():
             self.over = True
             self._hang_up()
+
+    def _send(self, pieces: list[bytes | memoryview]) -> None:
+        """Write the pieces in order, and count their bytes."""
+        first = pieces[0]
+        if len(pieces) == 1 and isinstance(first, bytes):
+            self._counters.bytes_sent += len(first)
+            self._write(first)
+            return
+        for piece in pieces:
+            self._counters.bytes_sent += len(piece)
+        if self.write_pieces is None:
+            self._write(b"".join(pieces))
+        else:
+            self.write_pieces(pieces)
 
     def _hold(self) -> None:
         """Keep output that waits for the disk; if there is too much of it, stop sending."""
@@ -358,6 +383,11 @@ class ConnectionOutput(ClientOutput):
         """Return the output so far; with `proceeds` transfers that wait for room continue."""
         connection = self.connection
         return connection.data_to_send(proceeds) if connection.has_output else b""
+
+    def take_pieces(self, proceeds: bool) -> list[bytes | memoryview]:
+        """Return what `take_output` returns, in pieces that may refer to payloads."""
+        connection = self.connection
+        return connection.pieces_to_send(proceeds) if connection.has_output else []
 
     def pending_bytes(self) -> i64:
         """Return how many bytes wait in the engine."""

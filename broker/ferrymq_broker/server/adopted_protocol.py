@@ -54,6 +54,15 @@ class AdoptedProtocol(AmqpProtocol):
     def _writer(self) -> Callable[[bytes], None]:
         return self._write
 
+    def _pieces_writer(self) -> Callable[[list[bytes | memoryview]], None]:
+        return self._write_pieces
+
+    def _write_pieces(self, pieces: list[bytes | memoryview]) -> None:
+        if self._known:
+            self._write(b"".join(pieces))
+        else:
+            self.driver.write_pieces(pieces)
+
     def _write(self, data: bytes) -> None:
         known = self._known
         if known:

@@ -6,12 +6,18 @@ the work. So the driver is compiled, and the event loop calls it without Python 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Any, Protocol, final
+from typing import Any, Final, Protocol, final
 
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.management.traces import RECEIVED, SENT
 from ferrymq_broker.server.read_fairness import ReadTurns, Round
+
+# The most pieces of one write to a socket: systems allow at least as many.
+_MOST_PIECES: Final = 1024
+# The modules of the transports whose bytes are those of their socket.
+_SOCKET_TRANSPORTS: Final = frozenset({"asyncio.selector_events", "uvloop.loop"})
 
 
 class ByteTap(Protocol):
@@ -56,6 +62,7 @@ class ConnectionDriver:
         "_failed",
         "_is_closing",
         "_send",
+        "_descriptor",
     )
 
     def __init__(
@@ -75,6 +82,8 @@ class ConnectionDriver:
         # Methods of the transport, which would have to be looked up for each write.
         self._is_closing: Callable[[], bool] = _is_closing
         self._send: Callable[[bytes], object] = _ignore
+        # The descriptor of the socket, if the bytes for the transport are written to it unchanged.
+        self._descriptor: int = -1
         self.turns: ReadTurns = ReadTurns(self._take, self._stop, self._start, round, clock=now)
         self.taps: tuple[ByteTap, ...] = ()
         self.begin: Callable[[bytes], bytes] | None = begin
@@ -89,6 +98,7 @@ class ConnectionDriver:
         self.transport = transport
         self._is_closing = transport.is_closing
         self._send = transport.write
+        self._descriptor = _descriptor_of(transport)
 
     def receive(self, data: bytes) -> None:
         """Handle a read: in one turn, or in several with turns of other connections in between."""
@@ -102,8 +112,36 @@ class ConnectionDriver:
         if not self._is_closing():
             self._send(data)
 
+    def write_pieces(self, pieces: list[bytes | memoryview]) -> None:
+        """Write pieces in order, as `write` does, without a copy of what the socket takes at once.
+
+        The rest is copied: pieces refer to payloads, which must not stay in memory until the client
+        reads.
+        """
+        if self._is_closing():
+            return
+        if self.taps or self._descriptor < 0 or len(pieces) > _MOST_PIECES:
+            self.write(b"".join(pieces))
+            return
+        written = 0
+        if self.transport.get_write_buffer_size() == 0:
+            try:
+                written = os.writev(self._descriptor, pieces)
+            except OSError:
+                # The socket takes nothing, or is broken: then the transport finds the same.
+                written = 0
+        rest: list[bytes | memoryview] = []
+        for piece in pieces:
+            size = len(piece)
+            if written < size:
+                rest.append(memoryview(piece)[written:] if written > 0 else piece)
+            written = max(0, written - size)
+        if rest:
+            self._send(b"".join(rest))
+
     def close(self) -> None:
         """Drop all callbacks, because the transport has ended."""
+        self._descriptor = -1
         self.turns.close()
         self.begin = None
         self.then = None
@@ -152,3 +190,12 @@ class ConnectionDriver:
     def _start(self) -> None:
         if not self._is_closing():
             self.transport.resume_reading()
+
+
+def _descriptor_of(transport: Any) -> int:
+    """Return the descriptor of the socket behind a transport, if that adds nothing to the bytes,
+    such as encryption; else -1."""
+    if type(transport).__module__ not in _SOCKET_TRANSPORTS or not hasattr(os, "writev"):
+        return -1
+    connected = transport.get_extra_info("socket")
+    return -1 if connected is None else int(connected.fileno())

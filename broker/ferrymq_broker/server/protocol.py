@@ -98,6 +98,10 @@ class AmqpProtocol(asyncio.Protocol):
         """Return the function that writes the handler's bytes."""
         return self.driver.write
 
+    def _pieces_writer(self) -> Callable[[list[bytes | memoryview]], None]:
+        """Return the function that writes pieces of the handler's bytes."""
+        return self.driver.write_pieces
+
     # -- from the event loop -------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -114,6 +118,7 @@ class AmqpProtocol(asyncio.Protocol):
         handler = self._new_handler(client)
         driver.handler = handler
         handler.rearm = self._rearm
+        handler.output.write_pieces = self._pieces_writer()
         self._server.connections.add(self)
         if self._server.failure is not None:
             # The store failed while the connection was being accepted.
@@ -212,6 +217,7 @@ class AmqpProtocol(asyncio.Protocol):
             before.abandon()
             driver.handler = handler
             handler.rearm = self._rearm
+            handler.output.write_pieces = self._pieces_writer()
         return data
 
     def _on_settled(self) -> None:

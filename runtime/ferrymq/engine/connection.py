@@ -218,7 +218,8 @@ class Connection:
         return i64(len(self.output)) + self._spliced_bytes
 
     def splice(self, payload: bytes, start: i64, end: i64) -> None:
-        """Add bytes of a payload to the output without a copy: `data_to_send` copies them once."""
+        """Add bytes of a payload to the output without a copy: `data_to_send` copies them once,
+        `pieces_to_send` does not."""
         self._spliced.append((i64(len(self.output)), memoryview(payload)[start:end]))
         self._spliced_bytes += end - start
 
@@ -243,6 +244,22 @@ class Connection:
         With a `max_output`, at most about that many bytes of transfers are returned, otherwise all
         output. Without `transfers`, transfers that wait for room in the output continue to wait.
         """
+        data = self._take_output(transfers)
+        return b"".join(self._pieces(data)) if self._spliced else data
+
+    def pieces_to_send(self, transfers: bool = True) -> list[bytes | memoryview]:
+        """Return what `data_to_send` returns, in pieces that are not empty.
+
+        Pieces of large payloads refer to them. Do not keep such pieces for a peer that does not
+        read: each keeps its whole payload in memory, although `max_output` limits the output.
+        """
+        data = self._take_output(transfers)
+        if self._spliced:
+            return self._pieces(data)
+        return [data] if data else []
+
+    def _take_output(self, transfers: bool) -> bytes:
+        """Return the output without its spliced parts, and forget it."""
         if transfers and self.output_limit.waiting:
             self.output_limit.fill(self)
         if self._touched:
@@ -257,26 +274,25 @@ class Connection:
             self.output.truncate(0)
         else:
             self.output = BytesWriter()
-        if self._spliced:
-            data = self._join(data)
         timers = self._timers
         timers.sent_since = True
         timers.sent_after = self._now
         return data
 
-    def _join(self, data: bytes) -> bytes:
+    def _pieces(self, data: bytes) -> list[bytes | memoryview]:
         """Return `data` with the spliced parts at their positions."""
-        view = memoryview(data)
-        parts: list[memoryview] = []
+        pieces: list[bytes | memoryview] = []
         begin: i64 = 0
         for position, part in self._spliced:
-            parts.append(view[begin:position])
-            parts.append(part)
+            if begin < position:
+                pieces.append(data[begin:position])
+            pieces.append(part)
             begin = position
-        parts.append(view[begin:])
+        if begin < len(data):
+            pieces.append(data[begin:])
         self._spliced = []
         self._spliced_bytes = 0
-        return b"".join(parts)
+        return pieces
 
     @property
     def awaited(self) -> str:
