@@ -188,7 +188,7 @@ def test_pieces_cost_what_they_have(pieces: list[bytes]) -> None:
     delivery = _delivery()
     for piece in pieces:
         delivery._received += len(piece)
-        delivery._add(piece)
+        delivery._add(piece, 0)
     assert delivery.data() == b"".join(pieces)
     held = 0 if delivery._begun is None else getsizeof(delivery._begun)
     assert held <= sum(map(len, pieces)) * 9 // 8 + 4096

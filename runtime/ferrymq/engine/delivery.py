@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq.engine.unwritten import unwritten
+
 if TYPE_CHECKING:
     from ferrymq.engine.receiver import ReceiverLink
     from ferrymq.engine.sender import SenderLink
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 # message is kept in a buffer that grows.
 _JOINED_FRAMES: Final = 256
 _JOINED_BYTES: Final = 1_048_576
+# A buffer for a message that is expected to have at least so many bytes is made at once.
+_EXPECTED_BYTES: Final = 131_072
 
 
 def number_tag(number: i64) -> bytes:
@@ -117,6 +121,7 @@ class IncomingDelivery:
         "_number",
         "_begun",
         "_grown",
+        "_grown_size",
         "_received",
     )
 
@@ -148,6 +153,8 @@ class IncomingDelivery:
         # of a large message costs no more than any other. It is not used for small messages, which
         # would be copied while they grow.
         self._grown: BytesIO | None = None
+        # Bytes of the message in `_grown`. Those after them have no meaning.
+        self._grown_size: i64 = 0
         self._received: i64 = 0
 
     @property
@@ -166,35 +173,47 @@ class IncomingDelivery:
         if begun is None:
             return self.payload
         grown = self._grown
-        return b"".join(begun) if grown is None else grown.getvalue()
+        return b"".join(begun) if grown is None else grown.getvalue()[: self._grown_size]
 
-    def _add(self, payload: bytes) -> None:
-        """Add the payload of a frame that is not the last."""
-        begun = self._begun
-        if begun is None:
-            self._begun = [payload]
-            return
+    def _add(self, payload: bytes | memoryview, expected: i64) -> None:
+        """Add the payload of a frame that is not the last. The message may have `expected` bytes,
+        0 if that is unknown."""
         grown = self._grown
         if grown is not None:
             grown.write(payload)
+            self._grown_size += len(payload)
             return
-        begun.append(payload)
+        begun = self._begun
+        if begun is None:
+            self._begun = begun = []
+            if expected >= _EXPECTED_BYTES:
+                self._grown = grown = BytesIO(unwritten(expected))
+                grown.write(payload)
+                self._grown_size = len(payload)
+                return
+        begun.append(bytes(payload))
         if len(begun) >= _JOINED_FRAMES or self._received > _JOINED_BYTES:
-            grown = BytesIO()
+            self._grown = grown = BytesIO()
             for part in begun:
-                grown.write(part)
-            self._grown = grown
+                self._grown_size += grown.write(part)
             begun.clear()
 
     def _join(self) -> None:
         """Join the received frames into the payload."""
-        self.payload = self.data()
+        grown = self._grown
+        if grown is None:
+            self.payload = self.data()
+        else:
+            # No copy: the payload is the memory of the buffer.
+            grown.truncate(self._grown_size)
+            self.payload = grown.getvalue()
         self._drop()
 
     def _drop(self) -> None:
         """Drop the received frames."""
         self._begun = None
         self._grown = None
+        self._grown_size = 0
 
     def settle(self, state: DeliveryState | None) -> None:
         """Give the delivery its outcome and settle it.

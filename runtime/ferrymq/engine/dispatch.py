@@ -30,6 +30,9 @@ from ferrymq_types.unions import CODES, decode_frame
 if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
 
+# The payload of a frame that is not the last of its message is not cut out of a read if it has at
+# least so many bytes: the message copies it.
+_REFERRED: Final = 8192
 _NAMES: Final = ("begin", "attach", "flow", "transfer", "disposition", "detach", "end")
 
 
@@ -57,7 +60,11 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
                 if begin >= 0 and session._take_plain(plain, data, begin, end):
                     return
                 transfer = decode_transfer(reader)
-                session._on_transfer(transfer, reader.data[reader.pos : end])
+                begin = reader.pos
+                if transfer.more and end - begin >= _REFERRED:
+                    session._on_transfer(transfer, memoryview(reader.data)[begin:end])
+                else:
+                    session._on_transfer(transfer, reader.data[begin:end])
                 return
             if code == descriptors.DISPOSITION:
                 disposition = decode_disposition(reader)

@@ -112,7 +112,9 @@ class IncomingHalf:
             self._check_drained(link)
         return True
 
-    def on_transfer(self, transfer: Transfer, link: ReceiverLink, payload: bytes) -> None:
+    def on_transfer(
+        self, transfer: Transfer, link: ReceiverLink, payload: bytes | memoryview
+    ) -> None:
         """Handle one transfer frame for a link that has been looked up."""
         partial = link.partial
         first = partial is None
@@ -140,7 +142,7 @@ class IncomingHalf:
             partial.remote_settled = True
         if partial.resumed:
             resumption = link.resumption
-            payload = b"" if resumption is None else resumption.unseen(partial, payload)
+            payload = b"" if resumption is None else resumption.unseen(partial, bytes(payload))
         limit: i64 = link.max_message_size
         partial._received += len(payload)
         if limit != 0 and partial._received > limit:
@@ -160,8 +162,11 @@ class IncomingHalf:
                     # The sender may state the state of an incomplete delivery (§2.7.6).
                     self._add_unsettled(partial)
             if not partial.complete:
-                partial._add(payload)
-                if not self.session.connection.channels.unfinished.add(link, len(payload)):
+                unfinished = self.session.connection.channels.unfinished
+                # One such buffer for each connection, because the memory is not counted.
+                expected: i64 = link._last_size if unfinished.held == 0 else 0
+                partial._add(payload, expected)
+                if not unfinished.add(link, len(payload)):
                     self._drop_partial(link, partial)
                     raise RemoteProtocolError(
                         "amqp:resource-limit-exceeded",
@@ -181,10 +186,11 @@ class IncomingHalf:
             link._end_partial()
         if not partial.complete:
             if partial._begun is None:
-                partial.payload = payload
+                partial.payload = payload if isinstance(payload, bytes) else bytes(payload)
             else:
-                partial._add(payload)
+                partial._add(payload, 0)
                 partial._join()
+                link._last_size = len(partial.payload)
         link._count_delivery()
         if not partial.ignored:
             self._on_last_frame(link, partial)

@@ -35,6 +35,7 @@ class ReceiverLink(Link):
         "_said_at",
         "partial",
         "_counted",
+        "_last_size",
         "allowance",
         "spare",
         "flow_due",
@@ -65,6 +66,8 @@ class ReceiverLink(Link):
         self.partial: IncomingDelivery | None = None
         # Bytes of the incomplete delivery that count as unfinished: most deliveries have none.
         self._counted: i64 = 0
+        # Bytes of the last message that had several frames; the next one may be as large.
+        self._last_size: i64 = 0
         # Deliveries that the sender may believe are allowed, because it has not yet learned that
         # credit was taken back.
         self.allowance: i64 = 0

@@ -289,7 +289,7 @@ class ReceiverResumption:
         self.continued = False
         delivery._received = len(data)
         if not delivery.complete and delivery._begun is None:
-            delivery._add(data)
+            delivery._add(data, 0)
         return delivery
 
     def unseen(self, delivery: IncomingDelivery, payload: bytes) -> bytes:

@@ -425,7 +425,9 @@ class Session:
             return False
         return self.incoming.take_plain(plain, link, data, begin, end)
 
-    def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
+    def _on_transfer(self, transfer: Transfer, payload: bytes | memoryview) -> None:
+        """Handle one transfer frame. `payload` may refer to the bytes of a whole read, so it is not
+        kept."""
         self.incoming.count_frame()
         receiver = self._last_link
         if receiver is None or receiver.remote_handle != transfer.handle:
@@ -440,7 +442,7 @@ class Session:
             self._last_link = link
         if not receiver.usable:
             if receiver.state is LinkState.ATTACH_RCVD and not receiver.remote_detached:
-                self._wait_for_attach(receiver, transfer, payload)
+                self._wait_for_attach(receiver, transfer, bytes(payload))
                 return
             if receiver.cut_short:
                 # The rest of the delivery on which the link failed was already sent.
@@ -459,7 +461,9 @@ class Session:
             )
         self._take(transfer, receiver, payload)
 
-    def _take(self, transfer: Transfer, receiver: ReceiverLink, payload: bytes) -> None:
+    def _take(
+        self, transfer: Transfer, receiver: ReceiverLink, payload: bytes | memoryview
+    ) -> None:
         """Pass a transfer to its link; a violation of a link rule fails the link."""
         try:
             self.incoming.on_transfer(transfer, receiver, payload)
