@@ -3,9 +3,9 @@
 Transfers are numbered by `next_id` and sent while the peer's incoming window, `remote_window`
 frames, is open (AMQP 1.0 §2.5.6) and the output of the connection has room (`OutputLimit`). The
 others wait in `_backlog` in order. A delivery may be sent in part and wait in part. The backlog
-refers to the payload, whose bytes are copied once at most, when the output is taken. If the receiver
-takes its credit back while a delivery waits, that delivery is not sent (§2.6.7): it waits in
-`_withheld` until there is credit again.
+refers to the payload, whose bytes are copied once at most, when the output is taken. If the
+receiver takes its credit back while a delivery waits, that delivery is not sent (§2.6.7): it waits
+in `_withheld` until there is credit again.
 """
 
 from __future__ import annotations
