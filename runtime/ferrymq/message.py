@@ -41,6 +41,7 @@ from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.limits import ELEMENT_MEMORY, MAX_MEMORY
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.writer import write_binary
+from ferrymq_types.descriptors import DATA
 from ferrymq_types.messaging import (
     AmqpSequence,
     AmqpValue,
@@ -78,8 +79,6 @@ _APPLICATION_PROPERTIES: Final = 5
 _FOOTER: Final = 6
 # The rank of a missing body.
 _NO_BODY: Final = 7
-# The descriptor of a data section.
-_DATA: Final = 0x75
 # A header that says `durable` and nothing else, encoded.
 _DURABLE: Final = Header(durable=True).to_bytes()
 
@@ -355,7 +354,7 @@ class Message(MessageFields):
             encode_application_properties(w, ApplicationProperties(application_properties or {}))
         data = self._data
         if data is not None:
-            write_descriptor(w, _DATA)
+            write_descriptor(w, DATA)
             write_binary(w, data, "data")
         else:
             sections = self.body_sections
@@ -545,7 +544,7 @@ def _at_data(reader: Reader) -> bool:
     if pos + 3 > reader.end:
         return False
     data = reader.data
-    return data[pos] == DESCRIBED and data[pos + 1] == SMALL_ULONG and data[pos + 2] == _DATA
+    return data[pos] == DESCRIBED and data[pos + 1] == SMALL_ULONG and data[pos + 2] == DATA
 
 
 def _check_next(reader: Reader, start: i64, first: BodySection, section: BodySection) -> None:
