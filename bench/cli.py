@@ -21,7 +21,7 @@ from rich.console import Console
 import hatch_build
 from bench import compare, foreign, markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
-from bench.parts import amqp_0_9_1, azure, memory, start, target_latency, workers
+from bench.parts import amqp_0_9_1, azure, large, memory, start, target_latency, workers
 from bench.parts.broker import DURABLE, IN_MEMORY, BrokerBench, Candidate, Case
 from bench.parts.clients import ClientBench
 from bench.parts.durable import DurableBench
@@ -47,7 +47,7 @@ from bench.tree import ROOT, Trees, command, environment, variant_on
 PARTS: Final = (
     "codec", "broker", "clients", "features", "security", "latency", "durable", "memory",
     "azure", "amqp-0-9-1", "start", "watching", "replicated", "target-latency",
-    "workers",
+    "workers", "large",
 )  # fmt: skip
 FORMAT: Final = 1
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -244,6 +244,9 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
                         connections=200 // extent.memory_shrink,
                     )
                 )
+        elif part == "large":
+            amount = 480 // extent.memory_shrink
+            reports.append(large.measure(trees, rounds=extent.broker_rounds, amount=amount))
         elif part == "azure":
             with tempfile.TemporaryDirectory() as folder:
                 reports.append(azure.measure(trees, Path(folder), shrink=extent.memory_shrink))

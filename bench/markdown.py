@@ -42,6 +42,7 @@ TITLES: Final = {
     "replicated": "A cluster on PostgreSQL",
     "target-latency": "Short waits",
     "workers": "Several workers",
+    "large": "Large messages",
     "amqp-0-9-1": "AMQP 0-9-1 beside another broker",
     "reading": "Streams into Spark",
     "archive": "Streams to Parquet",

@@ -11,6 +11,7 @@ LESS_IS_BETTER: Final = (
     "s",
     "ms",
     "µs",
+    "ms/MiB",
     "µs/message",
     "µs/connection",
     "µs/row",
