@@ -27,7 +27,9 @@ def number(value: float) -> str:
     """Format a figure with its significant digits, and separated thousands."""
     if value >= 1000:
         return spaced(round(value))
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.1 or value == 0 else f"{value:.2g}"
 
 
 def figure_row(figure: Figure) -> Row:
