@@ -72,13 +72,8 @@ class PageCache:
         store = self._partition.agenda.store
         if store is not None:
             run = store.run(RECORD, self._id, offset, end, _PAGE_BYTES)
-            index: i64 = 0
-            while index < run.count:
-                payload = run.rest(index, HEAD)
-                if payload is None:
-                    break
+            for index, payload in enumerate(run.rests(HEAD)):
                 self._add(page, run.data, run.begin(index), payload)
-                index += 1
         if page.count == 0:
             value = self.value_of(offset)
             if value is None:
