@@ -4,8 +4,8 @@
 
 Each number is the offset of the next record to read. Spark compares offsets as JSON text, so keys
 always have the same order. The first offset of a new query has ``"pin":true`` before `streams`: the
-start is decided, but not yet written to the checkpoint. The end of the first batch of a query that
-began on Spark 4.0 or 4.1 has ``"begin":{…}`` before `streams`: the start, in the same form.
+start is decided, but not yet written to the checkpoint. The end of the first batch of a query has
+``"begin":{…}`` before `streams`: the start, in the same form.
 
 A query over several brokers has a position for each broker that has the stream, by the broker's id:
 
@@ -81,8 +81,8 @@ class PartitionOffset:
 @dataclass(frozen=True, slots=True)
 class Offset:
     """The position of a query, by the keys of streams. `pin` marks a start that is not written to
-    the checkpoint yet. `begin` is the start of the query, if this is the end of its first batch and
-    has to tell it."""
+    the checkpoint yet. `begin` is the start of the query, if this is the end of its first
+    batch."""
 
     streams: Mapping[str, PartitionOffset] = field(default_factory=dict)
     pin: bool = False

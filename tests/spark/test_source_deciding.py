@@ -14,7 +14,7 @@ from pyspark_ferrymq.options import Selection, SourceOptions
 from pyspark_ferrymq.read_columns import ReadColumns
 from pyspark_ferrymq.reading import stream_reader as reading
 from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
-from pyspark_ferrymq.spark_api import ReadAllAvailable
+from pyspark_ferrymq.spark_api import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 from pyspark_ferrymq.task_planning import RangePartition
 
@@ -131,14 +131,37 @@ def test_all_of_a_stream_that_comes_while_the_only_batch_is_planned(
     assert ranges(reader, start, end) == ["a::0 from 0 to before 10", "b::0 from 0 to before 7"]
 
 
-def test_a_first_batch_that_is_repeated_stays_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_empty_first_batch_of_an_older_release_stays_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In older releases, the end of the first batch was the start of the query, without `begin`."""
     there = There(a=[10], b=[5])
     first = reader_of(there, monkeypatch, subscribePattern=".*")
-    end = follow(first, first.initialOffset())
+    end = {"v": 1, "streams": first.initialOffset()["streams"]}
     there.make("a", [20])
     there.make("b", [9], "2")
     again = reader_of(there, monkeypatch, subscribePattern=".*", failOnDataLoss="false")
     assert ranges(again, again.initialOffset(), end) == []
+
+
+@pytest.mark.parametrize("limit", [ReadMaxRows(4), ReadAllAvailable()])
+def test_the_first_batch_is_repeated_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, limit: ReadLimit
+) -> None:
+    there = There(a=[10])
+    first = reader_of(there, monkeypatch, subscribe="a", startingOffsets="earliest")
+    start = first.initialOffset()
+    end = first.latestOffset(start, limit)
+    read = ranges(first, start, end)
+    assert len(read) == 1
+    there.make("a", [20])
+    # The start of the query is decided: `latest` does not count for this batch.
+    again = reader_of(there, monkeypatch, subscribe="a", startingOffsets="latest")
+    assert ranges(again, again.initialOffset(), end) == read
+    there.make("a", [20], "2")
+    anew = reader_of(there, monkeypatch, subscribe="a")
+    with pytest.raises(AmqpDataLossError):
+        anew.partitions(anew.initialOffset(), end)
 
 
 def test_a_hold_is_where_the_query_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,10 +149,8 @@ def test_a_limit_holds_for_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"maxOffsetsPerTrigger": "10", "trigger": "processingTime"}
     there = There(a=[25])
     reader = old_reader_of(there, monkeypatch, startingOffsets="earliest", **options)
-    end, read = first_batch(reader)
-    assert read == []
-    found = []
-    for _ in range(3):
+    end, found = first_batch(reader)
+    for _ in range(2):
         last, end = end, reader.latestOffset()
         found += ranges(reader, last, end)
     assert found == [

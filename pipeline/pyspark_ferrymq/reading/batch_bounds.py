@@ -14,8 +14,8 @@ def begin_of(
     """Return the start of a batch in a partition; a new partition or stream begins at its first
     record.
 
-    When the first batch of a query is repeated, its start has just been decided again. Streams that
-    were made again in the meantime have no records in this batch.
+    A pinned start has just been decided again, because the empty first batch of an older release is
+    repeated. Streams that were made again in the meantime have no records in this batch.
     """
     before = start.streams.get(name)
     if broker_of(name) and broker_of(name) not in start.brokers:

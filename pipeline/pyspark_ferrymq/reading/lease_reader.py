@@ -50,7 +50,7 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of a query: it leases in the driver's process, and a copy of it reads in each
     task.
 
-    As for streams, the first batch of a new query is empty: with its end, Spark stores the holder.
+    The first batch of a new query is empty: with its end, Spark stores the holder.
     """
 
     def __init__(self, options: SourceOptions, columns: ReadColumns) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_ferrymq.errors import plain
 from pyspark_ferrymq.offsets import Offset
-from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader, parsed_offset
+from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
 from pyspark_ferrymq.spark_api import ReadAllAvailable, ReadLimit, limit_error
 from pyspark_ferrymq.stream_metadata import asking
 
@@ -27,9 +27,8 @@ class RememberingStreamReader(OffsetStreamReader):
     """A reader that knows the start of the next batch.
 
     With `availableNow`, a query has one batch, and Spark does not tell the trigger. So the first
-    batch of a query has all available records, and its end has the start of the query: then the
-    batch is the same when it is repeated. Raises `AmqpOptionError` for limits of a batch, unless
-    the options say that the query has another trigger.
+    batch of a query has all available records. Raises `AmqpOptionError` for limits of a batch,
+    unless the options say that the query has another trigger.
     """
 
     def __init__(self, options: SourceOptions, columns: ReadColumns) -> None:
@@ -57,23 +56,13 @@ class RememberingStreamReader(OffsetStreamReader):
     ) -> dict[str, object]:
         """Return the end of the next batch; the end of the last one if there is nothing, or not
         enough, to read. Spark gives neither `start` nor `limit`."""
-        if self._last is None:
-            begin = parsed_offset(self.initialOffset())
-            # With another trigger, the first batch is empty, as on a newer Spark.
-            first = (
-                ReadAllAvailable() if self.options.trigger is None else self.getDefaultReadLimit()
-            )
-            end = super().latestOffset(begin.to_json(), first)
-            self._given = Offset(parsed_offset(end).streams, begin=begin.streams)
-            self._last = self._given.to_json()
-            return self._last
-        last = parsed_offset(self._last)
-        end = super().latestOffset(Offset(last.streams).to_json(), self.getDefaultReadLimit())
-        if parsed_offset(end).streams != last.streams:
-            self._last = end
-        else:
-            # Spark compares offsets as text: the same position has to be the same text.
-            self._given = last
+        limit = self.getDefaultReadLimit()
+        before = self._last
+        if before is None:
+            before = self.initialOffset()
+            if self.options.trigger is None:
+                limit = ReadAllAvailable()
+        self._last = super().latestOffset(before, limit)
         return self._last
 
     @plain

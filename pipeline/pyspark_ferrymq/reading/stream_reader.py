@@ -53,8 +53,8 @@ _UNLIMITED: Final = (1 << 63) - 1
 class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of a query: it plans in the driver's process, and a copy of it reads in each task.
 
-    The first batch of a new query is empty: Spark stores only the end offsets of batches, so the
-    query's start must be the end of a batch.
+    Spark stores only the end offsets of batches. So the end of a query's first batch also has the
+    query's start: if that batch is repeated, it begins at the same offsets.
     """
 
     def __init__(self, options: SourceOptions, columns: ReadColumns) -> None:
@@ -96,11 +96,12 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, object]:
         """Return the end of the next batch; `start` if there is nothing, or not enough, to read."""
         where = parsed_offset(start)
-        if where.pin and not isinstance(limit, ReadAllAvailable):
-            # The start of the query becomes the end of an empty batch.
-            end = where.unpinned()
-        else:
-            end = asking(self.options, lambda: self._latest(where.unpinned(), limit))
+        end = asking(self.options, lambda: self._latest(where.unpinned(), limit))
+        if where.pin:
+            end = Offset(end.streams, begin=where.streams)
+        elif end.streams == where.streams:
+            # Spark compares offsets as text: the same position has to be the same text.
+            end = where
         holder = self.options.hold
         if where.pin and holder is not None:
             # The hold is not set in `initialOffset`: that is called again when the first batch is
