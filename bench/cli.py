@@ -14,14 +14,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from rich.console import Console
 
 import hatch_build
 from bench import compare, foreign, markdown, profile, summary
 from bench.machine import load, machine, two_processors, versions
-from bench.parts import amqp_0_9_1, azure, large, memory, start, target_latency, workers
+from bench.parts import amqp_0_9_1, azure, large, memory, rate, start, target_latency, workers
 from bench.parts.broker import DURABLE, IN_MEMORY, BrokerBench, Candidate, Case
 from bench.parts.clients import ClientBench
 from bench.parts.durable import DurableBench
@@ -47,7 +47,7 @@ from bench.tree import ROOT, Trees, command, environment, variant_on
 PARTS: Final = (
     "codec", "broker", "clients", "features", "security", "latency", "durable", "memory",
     "azure", "amqp-0-9-1", "start", "watching", "replicated", "target-latency",
-    "workers", "large",
+    "workers", "large", "rate",
 )  # fmt: skip
 FORMAT: Final = 1
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -100,14 +100,14 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     made.add_argument(
         "--peer", action="append", default=[], metavar="NAME=URL",
-        help="another running broker: of AMQP 1.0 for the parts broker and clients, where the path "
-        "of the URL is the address of its queue, without a path `bench`; of AMQP 0-9-1 for the "
-        "part amqp-0-9-1, which needs the URL's port",
+        help="another running broker: of AMQP 1.0 for the parts broker, rate and clients, where "
+        "the path of the URL is the address of its queue, without a path `bench`; of AMQP 0-9-1 "
+        "for the part amqp-0-9-1, which needs the URL's port",
     )  # fmt: skip
     made.add_argument(
         "--with", dest="peers", action="append", default=[], choices=sorted(foreign.PEERS),
-        help="start this broker as a peer, if it is installed: nats for the part broker, rabbitmq "
-        "for the parts broker, clients and amqp-0-9-1; may be given several times",
+        help="start this broker as a peer, if it is installed: nats and proton for the parts "
+        "broker and rate, rabbitmq for these, clients and amqp-0-9-1; may be given several times",
     )  # fmt: skip
     made.add_argument(
         "--amqpload", metavar="PATH", default=os.environ.get("AMQPLOAD") or None,
@@ -247,6 +247,8 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
         elif part == "large":
             amount = 480 // extent.memory_shrink
             reports.append(large.measure(trees, rounds=extent.broker_rounds, amount=amount))
+        elif part == "rate":
+            reports.append(even_rate(trees, extent, arguments))
         elif part == "azure":
             with tempfile.TemporaryDirectory() as folder:
                 reports.append(azure.measure(trees, Path(folder), shrink=extent.memory_shrink))
@@ -491,12 +493,7 @@ def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Repo
             candidates.append(_candidate(stack.enter_context(proton_broker(trees)), IN_MEMORY))
         except RuntimeError as error:
             notes.append(str(error).strip().splitlines()[-1])
-        candidates += [peer_of(peer) for peer in arguments.peer]
-        for start in (foreign.relay, *(foreign.PEERS[name] for name in arguments.peers)):
-            try:
-                candidates += start(stack, trees, folder)
-            except foreign.NotInstalled as error:
-                notes.append(str(error))
+        candidates += foreign.peers(stack, trees, folder, arguments.peer, arguments.peers, notes)
         bench = BrokerBench(
             trees,
             candidates,
@@ -514,6 +511,23 @@ def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Repo
     return report
 
 
+def even_rate(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:
+    """Measure the part `rate`: ours, the given ones, and a relay."""
+    with contextlib.ExitStack() as stack:
+        notes: list[str] = []
+        folder = Path(stack.enter_context(folder_on_disk()))
+        candidates = [_candidate(stack.enter_context(broker(trees)), IN_MEMORY)]
+        candidates += foreign.peers(stack, trees, folder, arguments.peer, arguments.peers, notes)
+        report = rate.measure(
+            trees,
+            candidates,
+            rounds=extent.broker_rounds,
+            seconds=4 * extent.broker_seconds,
+        )
+    report.notes += notes
+    return report
+
+
 def _candidate(server: Server, cases: tuple[Case, ...]) -> Candidate:
     return Candidate(server.name, f"amqp://127.0.0.1:{server.port}", server.pid, cases=cases)
 
@@ -523,7 +537,7 @@ def clients(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Repo
     with contextlib.ExitStack() as stack:
         ours = stack.enter_context(broker(trees))
         candidates = [Candidate(ours.name, f"amqp://127.0.0.1:{ours.port}")]
-        candidates += [peer_of(peer) for peer in arguments.peer]
+        candidates += [foreign.given(peer) for peer in arguments.peer]
         notes = []
         if "rabbitmq" in arguments.peers:
             try:
@@ -540,14 +554,6 @@ def clients(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Repo
         **versions(),
     }
     return report
-
-
-def peer_of(text: str) -> Candidate:
-    """Return the broker that `--peer NAME=URL` names."""
-    name, _, url = text.partition("=")
-    parts = urlsplit(url)
-    address = unquote(parts.path) or "bench"
-    return Candidate(name, f"{parts.scheme}://{parts.netloc}", address=address)
 
 
 def worker(trees: Trees, part: str, *options: str) -> Report:

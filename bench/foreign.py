@@ -1,5 +1,5 @@
-"""Peers that are no part of this project, started on loopback for one run: NATS, RabbitMQ, and a
-relay in C without a protocol.
+"""Peers that are no part of this project, started on loopback for one run: NATS, RabbitMQ, the
+example broker of Proton's C++ library, and a relay in C without a protocol.
 
 Everything is in temporary folders, and ends with the run. NATS and the relay have a client in C,
 `bench/peers/load_raw.c`, which shapes its load as `bench.load` does: the same messages in flight,
@@ -12,10 +12,11 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from bench.loops.tally import Numbered
 from bench.loops.transfer import frames
@@ -47,23 +48,27 @@ def compiled(name: str, folder: Path) -> Path:
     return program
 
 
-def _loaded(program: Path, modes: Mapping[Case, str], framed: bool = False) -> Callable[..., float]:
+def _loaded(
+    program: Path, modes: Mapping[Case, str], framed: bool = False
+) -> Callable[[Candidate, Case, int, int, int], dict[str, Any]]:
     """Return a client that runs `load_raw` with the mode for each case.
 
     With `framed`, messages have the size of a whole transfer frame.
     """
 
-    def run(to: Candidate, case: Case, count: int, warm_up: int) -> float:
+    def run(to: Candidate, case: Case, count: int, warm_up: int, rate: int) -> dict[str, Any]:
         size = case.size
         if framed:
             size = len(frames(1, Numbered(0, size).message(0)))
         numbers = (count, warm_up, size, case.in_flight)
         command = [str(program), to.url.rpartition(":")[2], *map(str, numbers), modes[case]]
+        if rate:
+            command.append(str(rate))
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT, check=False)
         if done.returncode:
             raise LoadFailed(done.stderr.strip() or f"exit status {done.returncode}")
-        seconds: float = json.loads(done.stdout)["seconds"]
-        return count / seconds
+        told: dict[str, Any] = json.loads(done.stdout)
+        return {**told, "rate": count / told["seconds"]}
 
     return run
 
@@ -120,8 +125,50 @@ def rabbitmq(stack: ExitStack, trees: Trees, folder: Path) -> list[Candidate]:
     return [Candidate(f"RabbitMQ {version}", url, pid, address=site.queue("bench"))]
 
 
+def proton(stack: ExitStack, trees: Trees, folder: Path) -> list[Candidate]:
+    """Start the example broker of Proton's C++ library, and return it as a candidate. Raises
+    `NotInstalled`."""
+    from tests.interop.brokers import proton_broker
+
+    if reason := proton_broker.missing():
+        raise NotInstalled(f"Proton's broker in C++: {reason}")
+    process = proton_broker.ProtonBroker()
+    stack.callback(process.close)
+    process.start()
+    url = f"amqp://127.0.0.1:{process.port}"
+    return [Candidate(f"Proton {process.version} (C++)", url, process.pid, cases=IN_MEMORY)]
+
+
 PEERS: Final[dict[str, Callable[[ExitStack, Trees, Path], list[Candidate]]]] = {
     "nats": nats,
+    "proton": proton,
     "rabbitmq": rabbitmq,
 }
 """The peers that `--with` starts."""
+
+
+def peers(
+    stack: ExitStack,
+    trees: Trees,
+    folder: Path,
+    urls: Sequence[str],
+    names: Sequence[str],
+    notes: list[str],
+) -> list[Candidate]:
+    """Return the brokers that are given (see `given`), those of `PEERS` with these names, and the
+    relay. Notes say what is missing."""
+    candidates = [given(url) for url in urls]
+    for start in (relay, *(PEERS[name] for name in names)):
+        try:
+            candidates += start(stack, trees, folder)
+        except NotInstalled as error:
+            notes.append(str(error))
+    return candidates
+
+
+def given(text: str) -> Candidate:
+    """Return the broker that `--peer NAME=URL` names."""
+    name, _, url = text.partition("=")
+    parts = urlsplit(url)
+    address = unquote(parts.path) or "bench"
+    return Candidate(name, f"{parts.scheme}://{parts.netloc}", address=address)

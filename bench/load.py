@@ -5,6 +5,9 @@ each receiver, around the compiled ends in `bench.loops.load`. Every receiver mu
 message. The command prints one JSON object. Its exit status is 0 if every message arrived once,
 complete and in order, else 1.
 
+With `--rate` messages are sent at even intervals, whether earlier ones have arrived or not, and the
+result has the times from when a message was due until it arrived. The process does not sleep then.
+
 With `--only send` the messages stay at the broker: status 0 says that each was accepted. With
 `--only receive` and the same `--run` they are received from there, possibly much later.
 """
@@ -12,6 +15,7 @@ With `--only send` the messages stay at the broker: status 0 says that each was 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import select
@@ -24,6 +28,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from bench.loops.load import End, Plan, Receiver, Sender
+from bench.parts.latency import percentile
 from ferrymq_types.filters import SelectorFilter
 
 READ_SIZE: Final = 1 << 18
@@ -31,6 +36,8 @@ READ_SIZE: Final = 1 << 18
 HIGH_WATER: Final = 1 << 18
 # The name of a selector among the filters of a source.
 SELECTOR: Final = "apache.org:selector-filter:string"
+# The percentiles of latencies in the result.
+SHARES: Final = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 # Seconds to wait for steps that are not measured.
 LINGER: Final = 1.0
 
@@ -86,15 +93,19 @@ class Pipe:
 class Load:
     """A run of a plan against one broker, which ends when it is done or nothing happens any more.
 
-    Without `receivers` messages are only sent, and with `sends` false only received.
+    Without `receivers` messages are only sent, and with `sends` false only received. `rate` is in
+    messages per second; 0 sends as many as plan and credit allow.
     """
 
     def __init__(
         self, plan: Plan, host: str, port: int, idle: float, *,
         receivers: int = 1, ordered: bool = True, sends: bool = True,
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | None = None, rate: int = 0,
     ) -> None:  # fmt: skip
         self.plan = plan
+        self.rate = rate
+        # When the first message was due.
+        self.started = 0.0
         self.idle = idle
         self.ordered = ordered
         self.poll = select.poll()
@@ -137,6 +148,7 @@ class Load:
         """Move bytes until `done()`; return false if nothing happens for the idle time."""
         patience = (self.idle if idle is None else idle) * 1000
         more = False
+        last = time.monotonic()
         while True:
             for fd, pipe in self.pipes.items():
                 if not pipe.eof:
@@ -147,8 +159,10 @@ class Load:
                 return True
             if self._broken():
                 return False
-            ready = self.poll.poll(0 if more else patience)
-            if not ready and not more:
+            ready = self.poll.poll(0 if more or self.rate else patience)
+            if ready or more:
+                last = time.monotonic()
+            elif time.monotonic() - last >= patience / 1000:
                 return False
             for fd, mask in ready:
                 if mask & ~select.POLLOUT:
@@ -170,6 +184,10 @@ class Load:
         else:
             # Arrivals are unknown: a message counts as in flight only until it is written.
             sender.arrived = sender.sent
+        if self.rate:
+            now = time.perf_counter()
+            self.started = self.started or now
+            sender.due = min(self.plan.total, 1 + int((now - self.started) * self.rate))
         if self.plan.in_flight == 1 and sender.arrived < sender.sent:
             # An outcome may come before the message has arrived.
             return False
@@ -215,8 +233,19 @@ class Load:
             "seconds": seconds if ok else None,
             "rate": count / seconds if ok else None,
             "client_cpu_seconds": cpu,
+            "latency_us": self._latencies() if ok and self.rate else None,
             **faults,
         }
+
+    def _latencies(self) -> dict[str, float]:
+        """Return percentiles of the times in which measured messages have arrived, in µs."""
+        times = [
+            1e6 * (arrived - self.started - number / self.rate)
+            for each in self.receivers
+            for number, arrived in enumerate(each.times)
+            if number >= self.plan.warm_up
+        ]
+        return {name: percentile(times, share) for name, share in SHARES.items()}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -242,6 +271,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--size", type=int, default=100, help="bytes of body, 16 at least")
     made.add_argument("--in-flight", type=int, default=500, help="the most messages in flight")
     made.add_argument("--credit", type=int, default=500, help="the receiver's credit")
+    made.add_argument("--rate", type=int, default=0, help="messages per second; default: no limit")
     made.add_argument("--settled", action="store_true", help="pre-settled both ways")
     made.add_argument("--idle", type=float, default=10.0, help="seconds of silence until giving up")
     return made
@@ -265,7 +295,11 @@ def main(argv: list[str] | None = None) -> int:
         capability=arguments.capability,
         hostname=arguments.hostname,
         run=int.from_bytes(os.urandom(6), "big") if arguments.run is None else arguments.run,
+        timed=arguments.rate > 0,
     )
+    if arguments.rate:
+        # A collection of garbage would count as latency of the broker.
+        gc.disable()
     load = Load(
         plan,
         url.hostname or "127.0.0.1",
@@ -275,6 +309,7 @@ def main(argv: list[str] | None = None) -> int:
         sends=arguments.only != "receive",
         ordered=not arguments.unordered,
         tls=ssl.create_default_context(cafile=arguments.ca) if url.scheme == "amqps" else None,
+        rate=arguments.rate,
     )
     result = load.run()
     json.dump(result, sys.stdout)

@@ -34,6 +34,7 @@ TITLES: Final = {
     "features": "Features",
     "security": "Security",
     "latency": "Latency",
+    "rate": "Latency at an even rate",
     "durable": "Durable messages",
     "memory": "Memory",
     "azure": "Azure's clients",

@@ -45,11 +45,12 @@ class Plan:
 
     By default receivers take from `address` (`source`), messages have no sections before their body
     (`heads`: those of the first message, the second … and then from the start again), and a
-    receiver takes all messages (`filter`, `capability`). `hostname` chooses the virtual host.
+    receiver takes all messages (`filter`, `capability`). `hostname` chooses the virtual host. With
+    `timed`, receivers note when each message arrives.
     """
 
     __slots__ = ("address", "count", "warm_up", "size", "in_flight", "credit", "settled", "run",
-                 "source", "heads", "filter", "capability", "hostname")  # fmt: skip
+                 "source", "heads", "filter", "capability", "hostname", "timed")  # fmt: skip
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class Plan:
         filter: dict[str, object] | None = None,
         capability: str = "",
         hostname: str = "localhost",
+        timed: bool = False,
     ) -> None:
         self.address = address
         self.source = source or address
@@ -74,6 +76,7 @@ class Plan:
         self.filter = filter
         self.capability = capability
         self.hostname = hostname
+        self.timed = timed
         self.count = count
         self.warm_up = warm_up
         self.size = size
@@ -162,10 +165,11 @@ class Sender(End):
     """A sender of the messages of a plan; `finished` once all have their outcome.
 
     Pre-settled messages have no outcome: they are in flight until the receiver has them. The caller
-    keeps `arrived`, the number that the receiver has, up to date.
+    keeps `arrived`, the number that the receiver has, up to date, and may limit the number of
+    messages that are sent (`due`).
     """
 
-    __slots__ = ("link", "numbered", "sent", "settled", "accepted", "arrived")
+    __slots__ = ("link", "numbered", "sent", "settled", "accepted", "arrived", "due")
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan, f"bench-sender-{plan.run}")
@@ -175,6 +179,7 @@ class Sender(End):
         self.settled: i64 = 0
         self.accepted: i64 = 0
         self.arrived: i64 = 0
+        self.due: i64 = plan.total
 
     @property
     def finished(self) -> bool:
@@ -188,10 +193,9 @@ class Sender(End):
             return False
         plan = self.plan
         settled = plan.settled
-        total: i64 = plan.total
         limit: i64 = plan.in_flight
         burst: i64 = BURST
-        while self.sent < total and link.credit > 0 and burst > 0:
+        while self.sent < self.due and link.credit > 0 and burst > 0:
             if self.sent - (self.arrived if settled else self.settled) >= limit:
                 return False
             self.send_one(link)
@@ -239,10 +243,12 @@ class Receiver(End):
 
     `began` and `ended` are the times (`perf_counter`, seconds) at which the last message of the
     warm-up and the last of all arrived; 0 until then. `drained` becomes true when the broker has
-    answered `drain`: it has no further messages.
+    answered `drain`: it has no further messages. `times` are those of all messages, if the plan
+    asks for them.
     """
 
-    __slots__ = ("link", "numbered", "tally", "began", "ended", "drained", "_low", "_accepted")
+    __slots__ = ("link", "numbered", "tally", "began", "ended", "drained", "times", "_low",
+                 "_accepted")  # fmt: skip
 
     def __init__(self, plan: Plan, number: int = 0) -> None:
         super().__init__(plan, f"bench-receiver-{plan.run}-{number}")
@@ -252,6 +258,7 @@ class Receiver(End):
         self.began: float = 0.0
         self.ended: float = 0.0
         self.drained = False
+        self.times: list[float] = []
         self._low: i64 = plan.credit // 2
         self._accepted = Accepted()
 
@@ -284,6 +291,8 @@ class Receiver(End):
         if isinstance(event, DeliveryReceived):
             delivery = event.delivery
             tally = self.tally
+            if self.plan.timed:
+                self.times.append(time.perf_counter())
             tally.add(self.numbered.number(delivery.payload))
             if not delivery.settled:
                 delivery.settle(self._accepted)

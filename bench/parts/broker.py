@@ -67,7 +67,7 @@ class Candidate:
     """A broker to measure: its URL, and its process if its processor time counts.
 
     `run` is its client: it sends so many measured messages after so many that are not, and returns
-    the messages per second. Several candidates may have one name, with different cases.
+    what `run_client` does. Several candidates may have one name, with different cases.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Candidate:
     pid: int | None = None
     address: str = "bench"
     cases: tuple[Case, ...] = CASES
-    run: Callable[[Candidate, Case, int, int], float] | None = None
+    run: Callable[[Candidate, Case, int, int, int], dict[str, Any]] | None = None
     counts: dict[Case, int] = field(default_factory=dict)
 
 
@@ -83,8 +83,13 @@ class LoadFailed(Exception):
     """A run ended early, or not every message arrived once, complete and in order."""
 
 
-def run_client(trees: Trees, to: Candidate, case: Case, count: int, warm_up: int) -> dict[str, Any]:
-    """Run the bench's own client once, and return its result.
+def run_client(
+    trees: Trees, to: Candidate, case: Case, count: int, warm_up: int, rate: int = 0
+) -> dict[str, Any]:
+    """Run the bench's own client once, and return its result: `rate`, in messages per second.
+
+    With a `rate`, messages are sent at even intervals, and the result has `latency_us`: the 50th,
+    99th and 99.9th percentile of the times in which messages arrive.
 
     Raises:
         LoadFailed: with what went wrong.
@@ -98,6 +103,8 @@ def run_client(trees: Trees, to: Candidate, case: Case, count: int, warm_up: int
         f"--in-flight={case.in_flight}",
         f"--credit={CREDIT}",
     ]
+    if rate:
+        arguments.append(f"--rate={rate}")
     if case.settled:
         arguments.append("--settled")
     if case.durable:
@@ -230,8 +237,10 @@ class BrokerBench:
 
     def _rate(self, candidate: Candidate, case: Case, count: int, warm_up: int) -> float:
         if candidate.run is not None:
-            return candidate.run(candidate, case, count, warm_up)
-        rate: float = run_client(self.trees, candidate, case, count, warm_up)["rate"]
+            told = candidate.run(candidate, case, count, warm_up, 0)
+        else:
+            told = run_client(self.trees, candidate, case, count, warm_up)
+        rate: float = told["rate"]
         return rate
 
     def _run(self, candidate: Candidate, case: Case) -> None:

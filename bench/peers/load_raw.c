@@ -2,7 +2,7 @@
 // one connection that sends numbered messages and one that takes them, as `python -m bench.load`
 // does for AMQP 1.0.
 //
-//   load_raw PORT COUNT WARM_UP SIZE IN_FLIGHT MODE
+//   load_raw PORT COUNT WARM_UP SIZE IN_FLIGHT MODE [RATE]
 //
 // MODE is `relay`, `relay-answered` (an answer for what arrives, and one from the consumer), `nats`
 // (at most once), `jetstream-memory` or `jetstream-file` (the stream confirms each message, the
@@ -12,6 +12,10 @@
 // one in flight both is awaited, and the next is sent 50 µs later, which do not count. The clock
 // runs from the last message of the warm-up to the last of all. It prints JSON: seconds, and this process's processor time in seconds. Messages that are
 // lost, repeated or out of order are an error.
+//
+// With RATE, messages are sent at even intervals, so many in a second, whether earlier ones have
+// arrived or not. The JSON then has latency_us: percentiles of the times from when a message was
+// due until it arrived. The process does not sleep then.
 
 #define _GNU_SOURCE
 
@@ -44,7 +48,7 @@ static Pipe producer, consumer;
 static int nats, jetstream, answered;
 static long total, sent, confirmed, received, warm_up;
 static size_t size;
-static double began, rested;
+static double began, rested, rate, started, *latencies;
 static char reply[256];
 
 static double clock_of(clockid_t which) {
@@ -94,6 +98,9 @@ static void arrived(const char *body, size_t length) {
     uint64_t number;
     memcpy(&number, body, sizeof number);
     if (length != size || (nats && number != (uint64_t)received)) die("another message");
+    if (rate && received >= warm_up)
+        latencies[received - warm_up] =
+            1e6 * (clock_of(CLOCK_MONOTONIC) - started - (double)received / rate);
     received++;
     if (received == warm_up) began = clock_of(CLOCK_MONOTONIC);
 }
@@ -226,7 +233,14 @@ static void send_burst(long in_flight) {
     if (!head[0])
         snprintf(head, sizeof head, "PUB bench %s%zu\r\n", jetstream ? "answer " : "", size);
     size_t length = strlen(head);
-    for (int i = 0; i < BURST && sent < total; i++) {
+    long due = total;
+    if (rate) {
+        double now = clock_of(CLOCK_MONOTONIC);
+        if (!started) started = now;
+        due = 1 + (long)((now - started) * rate);
+        if (due > total) due = total;
+    }
+    for (int i = 0; i < BURST && sent < due; i++) {
         long done = jetstream || answered ? confirmed : received;
         if (in_flight == 1 && received < done) done = received;
         if (sent - done >= in_flight) return;
@@ -239,11 +253,18 @@ static void send_burst(long in_flight) {
     }
 }
 
+static int compare(const void *one, const void *other) {
+    double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
+
 int main(int argc, char **argv) {
-    if (argc != 7) die("PORT COUNT WARM_UP SIZE IN_FLIGHT MODE");
+    if (argc != 7 && argc != 8) die("PORT COUNT WARM_UP SIZE IN_FLIGHT MODE [RATE]");
+    if (argc == 8) rate = atof(argv[7]);
     const char *mode = argv[6];
     warm_up = atol(argv[3]);
     total = atol(argv[2]) + warm_up;
+    latencies = calloc((size_t)(total - warm_up), sizeof *latencies);
     size = (size_t)atol(argv[4]);
     long in_flight = atol(argv[5]);
     nats = strncmp(mode, "relay", 5) != 0;
@@ -259,7 +280,7 @@ int main(int argc, char **argv) {
     }
     connected(&producer, atoi(argv[1]));
     if (nats) begin_nats(!strcmp(mode, "jetstream-file") ? "file" : "memory");
-    double used = clock_of(CLOCK_PROCESS_CPUTIME_ID);
+    double used = clock_of(CLOCK_PROCESS_CPUTIME_ID), last = clock_of(CLOCK_MONOTONIC);
     while (received < total || (jetstream && confirmed < total)) {
         if (producer.unwritten < ROOM / 2) send_burst(in_flight);
         write_some(&producer);
@@ -268,11 +289,21 @@ int main(int argc, char **argv) {
             {producer.socket, POLLIN | (producer.unwritten ? POLLOUT : 0), 0},
             {consumer.socket, POLLIN | (consumer.unwritten ? POLLOUT : 0), 0},
         };
-        if (!poll(ready, 2, PATIENCE)) die("nothing happens");
+        int some = poll(ready, 2, rate ? 0 : PATIENCE);
+        double now = clock_of(CLOCK_MONOTONIC);
+        if (some) last = now;
+        if (now - last > PATIENCE / 1e3) die("nothing happens");
         if (ready[0].revents & ~POLLOUT) read_some(&producer);
         if (ready[1].revents & ~POLLOUT) read_some(&consumer);
     }
-    printf("{\"seconds\": %.6f, \"processor\": %.4f}\n", clock_of(CLOCK_MONOTONIC) - began - rested,
+    printf("{\"seconds\": %.6f, \"processor\": %.4f", clock_of(CLOCK_MONOTONIC) - began - rested,
            clock_of(CLOCK_PROCESS_CPUTIME_ID) - used);
+    if (rate) {
+        long count = total - warm_up;
+        qsort(latencies, (size_t)count, sizeof *latencies, compare);
+        printf(", \"latency_us\": {\"p50\": %.2f, \"p99\": %.2f, \"p99.9\": %.2f}",
+               latencies[count / 2], latencies[count * 99 / 100], latencies[count * 999 / 1000]);
+    }
+    puts("}");
     return 0;
 }

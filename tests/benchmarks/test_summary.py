@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import cli, markdown, summary
+from bench import foreign, markdown, summary
 from bench.results import Figure, Report
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +115,7 @@ def test_the_command_that_writes_the_page_writes_readme_and_the_chart(tmp_path: 
 
 
 def test_a_peer_has_the_address_that_its_url_names() -> None:
-    plain = cli.peer_of("One=amqp://127.0.0.1:5000")
+    plain = foreign.given("One=amqp://127.0.0.1:5000")
     assert (plain.name, plain.url, plain.address) == ("One", "amqp://127.0.0.1:5000", "bench")
-    other = cli.peer_of("Two 4.0=amqp://127.0.0.1:5001/queues/bench")
+    other = foreign.given("Two 4.0=amqp://127.0.0.1:5001/queues/bench")
     assert (other.url, other.address) == ("amqp://127.0.0.1:5001", "/queues/bench")
