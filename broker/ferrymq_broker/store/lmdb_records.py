@@ -122,7 +122,7 @@ class LmdbRecords(Records):
         """See `Records.run`."""
         key = encode_key(table, id, first)
         try:
-            with self._env.begin(buffers=True) as txn, txn.cursor() as cursor:
+            with self._env.begin() as txn, txn.cursor() as cursor:
                 return RecordRun(key, take_run(cursor, key, end - first, most), most)
         except lmdb.Error:
             # A caller that needs the damaged record asks for it alone, and then gets the error.

@@ -106,25 +106,23 @@ def take_parts(
     return None
 
 
-def take_run(cursor: Any, key: bytes, count: i64, most: i64) -> list[memoryview]:
-    """Return views of what is stored for consecutive numbers, from that of `key` on: up to `count`,
+def take_run(cursor: Any, key: bytes, count: i64, most: i64) -> list[bytes]:
+    """Return what is stored for consecutive numbers, from that of `key` on: up to `count`,
     and hardly more than needed until the values have `most` bytes.
-
-    They are valid during the transaction of the cursor.
     """
-    stored: list[memoryview] = []
+    stored: list[bytes] = []
     if count <= 0 or not cursor.set_range(key):
         return stored
-    items: Iterator[memoryview] = cursor.iternext(keys=False)
+    items: Iterator[bytes] = cursor.iternext(keys=False)
     size: i64 = 0
-    # Even to look at a value may read it from the disk: expect values as large as those before.
+    # Expect values as large as those before.
     wanted: i64 = 1
     while wanted > 0 and size < most:
         more = list(islice(items, wanted))
         if not more:
             break
-        for view in more:
-            size += len(view) - _CRC_BYTES
+        for one in more:
+            size += len(one) - _CRC_BYTES
         stored += more
         taken: i64 = len(stored)
         wanted = 1 if size == 0 else (most - size) * taken // size
@@ -134,11 +132,11 @@ def take_run(cursor: Any, key: bytes, count: i64, most: i64) -> list[memoryview]
             wanted = count - taken
     number = read_i64_be(key, 9)
     # Keys come in order: if the last one is right, so are all. Copies of all keys would cost more.
-    if bytes(cursor.key()) != encode_key(key[0], read_i64_be(key, 1), number + len(stored) - 1):
+    if cursor.key() != encode_key(key[0], read_i64_be(key, 1), number + len(stored) - 1):
         cursor.set_range(key)
         right: i64 = 0
         for found in islice(cursor.iternext(values=False), len(stored)):
-            if bytes(found) != encode_key(key[0], read_i64_be(key, 1), number + right):
+            if found != encode_key(key[0], read_i64_be(key, 1), number + right):
                 break
             right += 1
         del stored[right:]

@@ -35,6 +35,7 @@ from ferrymq_broker.nodes.queues.persistence import (
 )
 from ferrymq_broker.nodes.queues.priority_levels import AHEAD, AHEAD_BYTES
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.record_run import VALUE, RecordRun
 from ferrymq_broker.store.tables import BODY, ENTRY
 from ferrymq_codec.errors import DecodeError
 
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
     from ferrymq_broker.store.page_store import PageStore
-    from ferrymq_broker.store.record_run import RecordRun
     from ferrymq_broker.store.store import Store
 
 # Page-out ends when one part in so many of the allowed memory is free.
@@ -345,7 +345,7 @@ class Pager(MessagePager):
         at: i64 = 0
         while index < end:
             entry = wanted[index]
-            message = self._cut_out(run, at, entry) if at < run.count else None
+            message = self._cut_out(run, at, entry) if at < len(run.stored) else None
             if message is None:
                 # Perhaps only a record before it is missing. If not, this logs the reason.
                 message = self._read(entries, entry, None)
@@ -360,7 +360,7 @@ class Pager(MessagePager):
         if payload is None or len(payload) != i64(entry.size):
             return None
         try:
-            return headed_message(run.data, run.begin(at), payload, entry.message.origin)
+            return headed_message(run.stored[at], VALUE, payload, entry.message.origin)
         except DecodeError:
             return None
 

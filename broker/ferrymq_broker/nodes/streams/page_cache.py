@@ -10,6 +10,7 @@ from ferrymq_broker.event_log import log as journal
 from ferrymq_broker.nodes.streams.segments import Extent, LogSegment
 from ferrymq_broker.nodes.streams.stored import HEAD, format_of, origin_of, time_of
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.record_run import VALUE
 from ferrymq_broker.store.tables import RECORD
 
 if TYPE_CHECKING:
@@ -72,8 +73,11 @@ class PageCache:
         store = self._partition.agenda.store
         if store is not None:
             run = store.run(RECORD, self._id, offset, end, _PAGE_BYTES)
-            for index, payload in enumerate(run.rests(HEAD)):
-                self._add(page, run.data, run.begin(index), payload)
+            for index, stored in enumerate(run.stored):
+                payload = run.rest(index, HEAD)
+                if payload is None:
+                    break
+                self._add(page, stored, VALUE, payload)
         if page.count == 0:
             value = self.value_of(offset)
             if value is None:
