@@ -186,6 +186,10 @@ class ConnectionHandler(ClientHandler):
             output.touch()
         broker.finish_pass()
 
+    def read_size(self, most: i64) -> i64:
+        """Return how many bytes should be read next: whole frames, if they are large."""
+        return self.connection.read_size(most)
+
     def receive_eof(self, now: float) -> None:
         """Process the end of the transport, however it has ended."""
         self.broker.begin_pass(now)

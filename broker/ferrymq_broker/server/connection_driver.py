@@ -191,7 +191,9 @@ class ConnectionDriver:
         if self._descriptor < 0 or self._is_closing():
             return b""
         try:
-            return os.read(self._descriptor, MOST)
+            handler = self.handler
+            size = MOST if handler is None else int(handler.read_size(MOST))
+            return os.read(self._descriptor, size)
         except OSError:
             return b""
 
