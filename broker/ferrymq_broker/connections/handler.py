@@ -3,6 +3,8 @@
 The server gives the handler bytes, time and the state of the transport, and the handler gives bytes
 to `write`; it knows neither sockets nor the event loop. It is composed of parts that own their
 state: the `login`, the `links` and the `output` of the connection.
+
+One module because it is one class: events, time and the transport act on one connection, in passes.
 """
 
 from __future__ import annotations
