@@ -27,12 +27,12 @@ def pieces_of(payload: bytes) -> list[bytes | memoryview]:
 EXPECTED = b"".join(pieces_of(PAYLOAD))
 
 
-def driver() -> ConnectionDriver:
+def driver(begin: Callable[[bytes], bytes] | None = None) -> ConnectionDriver:
     def nothing() -> None:
         pass
 
     return ConnectionDriver(
-        lambda: 0.0, Round(lambda call: None), None, nothing, nothing, nothing, nothing
+        lambda: 0.0, Round(lambda call: None), begin, nothing, nothing, nothing, nothing
     )
 
 
@@ -110,6 +110,42 @@ def test_a_transport_that_changes_the_bytes_gets_all_of_them(run: Callable[[Any]
         made.use(transport)
         made.write_pieces(pieces_of(PAYLOAD))
         assert transport.written == [EXPECTED]
+
+    run(play())
+
+
+def test_much_input_arrives_in_order_and_then_its_end(run: Callable[[Any], Any]) -> None:
+    data = PAYLOAD * 3
+
+    class Protocol(asyncio.Protocol):
+        def __init__(self) -> None:
+            self.received: list[bytes] = []
+            self.driver = driver(self.begin)
+            self.ended = asyncio.get_running_loop().create_future()
+
+        def begin(self, data: bytes) -> bytes:
+            self.received.append(data)
+            return b""
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.driver.use(transport)
+
+        def data_received(self, data: bytes) -> None:
+            self.driver.receive(data)
+
+        def eof_received(self) -> bool:
+            self.ended.set_result(None)
+            return False
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        ours, client = socket.socketpair()
+        client.setblocking(False)
+        _, protocol = await loop.create_connection(Protocol, sock=ours)
+        await loop.sock_sendall(client, data)
+        client.close()
+        await protocol.ended
+        assert b"".join(protocol.received) == data
 
     run(play())
 

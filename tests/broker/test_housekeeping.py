@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import mmap
 import sys
@@ -35,7 +36,7 @@ def no_automatic_collections() -> Iterator[None]:
 
 def test_connections_that_are_gone_are_collected_once_there_were_enough() -> None:
     broker = Network().broker
-    keeper = Housekeeping(broker, None)
+    keeper = Housekeeping(broker)
     lost = lose_a_loop()
     for _ in range(ENOUGH - 1):
         broker.shared.numbers.next()
@@ -49,7 +50,7 @@ def test_connections_that_are_gone_are_collected_once_there_were_enough() -> Non
 def test_nothing_is_collected_while_there_is_too_much_to_look_at() -> None:
     broker = Network().broker
     blocks = 1_000
-    keeper = Housekeeping(broker, None, blocks=lambda: blocks)
+    keeper = Housekeeping(broker, blocks=lambda: blocks)
     blocks += MOST_BLOCKS + 1
     for _ in range(ENOUGH):
         broker.shared.numbers.next()
@@ -63,30 +64,34 @@ def test_nothing_is_collected_while_there_is_too_much_to_look_at() -> None:
 
 def test_memory_goes_back_when_most_messages_are_gone() -> None:
     broker = Network().broker
-    trims: list[int] = []
-    keeper = Housekeeping(broker, lambda: trims.append(1))
-    for held in (0, 3 * WORTH_IT, 2 * WORTH_IT):
-        broker.agenda.held = held
-        keeper.look()
-    assert not trims
-    broker.agenda.held = WORTH_IT
-    keeper.look()
-    keeper.look()
-    assert len(trims) == 1
-    broker.agenda.held = 0
-    keeper.look()
-    keeper.look()
-    assert len(trims) == 2
+    keeper = Housekeeping(broker)
+    told = []
+    for held in (0, 3, 2, 1, 1, 0, 0):
+        broker.agenda.held = held * WORTH_IT
+        told.append(keeper.look())
+    assert told == [False, False, False, True, False, True, False]
 
 
 def test_a_few_messages_less_are_no_reason() -> None:
     broker = Network().broker
-    trims: list[int] = []
-    keeper = Housekeeping(broker, lambda: trims.append(1))
+    keeper = Housekeeping(broker)
     for held in (WORTH_IT - 1, 0, WORTH_IT - 1, 0):
         broker.agenda.held = held
-        keeper.look()
-    assert not trims
+        assert not keeper.look()
+
+
+async def test_clients_are_served_between_the_slices_of_memory_that_are_returned() -> None:
+    done: list[str] = []
+
+    def shrink() -> Iterator[int]:
+        for _ in range(3):
+            asyncio.get_running_loop().call_soon(done.append, "client")
+            done.append("slice")
+            yield 1
+
+    await housekeeping.return_memory(shrink, lambda: done.append("trim"))
+    assert done == ["slice", "client"] * 3 + ["trim"]
+    await housekeeping.return_memory(None, None)
 
 
 def test_the_c_library_is_asked_where_it_can_be() -> None:

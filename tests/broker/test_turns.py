@@ -30,8 +30,10 @@ class Transport:
         self.reading = True
         self.due: list[Callable[[], object]] = [] if other is None else other.due
         self.round = Round(self.soon) if other is None else other.round
+        # What the socket has while the event loop does not read.
+        self.socket: list[bytes] = []
         self.turns = ReadTurns(
-            self.take, self.stop, self.start, self.round, self.soon, lambda: self.now
+            self.take, self.stop, self.start, self.round, self.soon, lambda: self.now, self.read
         )
 
     def soon(self, call: Callable[[], object]) -> None:
@@ -41,6 +43,10 @@ class Transport:
         self.taken.append(data)
         self.began.append(began)
         self.now += self.cost * len(data)
+
+    def read(self) -> bytes:
+        assert not self.reading
+        return self.socket.pop(0) if self.socket else b""
 
     def stop(self) -> None:
         self.reading = False
@@ -82,6 +88,42 @@ def test_after_a_full_read_others_come_first() -> None:
     assert len(transport.taken) == 1 and not transport.reading
     transport.next_round()
     assert transport.reading and not transport.due
+
+
+def test_after_a_full_read_the_socket_is_read_in_turns() -> None:
+    transport = Transport()
+    full = bytes(MORE_TO_COME)
+    transport.socket = [full, full, b"short", b"not yet"]
+    transport.turns.receive(full)
+    for count in (2, 3):
+        transport.next_round()
+        assert len(transport.taken) == count and not transport.reading
+    while transport.due:
+        transport.next_round()
+    # Less than a full read: the event loop says when there is more.
+    assert transport.taken[3:] == [b"short"] and transport.reading
+
+
+def test_after_a_turn_that_took_long_the_event_loop_reads() -> None:
+    transport = Transport(cost=TURN)
+    transport.socket = [b"later"]
+    transport.turns.receive(b"ab")
+    transport.next_round()
+    while transport.due:
+        transport.next_round()
+    assert transport.taken == [b"ab"] and transport.reading
+
+
+def test_the_socket_of_a_client_that_does_not_read_is_not_read() -> None:
+    transport = Transport()
+    transport.socket = [b"later"]
+    transport.turns.receive(bytes(MORE_TO_COME))
+    transport.turns.hold()
+    transport.next_round()
+    assert len(transport.taken) == 1 and not transport.reading
+    transport.turns.close()
+    transport.turns.go_on()
+    assert transport.socket == [b"later"]
 
 
 def test_what_takes_long_is_cut_into_turns_and_nothing_is_lost() -> None:

@@ -276,6 +276,36 @@ def test_two_pieces(server, cut):
     assert got == [b"payload 0", b"payload 1"]
 
 
+@pytest.mark.parametrize("left", [1000, 59_995])
+def test_the_next_read_should_end_with_a_frame(script, left):
+    play = open_script(script(max_frame_size=65_536))
+    session = begin_script(play)
+    receiver_script(play, session)
+    most = 262_144
+    frames = [encoded(on(0, transfer(0, i + 1), b"x" * 60_000)) for i in range(8)]
+    size = len(frames[0])
+    data = b"".join(frames)
+    assert play.engine.read_size(most) == most
+    play >> data[: size - left]
+    read = play.engine.read_size(most)
+    assert read == left + (most - left) // size * size
+    play >> data[size - left : size - left + read]
+    assert play.engine.read_size(most) == most // size * size
+    # A frame that does not fit into a read, and frames that are short.
+    assert play.engine.read_size(50_000) == 50_000
+    play >> encoded(on(0, transfer(0, 9), b"short"))
+    assert play.engine.read_size(most) == most
+
+
+def test_the_next_read_before_the_header_of_a_frame_is_complete(script):
+    play = open_script(script(max_frame_size=65_536))
+    session = begin_script(play)
+    receiver_script(play, session)
+    data = encoded(on(0, transfer(0, 0), b"x" * 60_000))
+    play >> data + data[:5]
+    assert play.engine.read_size(len(data) * 2) == 2 * len(data) - 5
+
+
 @pytest.mark.spec("2.7.1")
 def test_frames_we_send_are_never_larger_than_the_peer_takes(script):
     play = open_script(script(), max_frame_size=512)

@@ -75,6 +75,10 @@ class ClientHandler(ConnectionPort):
     def receive_data(self, data: bytes, now: float) -> None:
         """Process bytes that have arrived: one whole pass."""
 
+    def read_size(self, most: i64) -> i64:
+        """Return how many bytes should be read next, at most `most`."""
+        return most
+
     def receive_eof(self, now: float) -> None:
         """Process the end of the transport, however it has ended."""
 

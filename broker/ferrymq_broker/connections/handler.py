@@ -3,6 +3,8 @@
 The server gives the handler bytes, time and the state of the transport, and the handler gives bytes
 to `write`; it knows neither sockets nor the event loop. It is composed of parts that own their
 state: the `login`, the `links` and the `output` of the connection.
+
+One module because it is one class: events, time and the transport act on one connection, in passes.
 """
 
 from __future__ import annotations
@@ -185,6 +187,10 @@ class ConnectionHandler(ClientHandler):
         if not output.dirty and (connection.has_output or connection.finished or output.blocked):
             output.touch()
         broker.finish_pass()
+
+    def read_size(self, most: i64) -> i64:
+        """Return how many bytes should be read next: whole frames, if they are large."""
+        return self.connection.read_size(most)
 
     def receive_eof(self, now: float) -> None:
         """Process the end of the transport, however it has ended."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, final
 
 from ferrymq_broker.connections.client_handler import ClientHandler
 from ferrymq_broker.management.traces import RECEIVED, SENT
-from ferrymq_broker.server.read_fairness import ReadTurns, Round
+from ferrymq_broker.server.read_fairness import MOST, ReadTurns, Round
 
 # The most pieces of one write to a socket: systems allow at least as many.
 _MOST_PIECES: Final = 1024
@@ -84,7 +84,9 @@ class ConnectionDriver:
         self._send: Callable[[bytes], object] = _ignore
         # The descriptor of the socket, if the bytes for the transport are written to it unchanged.
         self._descriptor: int = -1
-        self.turns: ReadTurns = ReadTurns(self._take, self._stop, self._start, round, clock=now)
+        self.turns: ReadTurns = ReadTurns(
+            self._take, self._stop, self._start, round, clock=now, read=self._read
+        )
         self.taps: tuple[ByteTap, ...] = ()
         self.begin: Callable[[bytes], bytes] | None = begin
         self.then: Callable[[], object] | None = None
@@ -182,6 +184,18 @@ class ConnectionDriver:
     def _copy(self, arrow: str, data: bytes) -> None:
         for tap in self.taps:
             tap.add(arrow, data)
+
+    def _read(self) -> bytes:
+        """Read from the socket, if the bytes of the transport are those of its socket. Return
+        nothing if there is nothing now, and at the end: then the transport finds the same."""
+        if self._descriptor < 0 or self._is_closing():
+            return b""
+        try:
+            handler = self.handler
+            size = MOST if handler is None else int(handler.read_size(MOST))
+            return os.read(self._descriptor, size)
+        except OSError:
+            return b""
 
     def _stop(self) -> None:
         if not self._is_closing():

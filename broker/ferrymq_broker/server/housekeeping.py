@@ -6,8 +6,11 @@ by itself. A connection that ends leaves no cycles: reference counting frees it.
 were overlooked, this module makes a full collection after many connections, and only while there
 are few objects.
 
-A long queue that has been emptied leaves free memory between memory that is still in use. The C
-library keeps it for later, and returns it to the system when asked.
+A long queue that has been emptied leaves free memory, part of it between memory that is still in
+use. The C library keeps it for later, and returns it to the system when asked. It is asked after
+such a queue, and twice a minute for what is free at the end of the heap: memory that was returned
+and is needed again costs more than a copy of its bytes. To return a gigabyte takes the system
+30 to 60 ms, so it is returned in slices.
 
 LMDB maps its files. The mapped pages that were read count as the broker's memory for as long as the
 system has room. They can be read again from the file: this module releases the pages, and the file
@@ -16,16 +19,21 @@ stays in the system's cache.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ferrymq_broker.broker import Broker
 
 # Seconds between two calls of `Housekeeping.look`.
 PERIOD: Final = 5.0
+# At every so many looks, free memory at the end of the heap is returned to the system.
+SHRINK_EVERY: Final = 6
+# Seconds for the clients between two slices of memory that are returned.
+PAUSE: Final = 0.005
 # The number of connections, sessions and consumers that must have begun since the last full
 # collection.
 ENOUGH: Final = 1_000
@@ -49,19 +57,17 @@ def tune_garbage_collector() -> None:
 class Housekeeping:
     """The work to be done every `PERIOD` seconds.
 
-    `trim` returns free memory to the system, `unmap` releases mapped pages of files. `blocks`
-    returns the number of memory blocks of Python's objects.
+    `unmap` releases mapped pages of files. `blocks` returns the number of memory blocks of Python's
+    objects.
     """
 
     def __init__(
         self,
         broker: Broker,
-        trim: Callable[[], object] | None,
         unmap: Callable[[], object] | None = None,
         blocks: Callable[[], int] = sys.getallocatedblocks,
     ) -> None:
         self._broker = broker
-        self._trim = trim
         self._unmap = unmap
         self._blocks = blocks
         # The blocks of the program itself, which collections skip.
@@ -69,8 +75,9 @@ class Housekeeping:
         self._begun = broker.shared.numbers.last - len(broker.handlers)
         self._most = 0
 
-    def look(self) -> None:
-        """Do the housekeeping that is needed now."""
+    def look(self) -> bool:
+        """Do the housekeeping that is needed now. Return whether so many messages have gone that
+        their memory should go back to the system."""
         # Count connections that have ended: many may end long after they began.
         begun = self._broker.shared.numbers.last - len(self._broker.handlers)
         if begun - self._begun >= ENOUGH and self._blocks() - self._frozen <= MOST_BLOCKS:
@@ -78,16 +85,26 @@ class Housekeeping:
             gc.collect()
         held = int(self._broker.agenda.held + self._broker.unfinished.held)
         freed = self._most - held
-        if freed < 0:
+        emptied = freed >= WORTH_IT and freed >= held
+        if freed < 0 or emptied:
             self._most = held
-        elif freed >= WORTH_IT and freed >= held:
-            self._most = held
-            if self._trim is not None:
-                self._trim()
         self._broker.tidy()
         # Without a store nothing is mapped, and to look for it takes half a millisecond.
         if self._unmap is not None and self._broker.store is not None:
             self._unmap()
+        return emptied
+
+
+async def return_memory(
+    shrink: Callable[[], Iterator[object]] | None, trim: Callable[[], object] | None
+) -> None:
+    """Return free memory to the system: first in the steps of `shrink`, with pauses between them,
+    then the rest with `trim`."""
+    if shrink is not None:
+        for _ in shrink():
+            await asyncio.sleep(PAUSE)
+    if trim is not None:
+        trim()
 
 
 def find_trim() -> Callable[[], object] | None:

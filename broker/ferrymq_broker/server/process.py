@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ferrymq.heap import keep_large_blocks
+from ferrymq.heap import Heap, keep_large_blocks
 from ferrymq_broker import audit
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
@@ -20,9 +20,11 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.server.connection_limits import raise_descriptor_limit
 from ferrymq_broker.server.housekeeping import (
     PERIOD,
+    SHRINK_EVERY,
     Housekeeping,
     find_trim,
     find_unmap,
+    return_memory,
     tune_garbage_collector,
 )
 from ferrymq_broker.server.live_config import Reread
@@ -149,8 +151,7 @@ async def _serve(
         announce("ready")
         tell_service_manager("READY=1")
         tune_garbage_collector()
-        keep_large_blocks()
-        keeper = asyncio.create_task(_keep_house(server))
+        keeper = asyncio.create_task(_keep_house(server, keep_large_blocks()))
         await stop.wait()
         keeper.cancel()
         tell_service_manager("STOPPING=1")
@@ -203,15 +204,23 @@ async def _start(server: BrokerServer | ReplicatedServer, stop: asyncio.Event) -
     return True
 
 
-async def _keep_house(server: BrokerServer | ReplicatedServer) -> None:
+async def _keep_house(server: BrokerServer | ReplicatedServer, heap: Heap | None) -> None:
+    shrink = None if heap is None else heap.shrink
     trim, unmap = find_trim(), find_unmap()
     broker: Broker | None = None
     housekeeping: Housekeeping | None = None
+    looks = 0
     while True:
         found = server.started_broker
         if found is not None and found is not broker:
             # A member of a cluster has a new broker for each part.
-            broker, housekeeping = found, Housekeeping(found, trim, unmap=unmap)
+            broker, housekeeping = found, Housekeeping(found, unmap)
         await asyncio.sleep(PERIOD)
-        if housekeeping is not None and server.started_broker is broker:
-            housekeeping.look()
+        looks += 1
+        emptied = (
+            housekeeping is not None and server.started_broker is broker and housekeeping.look()
+        )
+        if emptied:
+            await return_memory(shrink, trim)
+        elif looks % SHRINK_EVERY == 0:
+            await return_memory(shrink, None)

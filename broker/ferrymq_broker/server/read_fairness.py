@@ -37,6 +37,11 @@ def _ignore(*_: object) -> None:
     """Do nothing, because there is no transport."""
 
 
+def _nothing() -> bytes:
+    """Return no bytes, because only the event loop reads."""
+    return b""
+
+
 def _soon(call: Callable[[], object]) -> object:
     return asyncio.get_running_loop().call_soon(call)
 
@@ -69,13 +74,17 @@ class ReadTurns:
 
     `take` handles the bytes of a turn, and gets the time by `clock` at which the turn has begun.
     `stop` and `start` pause and resume reading. `soon` calls a function after the event loop has
-    served the other connections.
+    served the other connections. `read` reads from the socket while reading is paused, at most
+    `MOST` bytes; it returns none if there are none now. A read of the event loop costs one copy
+    more.
     """
 
     __slots__ = (
         "_clock",
         "_full",
+        "_full_read",
         "_handled",
+        "_read",
         "_rest",
         "_round",
         "_share",
@@ -94,8 +103,10 @@ class ReadTurns:
         round: Round,
         soon: Callable[[Callable[[], object]], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        read: Callable[[], bytes] = _nothing,
     ) -> None:
         self._take = take
+        self._read = read
         self._stop = stop
         self._start = start
         self._round = round
@@ -111,6 +122,8 @@ class ReadTurns:
         # first.
         self._waits = False
         self._full = False
+        # Whether the last turn ended a full read, so that there is more to read.
+        self._full_read = False
 
     def receive(self, data: bytes) -> None:
         """Handle bytes that were read."""
@@ -172,6 +185,7 @@ class ReadTurns:
     def close(self) -> None:
         """Drop all callbacks, because the transport has ended."""
         self._take = self._stop = self._start = _ignore
+        self._read = _nothing
 
     def _turn(self) -> None:
         """Handle the next bytes of `_rest`, at most the share of one turn."""
@@ -197,6 +211,7 @@ class ReadTurns:
         elif cut and share < MOST:
             # Only a turn with full size says how long such a turn takes.
             self._share = min(MOST, 2 * share)
+        self._full_read = size >= MORE_TO_COME and not cut
         if cut or spent > TURN or size >= MORE_TO_COME:
             if not self._full:
                 self._stop()
@@ -215,6 +230,9 @@ class ReadTurns:
             return
         if self._rest:
             self._turn()
-            if self._waits or self._full:
-                return
-        self._start()
+        elif self._full_read:
+            self._rest = self._read()
+            if self._rest:
+                self._turn()
+        if not self._waits and not self._full:
+            self._start()

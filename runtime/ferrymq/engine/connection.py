@@ -304,6 +304,11 @@ class Connection:
         """Whether input is left to read: call `handle_timeout` at once to continue with it."""
         return self._input.unread
 
+    def read_size(self, most: i64) -> i64:
+        """Return how many bytes to read next, at most `most`, so that large frames are probably
+        whole. Other reads cost a copy of such a frame."""
+        return self._input.read_size(most)
+
     @property
     def last_received(self) -> float:
         """When the peer was last heard of, by the clock that gives `now`."""

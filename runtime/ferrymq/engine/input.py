@@ -37,7 +37,7 @@ class FrameInput:
     """
 
     __slots__ = ("data", "reader", "channel", "work", "unread", "whole", "_pos", "_chunks",
-                 "_later", "_later_pos", "_buffered", "_needed")  # fmt: skip
+                 "_later", "_later_pos", "_buffered", "_needed", "_size")  # fmt: skip
 
     def __init__(self, types: DescribedTypes | None = None) -> None:
         self.data: bytes = b""
@@ -56,6 +56,8 @@ class FrameInput:
         self._chunks: list[bytes] = []
         self._buffered: i64 = 0
         self._needed: i64 = 0
+        # The size of the last frame that has begun.
+        self._size: i64 = 0
 
     def feed(self, data: bytes) -> bool:
         """Add received bytes; return whether a complete header or frame may be there."""
@@ -110,6 +112,22 @@ class FrameInput:
             return self._buffered
         held = len(self.data) - self._pos
         return held + len(self._later) - self._later_pos if self._later else held
+
+    def read_size(self, most: i64) -> i64:
+        """Return how many bytes to read next, at most `most`, for a read that ends with a frame if
+        the next frames are as long as the last one. So frames need not be joined from two reads.
+
+        `most` if frames are short, because then it is not worth it.
+        """
+        size = self._size
+        missing: i64 = 0
+        held: i64 = self.held()
+        if held > 0:
+            # Before its header is complete, the size of a frame is unknown.
+            missing = max(0, (self._needed if self._needed > 8 else size) - held)
+        if size < _WORTH_CUTTING or missing + size > most:
+            return most
+        return missing + (most - missing) // size * size
 
     def hold(self) -> None:
         """Pause reading: join all later data, because the size of the next part is unknown."""
@@ -173,6 +191,7 @@ class FrameInput:
                 f"frame of {size} bytes, data offset {body} bytes, type {data[pos + 5]}; "
                 f"8 to {limit} bytes of type {frame_type} are expected here",
             )
+        self._size = size
         if left < size:
             self._needed = size
             return False
