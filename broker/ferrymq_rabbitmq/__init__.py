@@ -1,42 +1,24 @@
-"""The personality `rabbitmq`: what clients and tools of RabbitMQ expect of a broker."""
+"""The personality `rabbitmq`: what clients and tools of RabbitMQ expect of a broker.
+
+`RABBITMQ` is the package of the personality. It is imported when it is first used: the command
+`import-definitions`, which each help of ``ferrymq`` imports, does not need it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ferrymq_broker.server.host_tables import HostTables
-from ferrymq_broker.server.personalities import PersonalityPackage
-from ferrymq_rabbitmq.amqp_0_9_1.channel_connection import PROTOCOL_HEADER, ChannelConnection
-from ferrymq_rabbitmq.personality import RabbitmqPersonality
-
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.address_space import AddressSpace
-    from ferrymq_broker.broker import Broker
-    from ferrymq_broker.nodes.personality import Personality
-    from ferrymq_broker.server.http_handlers import HttpHandler, HttpHost
+    from ferrymq_rabbitmq.package import RABBITMQ
+
+__all__ = ["RABBITMQ"]
 
 
-def make(
-    space: AddressSpace, broker: Broker, settings: Mapping[str, object], folder: Path
-) -> Personality:
-    """Return the personality of a virtual host. Raises `ValueError` for wrong settings."""
-    return RabbitmqPersonality(space, broker, settings, folder)
+def __getattr__(name: str) -> object:
+    """Import the package of the personality when it is first used."""
+    if name != "RABBITMQ":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ferrymq_rabbitmq.package import RABBITMQ
 
-
-def administer(host: HttpHost) -> HttpHandler:
-    """Return the handler of HTTP requests below ``/api``."""
-    from ferrymq_rabbitmq.http_api.api import make_handler
-
-    return make_handler(host)
-
-
-RABBITMQ = PersonalityPackage(
-    make,
-    HostTables(
-        http_handlers={"/api": administer},
-        http_logins=("/api",),
-        protocols={PROTOCOL_HEADER: ChannelConnection},
-    ),
-)
+    globals()[name] = RABBITMQ
+    return RABBITMQ

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+Result = TypeVar("Result")
 
 # Options of mallopt in the GNU C library: their numbers.
 _TRIM_THRESHOLD: Final = -1
@@ -19,20 +21,22 @@ _USUAL_PAD: Final = 128 * 1024
 _MOST_OPTION: Final = 2**31 - 1
 # The library looks at the end of its heap when so large a block is freed.
 _LOOKED_AT: Final = 128 * 1024
-# Bytes at the end of the heap that `shrink` keeps: two messages of 60 MiB follow each other.
+# Bytes at the end of the heap that are kept: two messages of 60 MiB follow each other.
 _KEPT: Final = 128 * 1024 * 1024
 # Bytes that `shrink` returns to the system at a time, in a millisecond or two.
 _SLICE: Final = 32 * 1024 * 1024
 
 
 class Heap:
-    """The heap of this process, which keeps free memory until `shrink` returns it to the system.
+    """The heap of this process, which keeps all free memory until `shrink` returns it to the system:
+    call that from time to time. Large blocks come from the heap, too.
 
     The C library would return memory at the end of the heap as soon as there is much of it, all of
     it at once. The first use of each new page costs more than a copy of its bytes.
     """
 
     def __init__(self, library: ctypes.PyDLL) -> None:
+        _use_heap(library)
         self._set = library.mallopt
         self._allocate = library.malloc
         self._allocate.argtypes = (ctypes.c_size_t,)
@@ -44,9 +48,6 @@ class Heap:
         self._move.argtypes = (ctypes.c_ssize_t,)
         self._move.restype = ctypes.c_void_p
         self._set(_TRIM_THRESHOLD, _NEVER)
-        self._set(_MMAP_THRESHOLD, 32 * 1024 * 1024)
-        # Larger blocks, too, come from the heap.
-        self._set(_MMAP_MAX, 0)
         self._begin = self._end()
 
     def _end(self) -> int:
@@ -80,16 +81,33 @@ class Heap:
         self._set(_TOP_PAD, _USUAL_PAD)
 
 
-def keep_large_blocks() -> Heap | None:
-    """Have the C library reuse the memory of large blocks, and return its heap: call `Heap.shrink`
-    from time to time.
+def keep_large_blocks() -> None:
+    """Have the C library reuse the memory of large blocks; up to 128 MiB that are free at the end of
+    the heap stay with the process.
 
-    Return None, with nothing changed, on Linux with another C library and on other systems.
+    Does nothing on Linux with another C library, and on other systems.
     """
+    _with_library(_use_heap)
+
+
+def process_heap() -> Heap | None:
+    """Return the heap of this process; None on Linux with another C library and on other systems,
+    where nothing is changed."""
+    return _with_library(Heap)
+
+
+def _use_heap(library: ctypes.PyDLL) -> None:
+    library.mallopt(_TRIM_THRESHOLD, _KEPT)
+    library.mallopt(_MMAP_THRESHOLD, 32 * 1024 * 1024)
+    # Larger blocks, too, come from the heap.
+    library.mallopt(_MMAP_MAX, 0)
+
+
+def _with_library(call: Callable[[ctypes.PyDLL], Result]) -> Result | None:
     if not sys.platform.startswith("linux"):
         return None
     try:
         # No other thread of Python runs while the options have other values.
-        return Heap(ctypes.PyDLL(None))
+        return call(ctypes.PyDLL(None))
     except (AttributeError, OSError, TypeError):
         return None

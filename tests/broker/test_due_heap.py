@@ -15,6 +15,9 @@ SLACK = 4
 
 def sweep(heap: DeadlineHeap[None], wanted: set[int]) -> None:
     """Sweep as the owner of a heap does: keep what is wanted."""
+    head = heap.head()
+    if head is not None and head.order not in wanted:
+        heap.drop_head()
     for _ in range(2):
         record = heap.sweep()
         if record is not None and record[1] in wanted:
@@ -27,7 +30,9 @@ def test_wanted_records_come_out_in_order_whatever_is_swept(steps: list[tuple[st
     wanted: dict[int, int] = {}
     for number, (step, value) in enumerate(steps):
         if step == "push":
-            heap.push(value, number, None)
+            first = heap.first()
+            before = first is None or (value, number) < (first[0], first[1])
+            assert heap.push(value, number, None) == before
             wanted[number] = value
         elif step == "drop" and wanted:
             del wanted[sorted(wanted)[value % len(wanted)]]
@@ -51,6 +56,36 @@ def test_wanted_records_come_out_in_order_whatever_is_swept(steps: list[tuple[st
         (due, order, None) for order, due in wanted.items()
     )
     assert left == sorted(left)
+
+
+def test_records_in_order_leave_in_order() -> None:
+    heap: DeadlineHeap[None] = DeadlineHeap(SLACK)
+    live: list[int] = []
+    for number in range(10_000):
+        heap.push(number // 3, number, None)
+        live.append(number)
+        if len(live) > 100:
+            gone = live.pop(0)
+            heap.outdate()
+            head = heap.head()
+            assert head is not None and head.order == gone
+            heap.drop_head()
+    assert len(heap) == len(live) == 100
+    assert heap.sweep() is None
+
+
+def test_records_behind_one_that_stays_do_not_pile_up() -> None:
+    heap: DeadlineHeap[None] = DeadlineHeap(SLACK)
+    heap.push(0, 0, None)
+    most = 0
+    for number in range(1, 10_000):
+        heap.push(number, number, None)
+        heap.outdate()
+        sweep(heap, {0})
+        most = max(most, len(heap))
+    assert most <= 4 * SLACK
+    first = heap.first()
+    assert first is not None and first[1] == 0
 
 
 def test_records_of_timers_that_are_set_anew_or_cancelled_do_not_pile_up() -> None:

@@ -13,12 +13,12 @@ MIB = 1 << 20
 PROGRAM = """
 import json, mmap, sys
 from pathlib import Path
-from ferrymq.heap import keep_large_blocks
+from ferrymq.heap import process_heap
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
-heap = keep_large_blocks()
+heap = process_heap()
 if heap is None:
     sys.exit(3)
 assert list(heap.shrink()) == []

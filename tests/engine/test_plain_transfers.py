@@ -232,12 +232,13 @@ def test_after_the_link_was_detached(play):
 
 @pytest.mark.parametrize("first", [0, 1, 255, 256, 0x7FFFFFFF, 0x80000000, MAX32])
 @pytest.mark.parametrize("settled", [False, True])
-def test_frames_that_are_sent(play, first, settled):
+@pytest.mark.parametrize(("head", "start"), [(b"", 0), (b"another head", 0), (b"", 2), (b"an", 1)])
+def test_frames_that_are_sent(play, first, settled, head, start):
     session = begin_script(play)
     link = sender_script(play, session, credit=10)
     session.outgoing.next_delivery_id = first
     link.number_tags_from(first)
-    sent = [link.send(PAYLOAD, settled=settled) for _ in range(2)]
+    sent = [link.send(PAYLOAD, settled=settled, head=head, start=start) for _ in range(2)]
     output = play.engine.data_to_send()
     expected = b""
     for at, delivery in enumerate(sent):
@@ -252,7 +253,7 @@ def test_frames_that_are_sent(play, first, settled):
             message_format=0,
             settled=settled,
         )
-        expected += encoded(on(session.channel, transfer, PAYLOAD))
+        expected += encoded(on(session.channel, transfer, head + PAYLOAD[start:]))
     assert output == expected
 
 
@@ -267,14 +268,15 @@ def test_frames_of_many_links(play):
 
 
 @pytest.mark.spec("2.7.1")
-def test_messages_up_to_the_frame_size_of_the_peer(script):
+@pytest.mark.parametrize(("head", "start"), [(b"", 0), (bytes(100), 0), (bytes(50), 100)])
+def test_messages_up_to_the_frame_size_of_the_peer(script, head, start):
     play = open_script(script(), max_frame_size=512)
     session = begin_script(play)
     link = sender_script(play, session, credit=2000)
     session.outgoing.next_delivery_id = 1000
     for size in range(400, 600):
         payload = bytes(size)
-        link.send(payload)
+        link.send(payload, head=head, start=start)
         output = play.engine.data_to_send()
         again = b""
         while output:
@@ -284,7 +286,7 @@ def test_messages_up_to_the_frame_size_of_the_peer(script):
             decode_transfer(reader)
             again += output[reader.pos : end]
             output = output[end:]
-        assert again == payload
+        assert again == head + payload[start:]
         play >> on(0, peer_flow(incoming_window=100, next_incoming_id=session.outgoing.next_id))
 
 

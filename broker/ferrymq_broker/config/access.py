@@ -125,10 +125,10 @@ class AccessRule(StrictSection):
     label: Annotated[str, Field(max_length=4096)] = ""
     who: Annotated[list[_Who], _OneOrMore, BeforeValidator(_as_list)]
     may: Annotated[list[_Right], Field(max_length=_MOST), BeforeValidator(_as_list)] = Field(
-        default_factory=list
+        default=[]
     )
     may_not: Annotated[list[_Right], Field(max_length=_MOST), BeforeValidator(_as_list)] = Field(
-        default_factory=list
+        default=[]
     )
     where: Annotated[list[_Where], _OneOrMore, BeforeValidator(_as_list)]
 
@@ -177,7 +177,7 @@ class KeptRule(AccessRule):
 class KeptRules(StrictSection):
     """The whole file of rules."""
 
-    rule: list[KeptRule] = Field(default_factory=list)
+    rule: list[KeptRule] = Field(default=[])
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -24,7 +24,7 @@ class CertificateRule(Section):
     name_from: Literal["subject-cn", "subject", "san-dns", "san-email", "san-uri"] = "subject-cn"
     pattern: str = Field(default=".+", min_length=1)
     user: str = Field(default="{0}", min_length=1)
-    groups: list[str] = Field(default_factory=list)
+    groups: list[str] = Field(default=[])
 
     @model_validator(mode="after")
     def _check(self) -> CertificateRule:

@@ -103,7 +103,7 @@ class DeclaredSubscription(StrictSection):
 
     topic: Name
     name: Name
-    rule: list[SubscriptionRule] = Field(default_factory=list)
+    rule: list[SubscriptionRule] = Field(default=[])
 
 
 class Stream(DeclaredNode, StreamSettings):
@@ -115,13 +115,13 @@ class Binding(StrictSection):
 
     key: str = Field(default="", max_length=MAX_KEY)
     to: Name
-    arguments: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    arguments: dict[str, str | int | float | bool] = Field(default={})
 
 
 class Exchange(DeclaredNode, ExchangeSettings):
     """``[[exchange]]``: an exchange, or exchanges made on first use."""
 
-    binding: list[Binding] = Field(default_factory=list)
+    binding: list[Binding] = Field(default=[])
 
 
 class Alias(StrictSection):
@@ -158,14 +158,14 @@ class Tables(Section):
     """The declarations of a virtual host. Those at the top of the file are of the default virtual
     host."""
 
-    queue: list[Queue] = Field(default_factory=list)
-    topic: list[Topic] = Field(default_factory=list)
-    subscription: list[DeclaredSubscription] = Field(default_factory=list)
-    stream: list[Stream] = Field(default_factory=list)
-    exchange: list[Exchange] = Field(default_factory=list)
-    alias: list[Alias] = Field(default_factory=list)
-    redirect: list[Redirect] = Field(default_factory=list)
-    rule: list[AccessRule] = Field(default_factory=list)
+    queue: list[Queue] = Field(default=[])
+    topic: list[Topic] = Field(default=[])
+    subscription: list[DeclaredSubscription] = Field(default=[])
+    stream: list[Stream] = Field(default=[])
+    exchange: list[Exchange] = Field(default=[])
+    alias: list[Alias] = Field(default=[])
+    redirect: list[Redirect] = Field(default=[])
+    rule: list[AccessRule] = Field(default=[])
     nodes: Nodes = Field(default_factory=Nodes.defaults)
 
     def declared(self) -> list[tuple[str, int, DeclaredNode]]:
@@ -189,9 +189,7 @@ class VirtualHost(Tables):
 
     worker: int | None = Field(default=None, ge=0)
     name: str = Field(min_length=1, max_length=255)
-    hostnames: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
-        default_factory=list
-    )
+    hostnames: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(default=[])
 
     def all_hostnames(self) -> list[str]:
         """Return the hostnames that lead to this virtual host, in lower case, each once."""

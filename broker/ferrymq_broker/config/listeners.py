@@ -42,7 +42,7 @@ class Listener(Section):
     tls: Tls = Field(default_factory=Tls.defaults)
     origins: Annotated[
         list[Annotated[str, AfterValidator(_check_origin)]], BeforeValidator(_as_list)
-    ] = Field(default_factory=list)
+    ] = Field(default=[])
 
     @property
     def address(self) -> ListenAddress:

@@ -114,7 +114,7 @@ class PersonalitySection(Section):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     name: str = ""
-    _folder: Path = PrivateAttr(default_factory=Path)
+    _folder: Path = PrivateAttr(default=Path())
 
     @model_validator(mode="after")
     def _note_folder(self, info: ValidationInfo) -> PersonalitySection:
@@ -153,8 +153,8 @@ class Config(Tables):
     store: Store = Field(default_factory=Store.defaults)
     replication: Replication = Field(default_factory=Replication.defaults)
     capture: Capture = Field(default_factory=Capture.defaults)
-    policies: dict[str, Policy] = Field(default_factory=dict)
-    virtual_host: list[VirtualHost] = Field(default_factory=list)
+    policies: dict[str, Policy] = Field(default={})
+    virtual_host: list[VirtualHost] = Field(default=[])
     # Whether clients that open with an unknown hostname get the default virtual host.
     unknown_hostname: Literal["default", "refuse"] = "default"
     security: Security = Field(default_factory=Security.defaults)

@@ -79,10 +79,10 @@ class QueueSettings(StrictSection):
     lock_duration: Duration = 0
     deferral: bool = False
     unpack_batches: bool = False
-    sub_queues: list[SubQueueName] = Field(default_factory=list, max_length=MOST_SUB_QUEUES)
+    sub_queues: list[SubQueueName] = Field(default=[], max_length=MOST_SUB_QUEUES)
     forward_to: Address = ""
     forward_failed: Address = ""
-    labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS)
+    labels: list[Label] = Field(default=[], max_length=MOST_LABELS)
     send_disabled: bool = False
     receive_disabled: bool = False
 
@@ -99,7 +99,7 @@ class TopicSettings(StrictSection):
     auto_delete: Expiry = -1
     durable: bool = True
     unpack_batches: bool = False
-    labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS)
+    labels: list[Label] = Field(default=[], max_length=MOST_LABELS)
     send_disabled: bool = False
 
 
@@ -108,7 +108,7 @@ class StreamSettings(StrictSection):
 
     partitions: int = Field(default=1, ge=1, le=MOST_PARTITIONS)
     partitions_on: Annotated[list[PlacementEntry], AfterValidator(_placement)] = Field(
-        default_factory=list, max_length=MOST_PARTITIONS
+        default=[], max_length=MOST_PARTITIONS
     )
     max_bytes: Size = 0
     max_age: Duration = 0
@@ -117,9 +117,9 @@ class StreamSettings(StrictSection):
     durable: bool = True
     capture: bool = False
     unpack_batches: bool = False
-    consumer_groups: list[GroupName] = Field(default_factory=list, max_length=1000)
+    consumer_groups: list[GroupName] = Field(default=[], max_length=1000)
     readers_per_group: Count = 0
-    labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS)
+    labels: list[Label] = Field(default=[], max_length=MOST_LABELS)
 
 
 class ExchangeSettings(StrictSection):
@@ -130,7 +130,7 @@ class ExchangeSettings(StrictSection):
     auto_delete: Expiry = -1
     durable: bool = True
     unpack_batches: bool = False
-    labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS)
+    labels: list[Label] = Field(default=[], max_length=MOST_LABELS)
 
 
 SETTINGS: Final[dict[str, type[StrictSection]]] = {

@@ -29,16 +29,16 @@ class Security(Section):
     """
 
     anonymous: bool | None = None
-    users: dict[str, SecretStr] = Field(default_factory=dict)
+    users: dict[str, SecretStr] = Field(default={})
     users_file: File | None = None
     rules_file: File | None = None
-    groups: dict[str, list[str]] = Field(default_factory=dict)
+    groups: dict[str, list[str]] = Field(default={})
     plain_without_tls: bool = False
     # The user of a client certificate; the first rule that matches decides.
-    certificate_rule: list[CertificateRule] = Field(default_factory=list)
+    certificate_rule: list[CertificateRule] = Field(default=[])
     failed_logins: int = Field(default=10, ge=0, le=1_000_000)
-    jwt: Issuers = Field(default_factory=list)
-    shared_access_key: SharedAccessKeys = Field(default_factory=list)
+    jwt: Issuers = Field(default=[])
+    shared_access_key: SharedAccessKeys = Field(default=[])
     tokens: Tokens = Field(default_factory=Tokens.defaults)
 
     @property

@@ -111,7 +111,7 @@ class Jwt(Section):
     leeway: Annotated[Seconds, Field(ge=0, le=600)] = 30.0
     user_claim: _Name = "sub"
     groups_claim: Annotated[list[_Name], BeforeValidator(_one_or_more), Field(max_length=20)] = (
-        Field(default_factory=list)
+        Field(default=[])
     )
     as_password: bool = False
     refresh: Annotated[Seconds, Field(ge=60)] = 3600.0
@@ -150,9 +150,9 @@ class SharedAccessKey(Section):
     name: Annotated[str, Field(min_length=1, max_length=256)]
     primary: SecretStr
     secondary: SecretStr | None = None
-    may: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(default_factory=list)
+    may: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(default=[])
     rights: Annotated[list[Literal["send", "listen", "manage"]], BeforeValidator(_one_or_more)] = (
-        Field(default_factory=list)
+        Field(default=[])
     )
     where: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(
         default_factory=lambda: ["*"]

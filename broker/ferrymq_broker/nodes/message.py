@@ -121,6 +121,14 @@ class BrokerMessage:
         """Return whether the payload is in a format other than AMQP's own."""
         return (self.format >> 8) != 0
 
+    def starts_with_body(self) -> bool:
+        """Return whether the body, or the application properties, follow the header: the message
+        has neither annotations nor properties. A message in a foreign format has none either."""
+        if self.opaque:
+            return True
+        code = section_at(self.payload, self.header_end)
+        return code != MESSAGE_ANNOTATIONS and code != PROPERTIES
+
     def header(self) -> Header:
         """Return the header section, or one of defaults if the message has none (AMQP 1.0
         §3.2.1)."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ferrymq.heap import Heap, keep_large_blocks
+from ferrymq.heap import Heap, process_heap
 from ferrymq_broker import audit
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
@@ -151,7 +151,7 @@ async def _serve(
         announce("ready")
         tell_service_manager("READY=1")
         tune_garbage_collector()
-        keeper = asyncio.create_task(_keep_house(server, keep_large_blocks()))
+        keeper = asyncio.create_task(_keep_house(server, process_heap()))
         await stop.wait()
         keeper.cancel()
         tell_service_manager("STOPPING=1")

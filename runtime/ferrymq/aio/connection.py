@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ferrymq.aio.link_redirects import LinkRedirects
     from ferrymq.aio.recovery import Recovery
     from ferrymq.aio.transport import EngineTransport
-    from ferrymq.engine.events import Event
+    from ferrymq.engine.events import BareEvent
     from ferrymq.message import Message
     from ferrymq.url import Url
 
@@ -586,7 +586,7 @@ class Connection(OtherNames, Opened):
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
-    def on_events(self, transport: EngineTransport, events: list[Event]) -> None:
+    def on_events(self, transport: EngineTransport, events: list[BareEvent]) -> None:
         """Handle events of an engine; ignore those of earlier transports."""
         number = 0
         count = len(events)

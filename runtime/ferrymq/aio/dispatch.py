@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 _NOT_ALLOWED = "a client takes no sessions and no links of the peer's making"
 
 
-def dispatch(connection: Connection, event: events.Event) -> None:
+def dispatch(connection: Connection, event: events.BareEvent) -> None:
     """Handle one event of the connection's engine; the most frequent ones come first."""
-    if isinstance(event, events.DeliveryReceived):
+    if isinstance(event, IncomingDelivery):
         receiver = owner_of(event.link)
         if isinstance(receiver, Receiver):
-            receiver.on_delivery(event.delivery)
-    elif isinstance(event, (events.OutcomeReceived, events.TransactionalStateReceived)):
+            receiver.on_delivery(event)
+    elif isinstance(event, OutgoingDelivery):
+        sender = owner_of(event.link)
+        if isinstance(sender, Sender):
+            sender.on_outcome(event)
+    elif isinstance(event, events.TransactionalStateReceived):
         sender = owner_of(event.delivery.link)
         if isinstance(sender, Sender):
             sender.on_outcome(event.delivery)

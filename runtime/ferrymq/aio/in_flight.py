@@ -6,17 +6,18 @@ The usual message and the usual outcome pass here, in few calls. All others are 
 from __future__ import annotations
 
 import asyncio
+from asyncio import InvalidStateError
 from collections import deque
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ferrymq.engine.delivery import OutgoingDelivery
+from ferrymq.sendable import to_message
 from ferrymq_types.messaging import Accepted
 
 if TYPE_CHECKING:
     from ferrymq.aio.output_turn import OutputTurn
     from ferrymq.engine.sender import SenderLink
+    from ferrymq.sendable import Sendable
 
 _FUTURE: Final = asyncio.Future
 _running_loop: Final = asyncio._get_running_loop
@@ -37,7 +38,7 @@ class InFlight:
         "alone",
         "plain",
         "_loop",
-        "_create_future",
+        "_usual",
         "_link",
         "_turn",
         "_payloads",
@@ -52,11 +53,9 @@ class InFlight:
         self.alone: bool = True
         self.plain: bool = plain
         self._loop: asyncio.AbstractEventLoop = loop
-        # The loops of asyncio make futures by this call, and take longer.
-        usual = type(loop).create_future is asyncio.BaseEventLoop.create_future
-        self._create_future: Callable[[], asyncio.Future[None]] = (
-            partial(asyncio.Future, loop=loop) if usual else loop.create_future
-        )
+        # Whether its futures are those of asyncio. Without the argument `loop` such a future takes
+        # the loop that runs in this thread: that is quicker than to look for the loop first.
+        self._usual: bool = type(loop).create_future is asyncio.BaseEventLoop.create_future
         self._link: SenderLink | None = None
         self._turn: OutputTurn | None = None
         # What is sent again after a loss: `ferrymq.aio.resending`.
@@ -85,35 +84,63 @@ class InFlight:
         """Send nothing any more, because the link is over."""
         self._link = None
 
-    def send(self, payload: bytes) -> asyncio.Future[None] | None:
+    def send(self, message: Sendable) -> asyncio.Future[None] | None:
         """Send a message if that needs nothing but credit and room for writing, which are there.
         Return the future of its outcome; None if nothing was sent.
 
-        Raises `LocalProtocolError` when the message is larger than the peer accepts.
+        Raises `TypeError` for anything that is no message, `EncodeError`, and `LocalProtocolError`
+        when the message is larger than the peer accepts.
         """
+        if self.waiting != 0 or not self._ready():
+            return None
+        future = self._new_future()
+        if future is not None:
+            self._send(to_message(message, "send").encode(), future)
+        return future
+
+    def send_waiting(self, payload: bytes, future: asyncio.Future[None]) -> bool:
+        """Send the message of a call that has waited for its turn, as `send` does; return whether
+        it was sent."""
+        ready = self._ready()
+        if ready:
+            self._send(payload, future)
+        return ready
+
+    def _ready(self) -> bool:
+        """Return whether a usual message can be sent now."""
         link = self._link
         turn = self._turn
-        if (
-            link is None
-            or turn is None
-            or not link.usable
-            or link.credit <= 0
-            or link.parked != 0
-            or link.always_settled
-            or self.waiting != 0
-            or turn.paused
-            or self._todo
-            or _running_loop() is not self._loop
-        ):
-            return None
-        future = self._create_future()
+        return (
+            link is not None
+            and turn is not None
+            and link.usable
+            and link.credit > 0
+            and link.parked == 0
+            and not link.always_settled
+            and not turn.paused
+            and not self._todo
+        )
+
+    def _send(self, payload: bytes, future: asyncio.Future[None]) -> None:
+        link = self._link
+        turn = self._turn
+        assert link is not None and turn is not None
         delivery = link.send(payload)
         delivery.context = future
         alone = self.add(delivery)
         if self._payloads is not None:
             self._payloads[delivery] = payload
         turn.write_soon(alone)
-        return future
+
+    def _new_future(self) -> asyncio.Future[None] | None:
+        """Make a future of the loop; None if the loop does not run in this thread."""
+        if self._usual:
+            try:
+                future: asyncio.Future[None] = _FUTURE()
+            except RuntimeError:
+                return None
+            return future if future.get_loop() is self._loop else None
+        return self._loop.create_future() if _running_loop() is self._loop else None
 
     def add(self, delivery: OutgoingDelivery) -> bool:
         """Add a delivery that was sent. Return whether it is sent alone, and so should be written
@@ -136,6 +163,10 @@ class InFlight:
             if self._tags:
                 self._tags.pop(delivery, None)
         future = delivery.context
-        if isinstance(future, _FUTURE) and not future.done():
-            future.set_result(None)
+        if isinstance(future, _FUTURE):
+            try:
+                future.set_result(None)
+            except InvalidStateError:
+                # The call was cancelled.
+                pass
         return True

@@ -9,13 +9,14 @@ from mypy_extensions import i64
 
 from ferrymq.aio.arrivals import Arrivals
 from ferrymq.aio.in_flight import InFlight
-from ferrymq.engine.events import DeliveryReceived, Event, OutcomeReceived
+from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 
 if TYPE_CHECKING:
+    from ferrymq.engine.events import BareEvent
     from ferrymq.engine.link import Link
 
 
-def handle_plain(events: list[Event], first: i64) -> i64:
+def handle_plain(events: list[BareEvent], first: i64) -> i64:
     """Handle the events from the number `first` on, up to one that is not usual; return the number
     of that one.
 
@@ -30,29 +31,27 @@ def handle_plain(events: list[Event], first: i64) -> i64:
     in_flight: InFlight | None = None
     while at < count:
         event = events[at]
-        if isinstance(event, DeliveryReceived):
-            engine = event.delivery
-            if engine.link is not link:
+        if isinstance(event, IncomingDelivery):
+            if event.link is not link:
                 if arrivals is not None:
                     arrivals.wake()
-                link = engine.link
+                link = event.link
                 receiver = _owner_of(link)
                 arrivals = _arrivals_of(receiver)
                 in_flight = None
             if arrivals is None or not arrivals.plain or arrivals.over:
                 break
-            delivery = receiver.delivery_type(receiver, engine)
-            engine.context = ref(delivery)
+            delivery = receiver.delivery_type(receiver, event)
+            event.context = ref(delivery)
             arrivals.add(delivery)
-        elif isinstance(event, OutcomeReceived):
-            sent = event.delivery
-            if sent.link is not link:
+        elif isinstance(event, OutgoingDelivery):
+            if event.link is not link:
                 if arrivals is not None:
                     arrivals.wake()
-                link = sent.link
+                link = event.link
                 in_flight = _in_flight_of(_owner_of(link))
                 arrivals = None
-            if in_flight is None or not in_flight.end_accepted(sent):
+            if in_flight is None or not in_flight.end_accepted(event):
                 break
         else:
             break

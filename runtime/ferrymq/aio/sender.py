@@ -238,16 +238,22 @@ class Sender(OtherNames, Link[SenderLink]):
         for a value that has no encoding; `LocalProtocolError` when the message is larger than the
         peer accepts; `TypeError` for anything that is no message.
         """
-        payload = to_message(message, "send").encode()
         # Thousands of calls may wait: the objects of a message would cost memory and time in
-        # garbage collections.
+        # garbage collections, so none of them keeps its message.
+        if (
+            timeout is None
+            and transaction is None
+            and delivery_tag is None
+            and not (settled or hold)
+        ):
+            future = self._in_flight.send(message)
+            if future is not None:
+                del message
+                await future
+                return
+        payload = to_message(message, "send").encode()
         del message
         if timeout is None:
-            if transaction is None and delivery_tag is None and not (settled or hold):
-                future = self._in_flight.send(payload)
-                if future is not None:
-                    await future
-                    return
             if not self._in_flight.waiting and self._can_send():
                 if transaction is None and delivery_tag is None and not hold:
                     await self._transfer(payload, settled, None)[1]
@@ -769,10 +775,10 @@ class Sender(OtherNames, Link[SenderLink]):
             # A call that was cancelled just now has not run yet.
             if not future.done():
                 try:
-                    if transaction is None and tag is None and not hold:
-                        self._transfer(payload, settled, None, future=future)
-                    else:
+                    if transaction is not None or tag is not None or hold:
                         self._send(payload, settled, transaction, tag, hold, future=future)
+                    elif settled or not self._in_flight.send_waiting(payload, future):
+                        self._transfer(payload, settled, None, future=future)
                 except Exception as error:
                     future.set_exception(error)
             self._in_flight.waiting -= 1

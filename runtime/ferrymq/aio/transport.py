@@ -17,7 +17,7 @@ from typing import Final, cast
 from ferrymq.aio.output_turn import OutputTurn
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.engine.connection import Connection as Engine
-from ferrymq.engine.events import Event, TlsAgreed
+from ferrymq.engine.events import BareEvent, TlsAgreed
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_types.transport import Error
 
@@ -91,7 +91,7 @@ class Wire(asyncio.Protocol):
 class EngineTransport:
     """One transport and the engine that speaks over it. The loop speaks with its `wire`.
 
-    `on_events` gets the events of the engine in order. `on_pass` is called after each batch of
+    `on_events` gets the engine's bare events in order. `on_pass` is called after each batch of
     them, and when writing becomes possible again. `ended` is done when the transport is gone;
     `cause` is what the loop said about it, if anything. `tls` is for settings that begin TLS
     inside AMQP: the context, and the name that the server's certificate has to bear.
@@ -100,7 +100,7 @@ class EngineTransport:
     def __init__(
         self,
         settings: ConnectionSettings,
-        on_events: Callable[[EngineTransport, list[Event]], None],
+        on_events: Callable[[EngineTransport, list[BareEvent]], None],
         on_pass: Callable[[], None],
         trace: FrameTrace | None = None,
         tls: tuple[ssl.SSLContext, str] | None = None,
@@ -200,12 +200,12 @@ class EngineTransport:
 
     def process(self) -> None:
         """Dispatch the engine's events and write its output."""
-        events = self.engine.take_events()
+        events = self.engine.take_bare_events()
         while events:
             if self._tls is not None and any(isinstance(event, TlsAgreed) for event in events):
                 self._securing = self._loop.create_task(self._secure())
             self._on_events(self, events)
-            events = self.engine.take_events()
+            events = self.engine.take_bare_events()
         self._on_pass()
         self.flush()
 

@@ -166,19 +166,19 @@ class OutgoingHalf:
         )  # fmt: skip
         self.ask_for_window()
 
-    def send_plain(self, delivery: OutgoingDelivery, payload: bytes) -> bool:
-        """Send the payload as a transfer of the usual shape: a whole message without a state, whose
-        tag is a number.
-
-        Return false, with nothing changed, if the delivery must wait, or must be written by `send`.
-        """
+    def send_plain(
+        self, delivery: OutgoingDelivery, payload: bytes, head: bytes, start: i64
+    ) -> bool:
+        """Send `head`, then the payload from `start` on, as a transfer of the usual shape: a whole
+        message without a state, whose tag is a number. Return false, with nothing changed, if the
+        delivery must wait, or must be written by `send`."""
         session = self.session
         connection = session.connection
         output_limit = connection.output_limit
         handle = delivery.link.handle
         number = delivery._number
         id = self.next_delivery_id
-        size = i64(len(payload)) + _PLAIN
+        size = i64(len(payload)) - start + len(head) + _PLAIN
         if (
             self.remote_window <= 0
             # Small numbers have a shorter encoding.
@@ -219,7 +219,8 @@ class OutgoingHalf:
             else:
                 write_i32_be(w, _UNSETTLED)
             write_i32_be(w, _DEFAULTS)
-            w.write(payload)
+            w.write(head)
+            w.write(payload if start == 0 else payload[start:])
         except BaseException:
             connection.truncate_output(mark)
             raise

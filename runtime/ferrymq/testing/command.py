@@ -7,11 +7,12 @@ import signal
 import sys
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ferrymq.testing.local_broker import LocalBroker
+if TYPE_CHECKING:
+    from ferrymq.testing.local_broker import LocalBroker
 
 
 def testing(
@@ -40,6 +41,9 @@ def testing(
     Both ports are those of 127.0.0.1. Nothing is stored. Prints "listening URL", "http URL" and
     "ready", and runs until SIGTERM or Ctrl-C.
     """
+    # The help of all commands imports this module, and needs no broker.
+    from ferrymq.testing.local_broker import LocalBroker
+
     settings: dict[str, Any] = {}
     if config is not None:
         settings = tomllib.loads(config.read_text("utf-8"))
