@@ -28,8 +28,8 @@ _SLICE: Final = 32 * 1024 * 1024
 
 
 class Heap:
-    """The heap of this process, which keeps all free memory until `shrink` returns it to the system:
-    call that from time to time. Large blocks come from the heap, too.
+    """The heap of this process, which keeps all free memory until `shrink` returns it to the
+    system: call that from time to time. Large blocks come from the heap, too.
 
     The C library would return memory at the end of the heap as soon as there is much of it, all of
     it at once. The first use of each new page costs more than a copy of its bytes.
@@ -82,8 +82,8 @@ class Heap:
 
 
 def keep_large_blocks() -> None:
-    """Have the C library reuse the memory of large blocks; up to 128 MiB that are free at the end of
-    the heap stay with the process.
+    """Have the C library reuse the memory of large blocks; up to 128 MiB that are free at the end
+    of the heap stay with the process.
 
     Does nothing on Linux with another C library, and on other systems.
     """
