@@ -7,6 +7,8 @@ import importlib.metadata
 import os
 import platform
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -109,6 +111,32 @@ def two_processors() -> tuple[int, int]:
     """Return two processors that this process may use; the same one twice if there is only one."""
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
     return usable[0], usable[-1]
+
+
+@contextmanager
+def apart(servers: Iterable[int]) -> Iterator[None]:
+    """Keep the threads of these processes on one processor, and this process and its children on
+    another."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    first, last = two_processors()
+    pids = list(servers)
+    usable = os.sched_getaffinity(0)
+    for pid in pids:
+        _keep(pid, {first})
+    os.sched_setaffinity(0, {last})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usable)
+        for pid in pids:
+            _keep(pid, usable)
+
+
+def _keep(pid: int, processors: set[int]) -> None:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), processors)
 
 
 def processor_seconds(pid: int) -> float:

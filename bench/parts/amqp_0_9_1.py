@@ -11,16 +11,14 @@ message is measured, too; and some cases keep the broker on one processor and th
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import statistics
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.machine import processor_seconds, two_processors, versions
+from bench.machine import apart, processor_seconds, versions
 from bench.process import broker, listening_process
 from bench.results import Comparison, Figure, Report
 from bench.tree import ROOT, Trees
@@ -138,7 +136,7 @@ def _measure(
             of_bare.append(told["relay"] / count * 1e6)
         for name, port in ports.items():
             pid = listening_process(port)
-            with _placed(pid, case.apart):
+            with apart([pid]) if case.apart else nullcontext():
                 before = processor_seconds(pid)
                 told = _run(program, port, case, count)
                 found[name].add(told, processor_seconds(pid) - before, count)
@@ -194,29 +192,6 @@ def _busy(case: Case, found: dict[str, _Turns]) -> str:
 
 def _ratio(ours: list[float], theirs: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-
-
-@contextmanager
-def _placed(pid: int, apart: bool) -> Iterator[None]:
-    """With `apart`, keep the threads of a broker on one processor, and this process and its
-    children on another."""
-    if not apart:
-        yield
-        return
-    first, last = two_processors()
-    usable = os.sched_getaffinity(0)
-    _keep(pid, {first})
-    os.sched_setaffinity(0, {last})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, usable)
-        _keep(pid, usable)
-
-
-def _keep(pid: int, processors: set[int]) -> None:
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), processors)
 
 
 def _run(program: Path, port: int, case: Case, count: int) -> dict[str, float]:

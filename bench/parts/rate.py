@@ -3,14 +3,16 @@
 Brokers take turns. A client sends messages at even intervals, whether earlier ones have arrived or
 not, and receives them. The time of a message begins when it is due, not when it is sent: if the
 client or the broker stalls, the messages that are due meanwhile count, too. The client never
-sleeps, so that its own waking up is not measured.
+sleeps, so that its own waking up is not measured. It has one processor, and the brokers have
+another: a broker that wakes up beside the client would wait until the system takes the processor
+away from the client, for milliseconds.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from bench.machine import versions
+from bench.machine import apart, versions
 from bench.parts.broker import OURS, RELAY, Candidate, Case, LoadFailed, run_client
 from bench.results import Figure, Report
 from bench.tree import Trees, variant_on
@@ -27,6 +29,19 @@ DEMAND: Final = 1_000
 def measure(trees: Trees, candidates: list[Candidate], *, rounds: int, seconds: float) -> Report:
     """Measure all candidates that have the case, for so many seconds in each round."""
     report = Report("rate", options={"rounds": rounds, "seconds": seconds, "messages/s": RATE})
+    with apart({each.pid for each in candidates if each.pid is not None}):
+        _measure(report, trees, candidates, rounds, seconds)
+    report.build = {
+        "broker": trees.broker_variant(),
+        "client": variant_on(trees.loops, "bench.loops.load"),
+        **versions(),
+    }
+    return report
+
+
+def _measure(
+    report: Report, trees: Trees, candidates: list[Candidate], rounds: int, seconds: float
+) -> None:
     for case in CASES:
         contenders = [each for each in candidates if case in each.cases]
         found: dict[str, list[dict[str, float]]] = {}
@@ -40,12 +55,6 @@ def measure(trees: Trees, candidates: list[Candidate], *, rounds: int, seconds: 
                     continue
                 found.setdefault(candidate.name, []).append(told["latency_us"])
         _add(report, case, found)
-    report.build = {
-        "broker": trees.broker_variant(),
-        "client": variant_on(trees.loops, "bench.loops.load"),
-        **versions(),
-    }
-    return report
 
 
 def _run(trees: Trees, candidate: Candidate, case: Case, count: int) -> dict[str, Any]:
