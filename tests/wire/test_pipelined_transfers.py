@@ -179,9 +179,11 @@ def test_a_posting_behind_its_attach_is_never_missing_from_a_commit(
         transfer_frame(discharge_body(txn), 9, uint(2), binary(b"d")),
     )
     errors = [detach.error() for detach in named(answers, "detach")]
-    assert ROLLBACK in [error[0] for error in errors if error is not None]
-    assert not any(state.name == "accepted" for state in outcomes_by_id(answers).values())
-    assert waiting(broker.port, address) == []
+    rolled_back = ROLLBACK in [error[0] for error in errors if error is not None]
+    committed = any(state.name == "accepted" for state in outcomes_by_id(answers).values())
+    # A busy broker may read the posting after it has given credit: then the posting is committed.
+    assert committed != rolled_back
+    assert len(waiting(broker.port, address)) == (1 if committed else 0)
 
 
 def paired(role: str, handle: int, name: str = "pair") -> bytes:
@@ -227,21 +229,28 @@ def test_requests_behind_the_attaches_of_a_pair_are_answered(broker: Broker, fli
 
 @pytest.mark.spec("pairing-2.2.2")
 def test_only_the_half_of_a_pair_pays_for_requests_beyond_its_credit(broker: Broker) -> None:
-    with Client(broker.port) as client:
-        client.begin()
-        answers = exchange(
-            client,
-            paired("sender", 0),
-            paired("receiver", 1),
-            flow_frame(uint(1), uint(3), NULL),
-            # The three that are answered may have given their credit back before the rest is read.
-            *[question(n) for n in range(20 + 3 + 1)],
-        )
-        (detach,) = named(answers, "detach")
-        assert detach.condition == "amqp:link:transfer-limit-exceeded"
-        assert detach.field(0) == named(answers, "attach")[0].field(1)
-        # Session and connection go on.
-        client.sender("afterwards", "s7", 7).publish([])
+    # A busy broker may read the requests in parts, and give credit in between: then none is beyond
+    # it, and the next attempt tells.
+    for _ in range(5):
+        with Client(broker.port) as client:
+            client.begin()
+            answers = exchange(
+                client,
+                paired("sender", 0),
+                paired("receiver", 1),
+                flow_frame(uint(1), uint(3), NULL),
+                # The three that are answered may have given their credit back before the rest is
+                # read.
+                *[question(n) for n in range(20 + 3 + 1)],
+            )
+            detaches = named(answers, "detach")
+            # Session and connection go on.
+            client.sender("afterwards", "s7", 7).publish([])
+        if detaches:
+            break
+    (detach,) = detaches
+    assert detach.condition == "amqp:link:transfer-limit-exceeded"
+    assert detach.field(0) == named(answers, "attach")[0].field(1)
 
 
 @pytest.mark.spec("pairing-2.2.2")

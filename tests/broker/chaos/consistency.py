@@ -257,7 +257,9 @@ def _check_lifecycle(queue: Queue, by_id: dict[int, Entry], available: list[Entr
     for line, now in lines:
         if line is None:
             continue
-        records = [*line._heap._heap, *line._heap._swept]
+        heap = line._heap
+        records = [(each.due, each.order, each.item) for each in (*heap._line, *heap._swept_line)]
+        records += [*heap._heap, *heap._swept]
         for due, _, expiring in records:
             if expiring.state == AVAILABLE:
                 assert 0 < line.due <= due, "nobody will look"
