@@ -107,9 +107,8 @@ def take_parts(
 
 
 def take_run(cursor: Any, key: bytes, count: i64, most: i64) -> list[bytes]:
-    """Return what is stored for consecutive numbers, from that of `key` on: up to `count`,
-    and hardly more than needed until the values have `most` bytes.
-    """
+    """Return what is stored for consecutive numbers, from that of `key` on: up to `count`, and
+    hardly more than needed until the values have `most` bytes."""
     stored: list[bytes] = []
     if count <= 0 or not cursor.set_range(key):
         return stored
