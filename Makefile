@@ -9,6 +9,7 @@
 #   CYCLES=100 CUTS=30  how often `make crash` kills the broker, and cuts its power
 #   FAULTS=60           how many things `make failovers` does to a cluster
 #   KILLS=200           how many processes of a Spark query on a cluster `make kills` kills
+#   OLD_SPARKS="4.0 4.1"  versions of Spark for `make old-sparks` and `make core-on-old-sparks`
 
 PYTHON  ?= python3
 VENV    ?= .venv
@@ -18,6 +19,7 @@ CYCLES  ?= 100
 CUTS    ?= 30
 FAULTS  ?= 60
 KILLS   ?= 200
+OLD_SPARKS ?= 4.0 4.1
 ARGS    ?=
 HTTP    ?= http://127.0.0.1:15692
 
@@ -225,12 +227,12 @@ standstill: $(READY_DEV) build ## fail if one client can stop all others for 20 
 wheels: $(READY_DEV) ## build a wheel for each interpreter of this machine and try it, into dist/; ARGS="--python python3.12"
 	@$(PY) .ci/wheels.py $(ARGS)
 
-old-sparks: $(READY_DEV) ## get the old versions of Spark that CI and `make test-all` run on
-	@$(PY) -m tests.spark.versions get 4.0 4.1
+old-sparks: $(READY_DEV) ## get the old versions of Spark that `make test-all` runs on; OLD_SPARKS=4.0
+	@$(PY) -m tests.spark.versions get $(OLD_SPARKS)
 
 core-on-old-sparks: $(READY_DEV) build ## run the core of the data source on the oldest versions of Spark
 	@mkdir -p $(RESULTS)
-	@$(BUILT) $(PY) -m tests.spark.versions run --core 4.0 4.1
+	@$(BUILT) $(PY) -m tests.spark.versions run --core $(OLD_SPARKS)
 
 spark-versions: $(READY_DEV) build ## try the data source on each version of Spark, write docs/pipeline/spark-versions.md
 	@$(BUILT) $(PY) -m tests.spark.versions run $(ARGS) && $(PY) -m tests.spark.versions page

@@ -38,6 +38,7 @@ async def test_faults_of_all_kinds_lose_nothing(
     assert result.counts["sent and accepted"] > 500
 
 
+@pytest.mark.slow
 async def test_a_missing_fence_is_found_out(
     starter: Starter, folder: Path, postgresql: None
 ) -> None:

@@ -24,6 +24,7 @@ async def test_power_cuts_lose_nothing(
     assert result.counts["sent and accepted"] > amount(80, 200)
 
 
+@pytest.mark.slow
 async def test_a_broker_that_only_pretends_to_sync_is_found_out(
     starter: Starter, folder: Path, disks: None
 ) -> None:

@@ -19,6 +19,7 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
     somebody.stop_broker()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_killed_worker_loses_nothing(newcomer: Newcomer) -> None:
     newcomer.follow(TUTORIAL / "README.md")

@@ -13,7 +13,7 @@ from tests.support.lanes import EVERYTHING
 
 # `make kills` does more.
 KILLS = 40
-FEW = ("leader", "executor", "driver-within-batch")
+FEW = ("leader", "driver-within-batch")
 
 
 @pytest.mark.timeout(2400)

@@ -328,6 +328,7 @@ spark.streams.awaitAnyTermination()
 """
 
 
+@pytest.mark.slow
 def test_a_query_that_is_killed_gives_its_messages_back(
     broker: BrokerProcess, address: str, tmp_path: Path
 ) -> None:
