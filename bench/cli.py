@@ -523,6 +523,7 @@ def even_rate(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Re
             candidates,
             rounds=extent.broker_rounds,
             seconds=4 * extent.broker_seconds,
+            tool=arguments.amqpload,
         )
     report.notes += notes
     return report

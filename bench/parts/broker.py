@@ -136,11 +136,14 @@ def run_load(trees: Trees, arguments: Sequence[str]) -> dict[str, Any]:
     return result
 
 
-def run_external(tool: str, to: Candidate, case: Case, count: int, warm_up: int) -> float:
-    """Run the external tool once, and return the messages per second.
+def run_external(
+    tool: str, to: Candidate, case: Case, count: int, warm_up: int, rate: int = 0
+) -> dict[str, Any]:
+    """Run the external tool once, and return its result.
 
     The tool is called as `TOOL both -p PORT -a ADDRESS -n COUNT -w WARM_UP -s SIZE -i IN_FLIGHT
-    -c CREDIT [--presettled]` and prints one JSON object with `ok`, `error` and `through_msgs_s`.
+    -c CREDIT [--rate RATE] [--presettled]` and prints one JSON object with `ok`, `error`,
+    `through_msgs_s`, and `latency_us`: `p50`, `p99` and `p99_9`.
 
     Raises:
         LoadFailed: with the tool's error.
@@ -148,17 +151,18 @@ def run_external(tool: str, to: Candidate, case: Case, count: int, warm_up: int)
     port = to.url.rpartition(":")[2]
     arguments = [tool, "both", "-p", port, "-a", to.address, "-n", str(count), "-w", str(warm_up)]
     arguments += ["-s", str(case.size), "-i", str(IN_FLIGHT), "-c", str(CREDIT)]
+    if rate:
+        arguments += ["--rate", str(rate)]
     if case.settled:
         arguments.append("--presettled")
     try:
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-        result = json.loads(done.stdout)
+        result: dict[str, Any] = json.loads(done.stdout)
     except (OSError, json.JSONDecodeError) as error:
         raise LoadFailed(f"{tool}: {error}") from None
     if not result["ok"]:
         raise LoadFailed(f"{tool}: {result['error']}")
-    rate: float = result["through_msgs_s"]
-    return rate
+    return result
 
 
 def cost_of(name: str) -> str:
@@ -260,8 +264,8 @@ class BrokerBench:
     def _run_external(self, candidate: Candidate, case: Case) -> None:
         count = candidate.counts[case]
         assert self.tool is not None
-        rate = run_external(self.tool, candidate, case, count, max(200, count // 20))
-        self._add(f"{case.name}, {EXTERNAL}", candidate.name, MESSAGES, rate)
+        told = run_external(self.tool, candidate, case, count, max(200, count // 20))
+        self._add(f"{case.name}, {EXTERNAL}", candidate.name, MESSAGES, told["through_msgs_s"])
 
     def _note_memory(self) -> None:
         """Record the brokers' peak memory with our client, which limits its messages in flight."""

@@ -15,7 +15,7 @@
 //
 // With RATE, messages are sent at even intervals, so many in a second, whether earlier ones have
 // arrived or not. The JSON then has latency_us: percentiles of the times from when a message was
-// due until it arrived. The process does not sleep then.
+// due until it arrived. Between them the process sleeps.
 
 #define _GNU_SOURCE
 
@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -253,6 +254,17 @@ static void send_burst(long in_flight) {
     }
 }
 
+// Until something arrives or the next message is due.
+static int wait_for(struct pollfd *ready) {
+    double seconds = PATIENCE / 1e3;
+    if (rate && sent < total) {
+        double rest = started + (double)sent / rate - clock_of(CLOCK_MONOTONIC);
+        if (rest < seconds) seconds = rest > 0 ? rest : 0;
+    }
+    struct timespec limit = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+    return ppoll(ready, 2, &limit, NULL);
+}
+
 static int compare(const void *one, const void *other) {
     double a = *(const double *)one, b = *(const double *)other;
     return (a > b) - (a < b);
@@ -261,6 +273,8 @@ static int compare(const void *one, const void *other) {
 int main(int argc, char **argv) {
     if (argc != 7 && argc != 8) die("PORT COUNT WARM_UP SIZE IN_FLIGHT MODE [RATE]");
     if (argc == 8) rate = atof(argv[7]);
+    // Sleep no longer than until a message is due.
+    prctl(PR_SET_TIMERSLACK, 1UL);
     const char *mode = argv[6];
     warm_up = atol(argv[3]);
     total = atol(argv[2]) + warm_up;
@@ -289,7 +303,7 @@ int main(int argc, char **argv) {
             {producer.socket, POLLIN | (producer.unwritten ? POLLOUT : 0), 0},
             {consumer.socket, POLLIN | (consumer.unwritten ? POLLOUT : 0), 0},
         };
-        int some = poll(ready, 2, rate ? 0 : PATIENCE);
+        int some = wait_for(ready);
         double now = clock_of(CLOCK_MONOTONIC);
         if (some) last = now;
         if (now - last > PATIENCE / 1e3) die("nothing happens");
