@@ -189,7 +189,14 @@ class Storage:
     def start(self) -> None:
         """Begin to store changes."""
         executor = TimedExecutor(asyncio.get_running_loop(), self.figures)
-        self.store.start(executor, self._on_stable, self._on_failure, self._on_full, self._appender)
+        self.store.start(
+            executor,
+            self._on_stable,
+            self._on_failure,
+            self._on_full,
+            self._appender,
+            find_unmap(),
+        )
 
     async def wait_for_all(self, seconds: float) -> None:
         """Wait until all changes are stored, for so many seconds at most."""

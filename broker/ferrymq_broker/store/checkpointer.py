@@ -29,6 +29,8 @@ _SLICE: Final = 0.001
 # The most segments that are applied together while there is room: their batches, and the pages of
 # LMDB that they change, are in memory meanwhile.
 _TOGETHER: Final = 2
+# Steps after which the mapping of the records is released: each may read 100 pages of 4 KiB.
+_UNMAP_STEPS: Final = 160
 # Seconds until the next attempt after the disk was full.
 _RETRY: Final = 1.0
 
@@ -37,7 +39,8 @@ class Checkpointer:
     """The task that applies full segments to the records; `wake` starts it.
 
     `recycled` is called when a segment can be used again, `failed` when records can no longer be
-    written.
+    written. `unmap` releases the mapped pages of the records, which count as memory of the process;
+    it is called again and again while records are written.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Checkpointer:
         alarm: DiskAlarm,
         recycled: Callable[[], None],
         failed: Callable[[Exception], None],
+        unmap: Callable[[], object] | None = None,
     ) -> None:
         self._journal = journal
         self._secret = secret
@@ -57,6 +61,8 @@ class Checkpointer:
         self._alarm = alarm
         self._recycled = recycled
         self._failed = failed
+        self._unmap = unmap
+        self._mapped_steps = 0
         # The segments being applied, or None.
         self._segments: list[JournalSegment] | None = None
         self._applied = 0
@@ -95,6 +101,7 @@ class Checkpointer:
         end = executor.time() + _SLICE * max(1, len(self._journal.full))
         try:
             for step in self._steps:
+                self._count_step()
                 if step is not None:
                     executor.commit(step, self._stepped)
                     return
@@ -105,6 +112,13 @@ class Checkpointer:
             self._could_not(error)
             return
         executor.commit(partial(self._records.commit, self._applied), self._committed)
+
+    def _count_step(self) -> None:
+        self._mapped_steps += 1
+        if self._mapped_steps >= _UNMAP_STEPS:
+            self._mapped_steps = 0
+            if self._unmap is not None:
+                self._unmap()
 
     def _stepped(self, error: Exception | None) -> None:
         if error is not None:

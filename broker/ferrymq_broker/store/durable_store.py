@@ -296,8 +296,10 @@ class DurableStore(Store):
         on_failure: Callable[[str], None],
         on_full: Callable[[bool], None],
         appender: AppenderOptions | None = None,
+        unmap: Callable[[], object] | None = None,
     ) -> None:
-        """Write batches from now on. `close` closes the `executor`.
+        """Write batches from now on. `close` closes the `executor`; `unmap` releases mapped pages
+        of the records.
 
         All callbacks run in the event loop. `on_stable` is called when a batch is on disk; it has
         to call `Changes.settle`. `on_failure` is called once, with the reason, when nothing can be
@@ -323,6 +325,7 @@ class DurableStore(Store):
             self._alarm,
             self._has_room,
             self._fail,
+            unmap,
         )
         self._look_after_spares()
         self._check_limit()

@@ -26,7 +26,18 @@ class Running:
         self.heard = asyncio.Event()
         self.failures: list[str] = []
         executor = LoopExecutor(asyncio.get_running_loop())
-        self.store.start(executor, self._on_stable, self.failures.append, lambda on: None)
+        # How often the mapped pages of the records were to be released.
+        self.released = 0
+        self.store.start(
+            executor,
+            self._on_stable,
+            self.failures.append,
+            lambda on: None,
+            unmap=self._release,
+        )
+
+    def _release(self) -> None:
+        self.released += 1
 
     def _on_stable(self) -> None:
         self.changes.settle()
@@ -104,6 +115,19 @@ async def test_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
     await running.applied(30)
     # Slices of a millisecond, on a machine that has other things to do as well.
     assert longest < 0.25
+    running.store.close()
+
+
+async def test_the_pages_of_many_records_are_not_mapped_together(tmp_path: Path) -> None:
+    """Two records have a page: the pages of 40 000 would be 80 MB of the memory of the process."""
+    running = Running(tmp_path, 8 << 20)
+    for batch in range(100):
+        for number in range(400):
+            running.changes.put(5, 1, batch * 400 + number, bytes(1500))
+        running.store.push()
+        await running.stable(running.changes.number - 1)
+    await running.applied(80)
+    assert running.released >= 2
     running.store.close()
 
 
