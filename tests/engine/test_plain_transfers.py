@@ -257,6 +257,25 @@ def test_frames_that_are_sent(play, first, settled, head, start):
     assert output == expected
 
 
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 16, 32])
+@pytest.mark.parametrize("first", [1, 1000])
+def test_tags_that_are_given(play, first, size):
+    session = begin_script(play)
+    link = sender_script(play, session, credit=10)
+    session.outgoing.next_delivery_id = first
+    delivery = link.send(PAYLOAD, tag=bytes(range(size)), head=b"head", start=3)
+    transfer = Transfer(
+        handle=link.handle,
+        delivery_id=first,
+        delivery_tag=bytes(range(size)),
+        message_format=0,
+        settled=False,
+    )
+    frame = encoded(on(session.channel, transfer, b"head" + PAYLOAD[3:]))
+    assert play.engine.data_to_send() == frame
+    assert session.outgoing.find(link, delivery.tag) is delivery
+
+
 def test_frames_of_many_links(play):
     session = begin_script(play)
     for handle in (*range(3), 255, 256):

@@ -50,7 +50,7 @@ _SETTLED: Final = 0x4341_4240
 _UNSETTLED: Final = 0x4342_4240
 _DEFAULTS: Final = 0x4042_4242
 # The bytes of its list, counted from the number of fields, and all bytes of its frame beside the
-# payload, with a handle of 2 bytes and a delivery-id of 5.
+# payload, with a handle of 2 bytes, a delivery-id of 5, and a tag of 4 bytes.
 _PLAIN_LIST: Final = 22
 _PLAIN: Final = 35
 # The result of `_write` when the whole delivery is in the output.
@@ -170,15 +170,20 @@ class OutgoingHalf:
         self, delivery: OutgoingDelivery, payload: bytes, head: bytes, start: i64
     ) -> bool:
         """Send `head`, then the payload from `start` on, as a transfer of the usual shape: a whole
-        message without a state, whose tag is a number. Return false, with nothing changed, if the
-        delivery must wait, or must be written by `send`."""
+        message without a state. Return false, with nothing changed, if the delivery must wait, or
+        must be written by `send`."""
         session = self.session
         connection = session.connection
         output_limit = connection.output_limit
         handle = delivery.link.handle
+        tag = delivery._tag
         number = delivery._number
         id = self.next_delivery_id
-        size = i64(len(payload)) - start + len(head) + _PLAIN
+        # The bytes of the tag beyond the four of a number.
+        longer: i64 = 0
+        if tag is not None:
+            longer = i64(len(tag)) - 4
+        size = i64(len(payload)) - start + len(head) + _PLAIN + longer
         if (
             self.remote_window <= 0
             # Small numbers have a shorter encoding.
@@ -202,7 +207,7 @@ class OutgoingHalf:
         try:
             write_i64_be(w, ((size - short) << 32) | 0x0200_0000 | session.channel)
             write_i32_be(w, _TRANSFER)
-            w.append(u8(_PLAIN_LIST - short))
+            w.append(u8(_PLAIN_LIST + longer - short))
             w.append(_PLAIN_FIELDS)
             if handle == 0:
                 w.append(codes.UINT0)
@@ -212,8 +217,11 @@ class OutgoingHalf:
             w.append(codes.UINT)
             write_i32_be(w, i32(serial_diff(id, 0)))
             w.append(codes.BINARY8)
-            w.append(4)
-            write_i32_be(w, i32(serial_diff(number, 0)))
+            w.append(u8(4 + longer))
+            if tag is None:
+                write_i32_be(w, i32(serial_diff(number, 0)))
+            else:
+                w.write(tag)
             if delivery.settled:
                 write_i32_be(w, _SETTLED)
             else:

@@ -143,7 +143,7 @@ class SenderLink(Link):
         self.credit -= 1
         self.delivery_count = serial_add(self.delivery_count, 1)
         outgoing = self.session.outgoing
-        plain = number >= 0 and message_format == 0 and state is None
+        plain = message_format == 0 and state is None
         try:
             if plain and outgoing.send_plain(delivery, payload, head, start):
                 return delivery
