@@ -49,6 +49,7 @@ from ferrymq.engine.input import FrameInput
 from ferrymq.engine.layers import AMQP, DONE, MAX_EARLY_FRAME, MAX_EARLY_INPUT, SASL, Layers
 from ferrymq.engine.opening import check_open
 from ferrymq.engine.output_limit import OutputLimit
+from ferrymq.engine.plain_disposition import PlainDisposition
 from ferrymq.engine.plain_transfer import PlainTransfer
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session
@@ -114,6 +115,7 @@ class Connection:
         "_spliced_bytes",
         "transfer",
         "plain",
+        "accepted",
         "disposition",
         "context",
         "_timers",
@@ -153,10 +155,11 @@ class Connection:
         # Long parts of payloads, each with its position in `output`, and their bytes.
         self._spliced: list[tuple[i64, memoryview]] = []
         self._spliced_bytes: i64 = 0
-        # Filled in for one frame after another, `plain` with those of the peer: an object for each
-        # frame would be thrown away at once.
+        # Filled in for one frame after another, the last two with those of the peer: an object for
+        # each frame would be thrown away at once.
         self.transfer: Transfer = Transfer(handle=0)
         self.plain: PlainTransfer = PlainTransfer()
+        self.accepted: PlainDisposition = PlainDisposition()
         self.disposition: Disposition = Disposition(role=Role.RECEIVER, first=0)
         self.context: object = None
         self._timers = ConnectionTimers(now, settings.idle_time_out, settings.handshake_timeout)

@@ -14,6 +14,7 @@ from ferrymq.engine.states import ConnectionState
 from ferrymq.errors import RemoteProtocolError
 from ferrymq_codec.reader import Reader
 from ferrymq_types import descriptors
+from ferrymq_types.messaging import Accepted
 from ferrymq_types.transport import (
     Attach,
     Begin,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # The payload of a frame that is not the last of its message is not cut out of a read if it has at
 # least so many bytes: the message copies it.
 _REFERRED: Final = 8192
+_ACCEPTED: Final = Accepted()
 _NAMES: Final = ("begin", "attach", "flow", "transfer", "disposition", "detach", "end")
 
 
@@ -67,6 +69,12 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
                     session._on_transfer(transfer, reader.data[begin:end])
                 return
             if code == descriptors.DISPOSITION:
+                accepted = connection.accepted
+                if accepted.read(reader.data, reader.pos, end):
+                    session.outgoing.on_disposition(
+                        accepted.first, accepted.last, accepted.settled, _ACCEPTED
+                    )
+                    return
                 disposition = decode_disposition(reader)
                 _expect_end(reader)
                 session._on_disposition(disposition)

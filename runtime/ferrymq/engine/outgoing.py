@@ -27,7 +27,7 @@ from ferrymq.engine.unsettled import UnsettledDeliveries
 from ferrymq.errors import LocalProtocolError, Scope
 from ferrymq_codec import codes
 from ferrymq_types.transactions import TransactionalState
-from ferrymq_types.transport import Disposition, Flow, Role, Transfer, encode_transfer
+from ferrymq_types.transport import Flow, Role, Transfer, encode_transfer
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
@@ -482,20 +482,20 @@ class OutgoingHalf:
 
     # -- settlement ------------------------------------------------------------
 
-    def on_disposition(self, disposition: Disposition) -> None:
+    def on_disposition(
+        self, first: i64, last: i64, settled: bool, state: DeliveryState | None
+    ) -> None:
         """Handle the receiver's state for a range of our deliveries."""
-        first = disposition.first
-        last = disposition.last
         if self._errant:
             input = self.session.connection._input
-            for id in live_ids(input, self._errant, first, first if last is None else last):
+            for id in live_ids(input, self._errant, first, last):
                 raise errant_link(self._errant[id].name, f"disposition of delivery {id}")
-        if self._cut_off and isinstance(disposition.state, TransactionalState):
-            self._check_cut_off(disposition.state, first, first if last is None else last)
-        if last is None or last == first:
+        if self._cut_off and isinstance(state, TransactionalState):
+            self._check_cut_off(state, first, last)
+        if last == first:
             delivery = self.unsettled.find(first)
             if delivery is not None:
-                self._update(delivery, disposition)
+                self._update(delivery, settled, state)
             return
         unsettled = self.unsettled
         self.session.connection._input.work += unsettled.work(first, last)
@@ -506,21 +506,22 @@ class OutgoingHalf:
             while left > 0:
                 next = unsettled.find(at)
                 if next is not None:
-                    self._update(next, disposition)
+                    self._update(next, settled, state)
                 at = serial_add(at, 1)
                 left -= 1
             return
         for each in unsettled.between(first, last):
             if unsettled.find(each.id) is each:
-                self._update(each, disposition)
+                self._update(each, settled, state)
 
     def _check_cut_off(self, state: TransactionalState, first: i64, last: i64) -> None:
         """Report an outcome in a transaction for a delivery whose link has ended."""
         if live_ids(self.session.connection._input, self._cut_off, first, last):
             self.session.connection._emit(TransactionalStateIgnored(state))
 
-    def _update(self, delivery: OutgoingDelivery, disposition: Disposition) -> None:
-        state = disposition.state
+    def _update(
+        self, delivery: OutgoingDelivery, settled: bool, state: DeliveryState | None
+    ) -> None:
         if state is not None:
             before = delivery.remote_state
             if before is not None and type(before) is not type(state) and is_outcome(before):
@@ -533,14 +534,13 @@ class OutgoingHalf:
                     return
             else:
                 delivery.remote_state = state
-        if disposition.settled:
+        if settled:
             delivery.remote_settled = True
             self.unsettled.remove(delivery.id)
             link = delivery.link
             if link.own_tags is not None or not link.usable:
                 link._forget(delivery)
         if isinstance(state, TransactionalState):
-            settled = disposition.settled is True
             self.session.connection._emit(TransactionalStateReceived(delivery, state, settled))
         else:
             self.session.connection._emit(delivery)

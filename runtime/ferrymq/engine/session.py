@@ -523,9 +523,13 @@ class Session:
 
     def _on_disposition(self, disposition: Disposition) -> None:
         if disposition.role is Role.RECEIVER:
+            settled = disposition.settled
+            state = disposition.state
             # A disposition may carry neither a state nor a settlement.
-            if disposition.settled or disposition.state is not None:
-                self.outgoing.on_disposition(disposition)
+            if settled or state is not None:
+                first = disposition.first
+                last = disposition.last
+                self.outgoing.on_disposition(first, first if last is None else last, settled, state)
         else:
             self.incoming.on_disposition(disposition)
 
