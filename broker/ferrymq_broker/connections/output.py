@@ -150,10 +150,9 @@ class ClientOutput:
         """Return the output so far; with `proceeds` messages that wait for room continue."""
         raise NotImplementedError
 
-    def take_pieces(self, proceeds: bool) -> list[bytes | memoryview]:
-        """Return what `take_output` returns, in pieces that may refer to payloads."""
-        data = self.take_output(proceeds)
-        return [data] if data else []
+    def take_pieces(self, proceeds: bool) -> bytes | list[bytes | memoryview]:
+        """Return what `take_output` returns, as one or in pieces that refer to payloads."""
+        return self.take_output(proceeds)
 
     def pending_bytes(self) -> i64:
         """Return how many bytes wait for the next `take_output`."""
@@ -209,7 +208,7 @@ class ClientOutput:
         if gate is not None and not gate.lets_pass(self):
             return
         held = self._held
-        pieces: list[bytes | memoryview] = []
+        data: bytes | list[bytes | memoryview]
         # Messages that wait for room continue in their turn, if the output before them can be
         # written.
         unfinished = self.holds_back()
@@ -218,18 +217,20 @@ class ClientOutput:
             if held.bytes > OUTPUT_LIMIT:
                 proceeds = False
             data = held.take(self.take_output(proceeds), self.need, self.changes.stable)
-            if data:
-                pieces.append(data)
         else:
-            pieces = self.take_pieces(proceeds)
+            data = self.take_pieces(proceeds)
         if unfinished:
             self.congested = True
             self.blocked = True
             if proceeds:
                 self.shared.turns.count()
-        if pieces:
+        if data:
             self._begun = self.is_opened()
-            self._send(pieces)
+            if isinstance(data, bytes):
+                self._counters.bytes_sent += len(data)
+                self._write(data)
+            else:
+                self._send(data)
         if held.pieces:
             self._hold()
             return
@@ -241,11 +242,6 @@ class ClientOutput:
 
     def _send(self, pieces: list[bytes | memoryview]) -> None:
         """Write the pieces in order, and count their bytes."""
-        first = pieces[0]
-        if len(pieces) == 1 and isinstance(first, bytes):
-            self._counters.bytes_sent += len(first)
-            self._write(first)
-            return
         for piece in pieces:
             self._counters.bytes_sent += len(piece)
         if self.write_pieces is None:
@@ -384,10 +380,10 @@ class ConnectionOutput(ClientOutput):
         connection = self.connection
         return connection.data_to_send(proceeds) if connection.has_output else b""
 
-    def take_pieces(self, proceeds: bool) -> list[bytes | memoryview]:
-        """Return what `take_output` returns, in pieces that may refer to payloads."""
+    def take_pieces(self, proceeds: bool) -> bytes | list[bytes | memoryview]:
+        """Return what `take_output` returns, as one or in pieces that refer to payloads."""
         connection = self.connection
-        return connection.pieces_to_send(proceeds) if connection.has_output else []
+        return connection.pieces_to_send(proceeds) if connection.has_output else b""
 
     def pending_bytes(self) -> i64:
         """Return how many bytes wait in the engine."""

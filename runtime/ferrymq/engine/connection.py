@@ -250,16 +250,14 @@ class Connection:
         data = self._take_output(transfers)
         return b"".join(self._pieces(data)) if self._spliced else data
 
-    def pieces_to_send(self, transfers: bool = True) -> list[bytes | memoryview]:
-        """Return what `data_to_send` returns, in pieces that are not empty.
+    def pieces_to_send(self, transfers: bool = True) -> bytes | list[bytes | memoryview]:
+        """Return what `data_to_send` returns; with large payloads in pieces that are not empty.
 
         Pieces of large payloads refer to them. Do not keep such pieces for a peer that does not
         read: each keeps its whole payload in memory, although `max_output` limits the output.
         """
         data = self._take_output(transfers)
-        if self._spliced:
-            return self._pieces(data)
-        return [data] if data else []
+        return self._pieces(data) if self._spliced else data
 
     def _take_output(self, transfers: bool) -> bytes:
         """Return the output without its spliced parts, and forget it."""
