@@ -80,7 +80,8 @@ async def test_a_signal_ends_the_wait_for_a_broker(face: str) -> None:
 
 @pytest.mark.parametrize("face", ["asyncio", "blocking"])
 async def test_a_program_that_is_killed_loses_nothing(broker: BrokerServer, face: str) -> None:
-    await put(broker, *[Message(number) for number in range(15)])
+    # Many more than are done until the programs are killed, on a busy machine, too.
+    await put(broker, *[Message(number) for number in range(100)])
     ended: list[str] = []
     # No more often than a message may be tried again.
     for _ in range(amount(2, 5)):
@@ -97,7 +98,7 @@ async def test_a_program_that_is_killed_loses_nothing(broker: BrokerServer, face
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     ended += [line.split()[1] for line in out.decode().splitlines() if line.startswith("end")]
-    assert {int(number) for number in ended} == set(range(15))
+    assert {int(number) for number in ended} == set(range(100))
     assert queue(broker, "jobs.dead").message_count() == 0
 
 
