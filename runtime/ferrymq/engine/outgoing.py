@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from librt.strings import BytesWriter, write_i32_be, write_i64_be
-from mypy_extensions import i32, i64, u8
+from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
+from mypy_extensions import i16, i32, i64, u8
 
 from ferrymq.engine.answers import errant_link
 from ferrymq.engine.delivery import OutgoingDelivery
@@ -46,6 +46,9 @@ _SPLICED: Final = 8192
 # fields. The last ones are message-format 0, settled, and the defaults: nulls and false.
 _TRANSFER: Final = 0x0053_14C0
 _PLAIN_FIELDS: Final = 11
+# Handle 0 and the code of the delivery-id; the same with a handle of two bytes.
+_HANDLE_0: Final = 0x4370
+_HANDLE: Final = 0x52_0070
 _SETTLED: Final = 0x4341_4240
 _UNSETTLED: Final = 0x4342_4240
 _DEFAULTS: Final = 0x4042_4242
@@ -204,29 +207,25 @@ class OutgoingHalf:
         short: i64 = 0
         if handle == 0:
             short = 1
+        word: i64
         try:
             write_i64_be(w, ((size - short) << 32) | 0x0200_0000 | session.channel)
             write_i32_be(w, _TRANSFER)
-            w.append(u8(_PLAIN_LIST + longer - short))
-            w.append(_PLAIN_FIELDS)
+            write_i16_be(w, i16((_PLAIN_LIST + longer - short) << 8 | _PLAIN_FIELDS))
+            # Eight bytes at a time. A constant of eight bytes would be an object.
             if handle == 0:
-                w.append(codes.UINT0)
+                word = _HANDLE_0
+                write_i64_be(w, word << 48 | id << 16 | codes.BINARY8 << 8 | (4 + longer))
             else:
-                w.append(codes.SMALL_UINT)
-                w.append(u8(handle))
-            w.append(codes.UINT)
-            write_i32_be(w, i32(serial_diff(id, 0)))
-            w.append(codes.BINARY8)
-            w.append(u8(4 + longer))
+                word = _HANDLE
+                write_i64_be(w, (word | handle << 8) << 40 | id << 8 | codes.BINARY8)
+                w.append(u8(4 + longer))
             if tag is None:
                 write_i32_be(w, i32(serial_diff(number, 0)))
             else:
                 w.write(tag)
-            if delivery.settled:
-                write_i32_be(w, _SETTLED)
-            else:
-                write_i32_be(w, _UNSETTLED)
-            write_i32_be(w, _DEFAULTS)
+            word = _SETTLED if delivery.settled else _UNSETTLED
+            write_i64_be(w, word << 32 | _DEFAULTS)
             w.write(head)
             w.write(payload if start == 0 else payload[start:])
         except BaseException:
