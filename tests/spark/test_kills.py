@@ -9,19 +9,15 @@ import pytest
 from tests.spark.kills.campaign import run
 from tests.spark.kills.copy_ledger import CopiedRecord, Judgement, SentRecords
 from tests.spark.kills.victims import VICTIMS
-from tests.support.lanes import EVERYTHING
 
 # `make kills` does more.
 KILLS = 40
-FEW = ("leader", "driver-within-batch")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2400)
 def test_each_record_once(tmp_path: Path) -> None:
-    if EVERYTHING:
-        report = run(tmp_path, seed=1, kills=KILLS, victims=tuple(VICTIMS))
-    else:
-        report = run(tmp_path, seed=1, kills=len(FEW), victims=FEW, workers=1)
+    report = run(tmp_path, seed=1, kills=KILLS, victims=tuple(VICTIMS))
     assert report.violations == {}, report.describe()
 
 

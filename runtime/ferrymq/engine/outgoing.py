@@ -173,8 +173,7 @@ class OutgoingHalf:
         self, delivery: OutgoingDelivery, payload: bytes, head: bytes, start: i64
     ) -> bool:
         """Send `head`, then the payload from `start` on, as a transfer of the usual shape: a whole
-        message without a state. Return false, with nothing changed, if the delivery must wait, or
-        must be written by `send`."""
+        message without a state. Return false, with nothing changed, if `send` has to take it."""
         session = self.session
         connection = session.connection
         output_limit = connection.output_limit
@@ -183,9 +182,7 @@ class OutgoingHalf:
         number = delivery._number
         id = self.next_delivery_id
         # The bytes of the tag beyond the four of a number.
-        longer: i64 = 0
-        if tag is not None:
-            longer = i64(len(tag)) - 4
+        longer: i64 = 0 if tag is None else len(tag) - 4
         size = i64(len(payload)) - start + len(head) + _PLAIN + longer
         if (
             self.remote_window <= 0
@@ -204,17 +201,14 @@ class OutgoingHalf:
         w = connection.output
         mark: i64 = len(w)
         # Handle 0 takes 1 byte and not 2.
-        short: i64 = 0
-        if handle == 0:
-            short = 1
-        word: i64
+        short: i64 = 1 if handle == 0 else 0
         try:
             write_i64_be(w, ((size - short) << 32) | 0x0200_0000 | session.channel)
             write_i32_be(w, _TRANSFER)
             write_i16_be(w, i16((_PLAIN_LIST + longer - short) << 8 | _PLAIN_FIELDS))
             # Eight bytes at a time. A constant of eight bytes would be an object.
             if handle == 0:
-                word = _HANDLE_0
+                word: i64 = _HANDLE_0
                 write_i64_be(w, word << 48 | id << 16 | codes.BINARY8 << 8 | (4 + longer))
             else:
                 word = _HANDLE
@@ -486,8 +480,7 @@ class OutgoingHalf:
     ) -> None:
         """Handle the receiver's state for a range of our deliveries."""
         if self._errant:
-            input = self.session.connection._input
-            for id in live_ids(input, self._errant, first, last):
+            for id in live_ids(self.session.connection._input, self._errant, first, last):
                 raise errant_link(self._errant[id].name, f"disposition of delivery {id}")
         if self._cut_off and isinstance(state, TransactionalState):
             self._check_cut_off(state, first, last)
