@@ -227,7 +227,7 @@ standstill: $(READY_DEV) build ## fail if one client can stop all others for 20 
 wheels: $(READY_DEV) ## build a wheel for each interpreter of this machine and try it, into dist/; ARGS="--python python3.12"
 	@$(PY) .ci/wheels.py $(ARGS)
 
-old-sparks: $(READY_DEV) ## get the old versions of Spark that `make test-all` runs on; OLD_SPARKS=4.0
+old-sparks: $(READY_DEV) ## get the old versions of Spark that `make test-all` runs on
 	@$(PY) -m tests.spark.versions get $(OLD_SPARKS)
 
 core-on-old-sparks: $(READY_DEV) build ## run the core of the data source on the oldest versions of Spark

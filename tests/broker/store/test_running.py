@@ -119,7 +119,7 @@ async def test_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
 
 
 async def test_the_pages_of_many_records_are_not_mapped_together(tmp_path: Path) -> None:
-    """Two records have a page: the pages of 40 000 would be 80 MB of the memory of the process."""
+    """A page has two of these records: the pages of 40 000 would be 80 MB of memory."""
     running = Running(tmp_path, 8 << 20)
     for batch in range(100):
         for number in range(400):
